@@ -23,6 +23,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 numbers = [int(name) for name in os.listdir("/proc/self/fd")]
                 writer.write(b"%d %d\n" % (len(numbers), max(numbers)))
                 continue
+            if line == b"late\n":
+                writer.write(b"0\n")
+                await asyncio.sleep(0.3)
+                writer.write(b"%d %d\n" % (total, os.getpid()))
+                break
             total += int(line)
             writer.write(b"%d %d\n" % (total, os.getpid()))
     finally:
@@ -36,4 +41,4 @@ async def listen(listener):
     return await asyncio.start_server(answer, sock=listener)
 
 
-serve(listen, forked=writers.clear, grace=0.5)
+serve(listen, forked=writers.clear, grace=60.0 if "patient" in sys.argv else 0.5)

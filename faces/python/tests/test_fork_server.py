@@ -52,13 +52,15 @@ class Connection:
         self.socket.close()
 
 
-class Forking(unittest.TestCase):
+class Supervised(unittest.TestCase):
+    words = "refuse"
+
     def setUp(self) -> None:
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         control = Path(directory.name) / "forks.sock"
         command = [os.environ["THALWEG_PROGRAM"], "fork-server", "--control", str(control), "--patience-ms", "60000"]
-        command += ["--", sys.executable, str(TESTS / "forked_sum.py"), "refuse"]
+        command += ["--", sys.executable, str(TESTS / "forked_sum.py"), self.words]
         self.supervisor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end)
         words = self.supervisor.stdout.readline().split()
@@ -81,6 +83,8 @@ class Forking(unittest.TestCase):
         self.addCleanup(connection.close)
         return connection
 
+
+class Forking(Supervised):
     def test_a_copy_goes_its_own_ways(self) -> None:
         parent = self.connect(self.address)
         process = parent.ask(5)[1]
@@ -147,3 +151,25 @@ class Forking(unittest.TestCase):
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertNotEqual(ended.returncode, 0)
         self.assertIn("thalweg fork-server", ended.stderr)
+
+
+class Ending(Supervised):
+    words = "patient"
+
+    def test_what_was_begun_is_answered(self) -> None:
+        connection = self.connect(self.address)
+        connection.ask(5)
+        _, process = connection.ask(1)
+        self.assertEqual(connection.ask("late"), [0])
+        self.tell("Shutdown", "1")
+        self.assertEqual(connection.lines.read(), b"6 %d\n" % process)
+
+    def test_what_was_begun_where_it_is_no_longer_is_answered(self) -> None:
+        connection = self.connect(self.address)
+        _, process = connection.ask(5)
+        self.assertEqual(connection.ask("late"), [0])
+        moved = self.connect(self.tell("Rebind", "1", "127.0.0.1:0")["address"])
+        moved.ask(2)
+        moved.close()
+        self.tell("Shutdown", "1")
+        self.assertEqual(connection.lines.read(), b"7 %d\n" % process)

@@ -242,8 +242,9 @@ def serve(
     """Serves under a supervisor until it is to end.
 
     `start` is called with each listening socket, and answers with what listens there. `forked` is called in each copy before it
-    listens: it forgets what only the parent has, connections say. What was begun has `grace` seconds when the server is to end.
-    Raises `RuntimeError` where there is no supervisor."""
+    listens: it forgets what only the parent has, connections say. When the server is to end, what `wait_closed` waits for has `grace`
+    seconds, where it moved from as well: with an `asyncio.Server` every connection, whether something is under way there or not. What
+    is left then is cancelled. Raises `RuntimeError` where there is no supervisor."""
     program = Program()
     while True:
         left = [_live(program, start, grace, loop_factory)]
@@ -262,16 +263,21 @@ def _live(
     loop = loop_factory()
     asyncio.set_event_loop(loop)
     serving: Serving | None = None
+    moved: set[asyncio.Task[None]] = set()
     while True:
         match loop.run_until_complete(_order(program)):
             case Listen(listener):
-                serving = loop.run_until_complete(_listen(program, start, listener, serving))
+                begun = loop.run_until_complete(_listen(program, start, listener))
+                if begun is not None:
+                    loop.run_until_complete(_leave(serving, moved))
+                    serving = begun
+                    program.done()
             case Fork() as order:
                 if program.fork(order):
                     return loop
             case End():
                 program.done()
-                loop.run_until_complete(_end(serving, grace))
+                loop.run_until_complete(_end(serving, moved, grace))
                 asyncio.set_event_loop(None)
                 loop.close()
                 return None
@@ -316,31 +322,37 @@ async def _order(program: Program) -> Order:
 
 
 async def _listen(
-    program: Program,
-    start: Callable[[socket.socket], Awaitable[Serving]],
-    listener: socket.socket,
-    before: Serving | None,
+    program: Program, start: Callable[[socket.socket], Awaitable[Serving]], listener: socket.socket
 ) -> Serving | None:
     try:
-        serving = await start(listener)
+        return await start(listener)
     except Exception as error:
         program.failed(f"{type(error).__name__}: {error}")
         listener.close()
-        return before
-    if before is not None:
-        before.close()
-    program.done()
-    return serving
+        return None
 
 
-async def _end(serving: Serving | None, grace: float) -> None:
+async def _leave(serving: Serving | None, moved: set[asyncio.Task[None]]) -> None:
+    """Has it listen no longer. What was begun there goes on, and is among what has moved until it is over."""
+    if serving is None:
+        return
+    # Asked before: of one that is closed already Python 3.11 says at once that it is over, whatever is under way.
+    over = asyncio.create_task(_over(serving))
+    moved.add(over)
+    over.add_done_callback(moved.discard)
+    await asyncio.sleep(0)
+    serving.close()
+
+
+async def _over(serving: Serving) -> None:
+    await serving.wait_closed()
+
+
+async def _end(serving: Serving | None, moved: set[asyncio.Task[None]], grace: float) -> None:
     """Listens no longer, gives what was begun its time, and then ends it."""
-    if serving is not None:
-        serving.close()
-        try:
-            await asyncio.wait_for(serving.wait_closed(), grace)
-        except TimeoutError:
-            pass
+    await _leave(serving, moved)
+    if moved:
+        await asyncio.wait(moved, timeout=grace)
     # Python 3.11 calls it an error of a connection that its task was cancelled.
     asyncio.get_running_loop().set_exception_handler(_except_cancelled)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
