@@ -303,7 +303,9 @@ impl Supervisor {
         &self,
         server: &str,
         responder: Responder<C>,
-        job: impl FnOnce(&Self, &mut Told, u64) -> Result<C::Response<'static>, String> + Send + 'static,
+        job: impl FnOnce(&Self, &mut Told, u64, &Responder<C>) -> Result<C::Response<'static>, String>
+        + Send
+        + 'static,
     ) where
         Responder<C>: Send,
     {
@@ -316,7 +318,7 @@ impl Supervisor {
         };
         let this = self.clone();
         // Where nobody takes it any more, the responder says so by being dropped.
-        let _ = jobs.send(Box::new(move |told| match job(&this, told, number) {
+        let _ = jobs.send(Box::new(move |told| match job(&this, told, number, &responder) {
             Ok(response) => responder.ok(&response),
             Err(why) => responder.error(&why),
         }));
@@ -349,8 +351,8 @@ impl Supervisor {
         place: Place,
         parent: &mut Told,
         number: u64,
-        listener: OwnedFd,
-        address: SocketAddr,
+        (listener, address): (OwnedFd, SocketAddr),
+        responder: &Responder<commands::Fork>,
     ) -> Result<(u64, u32), String> {
         // One that comes late is none: nobody is at the other end of its line.
         let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
@@ -358,6 +360,10 @@ impl Supervisor {
         if let Err(why) = child.listen_at(&listener, drop) {
             self.give_up(process, &why);
             return Err(failed(&why));
+        }
+        if responder.is_cancelled() {
+            // Nobody would know of it. It ends by itself: nobody is at the other end of its line.
+            return Err(failed(&"nobody waits for the copy any more"));
         }
         let added = self.add(place, child, process, address, Some(number));
         added.map(|number| (number, process)).map_err(|error| failed(&error))
@@ -420,12 +426,13 @@ fn taken(listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
 impl ForksHandler for Supervisor {
     fn fork(&self, request: ForksFork<'_>, responder: Responder<commands::Fork>) {
         let ready = self.take_place().and_then(|place| Ok((place, self.listen(request.address.as_deref())?)));
-        let (place, (listener, address)) = match ready {
+        let (place, listening) = match ready {
             Ok(ready) => ready,
             Err(why) => return responder.error(&why),
         };
-        self.tell(&request.server, responder, move |this, told, parent| {
-            let (number, process) = this.forked(place, told, parent, listener, address)?;
+        self.tell(&request.server, responder, move |this, told, parent, responder| {
+            let address = listening.1;
+            let (number, process) = this.forked(place, told, parent, listening, responder)?;
             let (server, address) = (number.to_string().into(), address.to_string().into());
             Ok(ForksForkResponse { server, address, process })
         });
@@ -436,7 +443,7 @@ impl ForksHandler for Supervisor {
             Ok(listening) => listening,
             Err(why) => return responder.error(&why),
         };
-        self.tell(&request.server, responder, move |this, told, number| {
+        self.tell(&request.server, responder, move |this, told, number, _| {
             let table = this.clone();
             let outcome = move |has_moved| {
                 if has_moved {
@@ -449,7 +456,7 @@ impl ForksHandler for Supervisor {
     }
 
     fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
-        self.tell(&request.server, responder, |this, told, number| {
+        self.tell(&request.server, responder, |this, told, number, _| {
             if told.shutdown().is_err() {
                 // It does not do as it is told; what it had begun is lost.
                 this.change(number, |entry| drop(fork::kill(entry.process)));
@@ -460,7 +467,7 @@ impl ForksHandler for Supervisor {
     }
 
     fn emancipate(&self, request: ForksEmancipate<'_>, responder: Responder<commands::Emancipate>) {
-        self.tell(&request.server, responder, |this, told, number| {
+        self.tell(&request.server, responder, |this, told, number, _| {
             // The answer that is late may be to this same order, asked before.
             told.settle().map_err(|why| undone("not_emancipated", why))?;
             this.change(number, |entry| entry.may_be_emancipated = true);

@@ -113,7 +113,7 @@ fn anywhere() -> First {
 
 type Forks = ForksClient<SyncClient>;
 
-/// Carries calls as a client does, but for what orders to end are answered: that is lost, or waited for only a moment.
+/// Carries calls as a client does, but for what orders to fork or to end are answered: that is lost, or waited for only a moment.
 struct Lossy<'a> {
     call: SyncClient,
     mood: &'a Cell<Mood>,
@@ -133,8 +133,8 @@ impl Call for Lossy<'_> {
     type Error = Error;
 
     fn send(&mut self, request: &[u8]) -> Result<(), Error> {
-        let is_end = request.windows(8).any(|part| part == b"Shutdown");
-        self.now = if is_end { self.mood.get() } else { Mood::Well };
+        let is = |word: &[u8]| request.windows(word.len()).any(|part| part == word);
+        self.now = if is(b"ForksFork") || is(b"ForksShutdown") { self.mood.get() } else { Mood::Well };
         let deadline = (self.now == Mood::Impatient).then_some(Duration::from_millis(100));
         self.call.set_options(CallOptions { deadline, ..CallOptions::default() });
         self.call.send(request)
@@ -571,6 +571,29 @@ fn what_may_have_been_committed_is_not_taken_back() {
     control.end();
 }
 
+fn a_copy_that_nobody_waits_for_is_none() {
+    let control = Control::start();
+    let (mood, first) = (Cell::new(Mood::Well), control.first());
+    let call = Lossy { call: control.call(), mood: &mood, now: Mood::Well };
+    let mut session = Session::new(call, "1", &first);
+    control.while_busy(&first, || {
+        mood.set(Mood::Impatient);
+        session.snapshot().unwrap_err();
+        mood.set(Mood::Well);
+    });
+    // Made after the one before, which came then.
+    session.snapshot().unwrap();
+    assert_eq!(control.servers().len(), 2);
+    until("two processes", || children() == 2);
+    session.rollback().unwrap();
+    // One that came while somebody waited is the supervisor's, and nothing that the session would end.
+    mood.set(Mood::Deaf);
+    session.snapshot().unwrap_err();
+    mood.set(Mood::Well);
+    assert_eq!((session.server(), add(&first, 1).0, control.servers().len()), ("1", 1, 2));
+    control.end();
+}
+
 fn the_only_one_left_is_not_ended() {
     let control = Control::start();
     let mut session = Session::new(control.call(), "1", &control.first());
@@ -820,6 +843,7 @@ const TESTS: &[Test] = &[
     ("a_server_that_never_comes_is_given_up", a_server_that_never_comes_is_given_up),
     ("a_server_that_comes_while_all_are_ended_is_none", a_server_that_comes_while_all_are_ended_is_none),
     ("what_may_have_been_committed_is_not_taken_back", what_may_have_been_committed_is_not_taken_back),
+    ("a_copy_that_nobody_waits_for_is_none", a_copy_that_nobody_waits_for_is_none),
     ("the_only_one_left_is_not_ended", the_only_one_left_is_not_ended),
     ("a_terminals_signals_are_the_supervisors_alone", a_terminals_signals_are_the_supervisors_alone),
     ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
