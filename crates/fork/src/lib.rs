@@ -24,6 +24,7 @@ pub mod generated;
 mod keeper;
 mod line;
 mod program;
+mod serving;
 mod session;
 mod supervisor;
 

@@ -1,16 +1,13 @@
 //! The program's half: what it is told comes over its standard input, and a fork is a copy of it that goes on beside it.
 
 use crate::line::{Heard, Line};
+use crate::serving::Serving;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use thalweg_rpc::{Mount, Server, ServerOptions};
-use thalweg_service::Wait;
-use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::epoll::{Epoll, Events, Timeout};
 use thalweg_sys::{fork, socket};
-
-/// How long a server that is to end may take for what was begun.
-const GRACE_MS: u32 = 5_000;
 
 /// What a copy that panicked ends with.
 const PANICKED: i32 = 101;
@@ -179,21 +176,19 @@ fn live(
     options: &ServerOptions,
     mount: &dyn Fn() -> (&'static str, Mount),
 ) -> io::Result<bool> {
-    let mut server: Option<Server> = None;
-    let mut epoll = watching(program, None)?;
+    let mut serving = Serving::default();
+    let mut epoll = watching(program, &serving)?;
     let mut events = Events::with_capacity(2);
     loop {
         epoll.wait(&mut events, 2, Timeout::Never)?;
-        if let Some(server) = &mut server {
-            server.turn(Wait::Poll)?;
-        }
+        serving.turn()?;
         match program.order()? {
-            None if program.is_alone => epoll = watching(program, server.as_ref())?,
+            None if program.is_alone => epoll = watching(program, &serving)?,
             None => {}
             Some(Order::Listen(listener)) => match listening(listener, options, mount) {
                 Ok(begun) => {
-                    epoll = watching(program, Some(&begun))?;
-                    server = Some(begun);
+                    serving.go_on_with(Some(begun))?;
+                    epoll = watching(program, &serving)?;
                     program.done()?;
                 }
                 Err(error) => program.failed(&error.to_string())?,
@@ -206,11 +201,7 @@ fn live(
             }
             Some(Order::End) => {
                 program.done()?;
-                if let Some(server) = &mut server {
-                    server.stopper().drain(GRACE_MS);
-                    server.run()?;
-                }
-                return Ok(false);
+                return serving.end().map(|()| false);
             }
         }
     }
@@ -227,16 +218,7 @@ fn listening(
     Ok(server)
 }
 
-/// What is readable when there is an order, or something for the server to do.
-fn watching(program: &Program, server: Option<&Server>) -> io::Result<Epoll> {
-    let epoll = Epoll::new()?;
-    let readable = Watch { readable: true, ..Watch::default() };
-    // A line whose other end is gone stays readable for good.
-    if !program.is_alone {
-        epoll.add(program.as_fd(), 0, readable)?;
-    }
-    if let Some(server) = server {
-        epoll.add(server.descriptor(), 1, readable)?;
-    }
-    Ok(epoll)
+/// What is readable when there is an order, or something for a server to do. A line whose other end is gone stays readable for good.
+fn watching(program: &Program, serving: &Serving) -> io::Result<Epoll> {
+    serving.watched((!program.is_alone).then(|| program.as_fd()))
 }

@@ -30,31 +30,43 @@ const SCHEMA: &str = r#"{
     "commands": { "Add": { "request": { "n": "u64" }, "response": { "sum": "u64", "process": "u64" } } },
 }"#;
 
+/// What is answered only together with what is added next, wherever that is.
+const HELD: u64 = u64::MAX;
+
 /// The server: a sum, which a fork copies. While there is a gate, adding takes until there is none.
 fn sum(gate: &Path) {
     let schema = thalweg_schema::parse("sum.jsonc", SCHEMA).unwrap();
     let sum = Rc::new(Cell::new(0_u64));
+    let held: Rc<Cell<Option<Reply>>> = Rc::default();
     let mount = || {
-        let (sum, gate) = (sum.clone(), gate.to_owned());
+        let (sum, held, gate) = (sum.clone(), held.clone(), gate.to_owned());
         let handler = move |request: Request<'_>, reply: Reply| {
             let mut reader = Reader::new(request.frame);
             reader.request().unwrap();
             assert_eq!(reader.fields("SumAdd").unwrap(), 1);
             reader.key().unwrap();
+            let number = reader.u64().unwrap();
+            if number == HELD {
+                std::fs::write(reached(&gate), "").unwrap();
+                return drop(held.replace(Some(reply)));
+            }
             if gate.exists() {
                 std::fs::write(reached(&gate), "").unwrap();
                 until("open", || !gate.exists());
             }
-            sum.set(sum.get() + reader.u64().unwrap());
-            reply.end_with(|out| {
-                out.push(0x92);
-                write::string(out, "SumAddResponse");
-                out.push(0x82);
-                write::string(out, "sum");
-                write::u64(out, &sum.get());
-                write::string(out, "process");
-                write::u64(out, &std::process::id().into());
-            });
+            sum.set(sum.get() + number);
+            let answer = |reply: Reply| {
+                reply.end_with(|out| {
+                    out.push(0x92);
+                    write::string(out, "SumAddResponse");
+                    out.push(0x82);
+                    write::string(out, "sum");
+                    write::u64(out, &sum.get());
+                    write::string(out, "process");
+                    write::u64(out, &std::process::id().into());
+                })
+            };
+            held.take().into_iter().chain([reply]).for_each(answer);
         };
         ("sum", Mount::here(&schema, handler))
     };
@@ -395,6 +407,24 @@ fn a_server_moves() {
     assert_eq!(add(&moved.address, 1), (8, process));
     assert_eq!(control.first(), moved.address);
     assert!(TcpStream::connect(before).is_err(), "it still listens where it did");
+    control.end();
+}
+
+fn whoever_called_where_a_server_was_is_answered() {
+    let control = Control::start();
+    let before = control.first();
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| add(&before, HELD));
+        until("held", || reached(&control.gate).exists());
+        let moved = rebind(&control, "127.0.0.1:0").unwrap();
+        assert!(TcpStream::connect(&*before).is_err(), "it still listens where it did");
+        let (sum, process) = add(&moved, 7);
+        assert_eq!((sum, held.join().unwrap()), (7, (7, process)));
+        // Nothing is left of where it was.
+        let count = descriptors(process);
+        rebind(&control, "127.0.0.1:0").unwrap();
+        until("as few descriptors as before", || descriptors(process) <= count);
+    });
     control.end();
 }
 
@@ -835,6 +865,7 @@ const TESTS: &[Test] = &[
     ("what_goes_wrong_stays_in_the_parent", what_goes_wrong_stays_in_the_parent),
     ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
+    ("whoever_called_where_a_server_was_is_answered", whoever_called_where_a_server_was_is_answered),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
     ("nothing_is_used_up_by_many_generations", nothing_is_used_up_by_many_generations),
     ("what_was_not_written_is_not_written_twice", what_was_not_written_is_not_written_twice),

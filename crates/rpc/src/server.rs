@@ -168,6 +168,11 @@ impl Server {
         self.reactor.descriptor()
     }
 
+    /// Whether it was stopped, or has drained: a foreign loop has no more turns to give then.
+    pub fn is_stopped(&mut self) -> bool {
+        self.reactor.core().is_stopping()
+    }
+
     /// One turn; how many things happened.
     ///
     /// # Errors
