@@ -76,6 +76,8 @@ impl Mount {
                 Backend::Here(Box::new(local), handler)
             }
             Way::Elsewhere(endpoint, options) => {
+                let in_flight_max = u32::try_from(bounds.in_flight_max).unwrap_or(u32::MAX);
+                let options = ClientOptions { in_flight_max, ..options };
                 Backend::Elsewhere { client: Box::new(Client::begin(&endpoint, options)?), owes_turn: false }
             }
         };

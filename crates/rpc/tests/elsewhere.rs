@@ -131,3 +131,30 @@ fn a_service_that_went_away_is_found_again() {
     let _service = Service::start(&at, &handler);
     assert_eq!(client.ask(call("Same", &json!([2])))["result"]["number"], 2);
 }
+
+/// As many calls are under way as of a service that is here, and not as few as a client has that is told nothing.
+#[test]
+fn the_bound_of_calls_is_that_of_the_gateway() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = endpoint(directory.path(), "test.sock");
+    let handler = TestHandler::default();
+    let _service = Service::start(&at, &handler);
+    let server = Running::with(ServerOptions::default(), Arc::clone(&handler.0), move || {
+        Mount::elsewhere(&schema(), at)
+    });
+    let mut clients = [server.connect(), server.connect()];
+    let later = |n| json!({ "jsonrpc": "2.0", "method": "Later", "params": [n], "id": n });
+    for client in &mut clients {
+        client.post(Value::from_iter((0..600).map(later)).to_string());
+    }
+    // The service itself takes a connection's calls 1,024 at a time.
+    for count in [1_024, 176] {
+        for (number, reply) in server.waiting(count) {
+            reply.end(&numbered("TrialLaterResponse", number, None));
+        }
+    }
+    for client in &mut clients {
+        let answers = client.answer().json();
+        assert!(answers.as_array().unwrap().iter().all(|answer| answer["result"].is_object()), "{answers}");
+    }
+}
