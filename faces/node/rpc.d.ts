@@ -73,6 +73,8 @@ export class RpcClient {
   notify(method: string, params?: Params, options?: AskOptions): Promise<void>
   /** Results in the order of the calls, a `RemoteError` where one is an error. */
   batch(calls: readonly Call[], options?: AskOptions): Promise<unknown[]>
+  /** Asks whether the service was made from the schema with this hash, a `Schema`'s; rejects with `SCHEMA_MISMATCH` if not. */
+  expectSchema(hash: string, options?: AskOptions): Promise<void>
   readonly statistics: RpcStatistics
   /** Closes every connection. */
   close(): void

@@ -929,6 +929,16 @@ uint16_t thalweg_rpc_answer_at(struct thalweg_rpc *client,
                                struct thalweg_rpc_answer *answer);
 
 /**
+ * Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated code has it, and waits
+ * for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why there is no answer, or which fault it is.
+ *
+ * Requires:
+ * `client` is null or a client; `hash` is null or points to 32 bytes.
+ */
+uint16_t thalweg_rpc_expect_schema(struct thalweg_rpc *client,
+                                   const uint8_t *hash);
+
+/**
  * What the client has done so far; all zeros for null.
  *
  * Requires:

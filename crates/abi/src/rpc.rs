@@ -457,6 +457,22 @@ pub unsafe extern "C" fn thalweg_rpc_answer_at(
     })
 }
 
+/// Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated code has it, and waits
+/// for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why there is no answer, or which fault it is.
+///
+/// # Safety
+/// `client` is null or a client; `hash` is null or points to 32 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_rpc_expect_schema(client: *mut ThalwegRpc, hash: *const u8) -> u16 {
+    code(|| {
+        // SAFETY: the caller's promise.
+        let hash = unsafe { borrowed::option(hash.cast::<[u8; 32]>()) };
+        let hash = hash.ok_or_else(|| Error::new(Fault::BadArgument, "the hash is null"))?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { borrowed::handle(client, "the client") }?.client.expect_schema(hash)?)
+    })
+}
+
 /// What the client has done so far; all zeros for null.
 ///
 /// # Safety

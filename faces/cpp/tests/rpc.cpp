@@ -126,6 +126,17 @@ void waiting() {
     holds(client.statistics().opened == 1 && client.statistics().reused == 3);
 }
 
+void of_a_schema() {
+    const Door door([](const std::string& body, int) {
+        return R"({"jsonrpc":"2.0","result":{"schema":")" + std::string(64, '0') + R"("},"id":)" + Door::id_of(body) + "}";
+    });
+    thalweg::RpcClient client(door.url());
+    std::array<std::uint8_t, 32> hash{};
+    client.expect_schema(hash);
+    hash[0] = 1;
+    holds(fault_of([&] { client.expect_schema(hash); }) == Fault::schema_mismatch);
+}
+
 void by_turns() {
     const Door door;
     std::vector<std::string> came;
@@ -224,6 +235,7 @@ void nothing_left() {
 
 void remote() {
     waiting();
+    of_a_schema();
     by_turns();
     other_ids();
     repeated();

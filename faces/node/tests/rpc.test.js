@@ -183,3 +183,13 @@ test("a schema calls over a socket without generated code", async (t) => {
   assert.throws(() => state.request("Count", []), { code: "BAD_ARGUMENT" })
   assert.throws(() => new Schema("{}"), { code: "BAD_ARGUMENT" })
 })
+
+test("a server of another schema is no server of a session", async (t) => {
+  const { url } = await served(t)
+  const state = new Schema()
+  const client = open(t, `${url}/rpc/state`)
+  await client.expectSchema(state.hash)
+  await assert.rejects(client.expectSchema(state.hash, { url: `${url}/rpc/log` }), { code: "SCHEMA_MISMATCH" })
+  await assert.rejects(Session.open(`${url}/rpc/log`), { code: "SCHEMA_MISMATCH" })
+  await assert.rejects(Session.rejoin(`${url}/rpc/log`, "0"), { code: "SCHEMA_MISMATCH" })
+})

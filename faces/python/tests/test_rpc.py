@@ -13,8 +13,9 @@ from served import Served
 from thalweg import rpc
 from thalweg.rpc import Client, RemoteError, Schema, SyncClient
 from thalweg.service import BadAnswer, BadArgument, Closed, DeadlineExceeded, Disconnected, Fault, NoServer, Overloaded
+from thalweg.service import SchemaMismatch
 from thalweg.service import SyncClient as ServiceClient
-from thalweg.state import SyncSession
+from thalweg.state import Session, SyncSession
 
 NOTE = {"name": "notes", "contentType": "text/plain", "closed": False}
 
@@ -203,8 +204,30 @@ class Waiting(Served):
         with self.assertRaises(BadArgument):
             Schema("{}")
 
+    def test_a_server_of_another_schema_is_no_server_of_a_session(self) -> None:
+        state, other = Schema.state().hash, f"{self.url}/rpc/log"
+        with SyncClient(f"{self.url}/rpc/state") as client:
+            client.expect_schema(state)
+            with self.assertRaises(SchemaMismatch):
+                client.expect_schema(state, url=other)
+        with self.assertRaises(SchemaMismatch):
+            SyncSession.open(other)
+        with self.assertRaises(SchemaMismatch):
+            SyncSession.rejoin(other, "0")
+
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
+    async def test_a_server_of_another_schema_is_no_server_of_a_session(self) -> None:
+        state, other = Schema.state().hash, f"{self.url}/rpc/log"
+        async with Client(f"{self.url}/rpc/state") as client:
+            await client.expect_schema(state)
+            with self.assertRaises(SchemaMismatch):
+                await client.expect_schema(state, url=other)
+        with self.assertRaises(SchemaMismatch):
+            await Session.open(other)
+        with self.assertRaises(SchemaMismatch):
+            await Session.rejoin(other, "0")
+
     async def test_calls_beside_each_other(self) -> None:
         async with Client(f"{self.url}/rpc/state", connections_max=2) as client:
             puts = [client.call("Put", ["main", f"{number}", b"x"]) for number in range(50)]

@@ -231,4 +231,5 @@ pub extern fn thalweg_rpc_turn(client: *Rpc, wait_ms: i64, happened: ?*usize) u1
 pub extern fn thalweg_rpc_next(client: *Rpc, done: *RpcDone) u16;
 pub extern fn thalweg_rpc_wait(client: *Rpc, call: u64, done: *RpcDone) u16;
 pub extern fn thalweg_rpc_answer_at(client: *Rpc, place: usize, answer: *RpcAnswer) u16;
+pub extern fn thalweg_rpc_expect_schema(client: *Rpc, hash: *const [32]u8) u16;
 pub extern fn thalweg_rpc_statistics_of(client: *const Rpc) RpcStatistics;

@@ -111,6 +111,11 @@ pub const Rpc = struct {
         return self.answerAt(0);
     }
 
+    /// Asks whether the client's own service was made from the schema with this hash, as generated code has it.
+    pub fn expectSchema(self: *Rpc, hash: *const [32]u8) Error!void {
+        try check(c.thalweg_rpc_expect_schema(self.handle, hash));
+    }
+
     /// What it has done so far.
     pub fn statistics(self: *const Rpc) c.RpcStatistics {
         return c.thalweg_rpc_statistics_of(self.handle);

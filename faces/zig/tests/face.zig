@@ -246,6 +246,7 @@ fn remotely() !void {
     var nobody = try thalweg.Rpc.open("http://127.0.0.1:1/rpc/none", thalweg.Rpc.defaults());
     defer nobody.close();
     fails(nobody.call("Knock", "{}"), error.NoServer, "a call of nobody");
+    fails(nobody.expectSchema(&@as([32]u8, @splat(0))), error.NoServer, "a schema of nobody");
     holds((try nobody.next()) == null, "nothing else came");
     fails(nobody.answerAt(0), error.BadArgument, "an answer there is not");
     const calls = [_]thalweg.Rpc.Call{.{ .method = "Knock", .params = null }};

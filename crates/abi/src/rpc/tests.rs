@@ -92,6 +92,20 @@ fn answer(client: *mut ThalwegRpc, place: usize) -> (String, Option<(i64, u16, S
 }
 
 #[test]
+fn a_schema_is_the_servers_or_is_not() {
+    let server = Running::start();
+    let client = server.open();
+    let mut hash = thalweg_schema::parse("door.jsonc", SCHEMA).unwrap().hash;
+    // SAFETY: a client, and a hash or null.
+    let expect = |hash: *const u8| unsafe { thalweg_rpc_expect_schema(client, hash) };
+    assert_eq!((expect(hash.as_ptr()), expect(null())), (0, Fault::BadArgument as u16));
+    hash[0] ^= 1;
+    assert_eq!(expect(hash.as_ptr()), Fault::SchemaMismatch as u16);
+    // SAFETY: a client that is not used any more.
+    unsafe { thalweg_rpc_close(client) };
+}
+
+#[test]
 fn a_call_is_answered_by_waiting_and_a_batch_in_its_order() {
     let server = Running::start();
     let client = server.open();

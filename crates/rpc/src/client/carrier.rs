@@ -9,7 +9,8 @@ use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Call;
 
-/// Calls one service by JSON-RPC, for a generated client, which cannot tell it from a connection. Waits for each answer.
+/// Calls one service by JSON-RPC, for a generated client, which cannot tell it from a connection. Waits for each answer, and asks
+/// before the first whether the server has the schema: [`Fault::SchemaMismatch`] where it has not.
 #[derive(Debug)]
 pub struct Carrier {
     client: Client,
@@ -17,12 +18,14 @@ pub struct Carrier {
     params: Vec<u8>,
     frame: Vec<u8>,
     asked: Option<String>,
+    /// The server has the schema.
+    fits: bool,
 }
 
 impl Carrier {
     /// Over a client, by the schema of its service.
     pub fn new(client: Client, translator: Translator) -> Self {
-        Self { client, translator, params: Vec::new(), frame: Vec::new(), asked: None }
+        Self { client, translator, params: Vec::new(), frame: Vec::new(), asked: None, fits: false }
     }
 
     /// The client beneath.
@@ -48,6 +51,10 @@ impl Call for Carrier {
         let Some(method) = self.asked.take() else {
             return Err(Failure::new(Fault::BadArgument, "nothing was asked"));
         };
+        if !self.fits {
+            self.client.expect_schema(&self.translator.hash())?;
+            self.fits = true;
+        }
         // The translator wrote it as text.
         let params = std::str::from_utf8(&self.params).unwrap_or_default();
         self.frame.clear();
@@ -57,10 +64,7 @@ impl Call for Carrier {
             Err(Error::Said(said)) if said.fault() == Some(Fault::Refused) => {
                 self.frame = self.translator.refusal(&said.message);
             }
-            Err(Error::Said(said)) => {
-                return Err(Failure::new(said.fault().unwrap_or(Fault::BadAnswer), said.to_string()));
-            }
-            Err(Error::Failed(failure)) => return Err(failure),
+            Err(error) => return Err(error.into()),
         }
         Ok(&self.frame)
     }

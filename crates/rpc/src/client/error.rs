@@ -66,3 +66,13 @@ impl From<Failure> for Error {
         Self::Failed(failure)
     }
 }
+
+/// An answer with an error is the fault that it names, for whoever has nothing but faults.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Said(said) => Self::new(said.fault().unwrap_or(Fault::BadAnswer), said.to_string()),
+            Error::Failed(failure) => failure,
+        }
+    }
+}

@@ -4,6 +4,8 @@
 
 #include "code.hpp"
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -89,6 +91,9 @@ public:
         ask.batch = true;
         return wait(put(calls, ask));
     }
+
+    /// Asks whether the client's own service was made from the schema with this hash, as generated code has it. Throws Error.
+    void expect_schema(const std::array<std::uint8_t, 32>& hash) { check(thalweg_rpc_expect_schema(client_, hash.data())); }
 
     /// Begins calls, which leave with the next turn. Throws Error: then nothing was begun.
     std::uint64_t begin(const std::vector<RpcCall>& calls, Listener listener, thalweg_rpc_ask ask = {}) {

@@ -76,6 +76,14 @@ class RpcClient {
     return (await this.ask(words, true, false, options)).map(read)
   }
 
+  /** Asks whether the service was made from the schema with this hash, a `Schema`'s; rejects with `SCHEMA_MISMATCH` if not. */
+  async expectSchema(hash, options = {}) {
+    const version = await this.call("rpc.version", undefined, options)
+    if (version?.schema !== hash) {
+      throw new ServiceError("SCHEMA_MISMATCH", `the server is ${stringify(version)}, and ${hash} is expected`)
+    }
+  }
+
   /** What it has done so far. */
   get statistics() {
     return native(() => this.native.statistics())

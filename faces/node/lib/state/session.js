@@ -25,8 +25,17 @@ function typed(error) {
 
 /** What carries calls: a client of JSON-RPC, or one of frames that is called alike. */
 async function line(at, http) {
-  if (at.startsWith("http://")) return new RpcClient(at, http)
   const schema = new Schema()
+  if (at.startsWith("http://")) {
+    const client = new RpcClient(at, http)
+    try {
+      await client.expectSchema(schema.hash)
+    } catch (error) {
+      client.close()
+      throw error
+    }
+    return client
+  }
   const client = await Client.connect(at, { schema: schema.hash })
   return {
     call: async (method, params) => schema.result(method, await client.call(schema.request(method, params))),

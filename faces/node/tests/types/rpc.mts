@@ -9,6 +9,7 @@ const all: unknown[] = await log.batch([["Read", ["a"]], ["Forks"]])
 if (all[0] instanceof RemoteError && all[0].fault === "OVERLOADED") console.log(all[0].retry, told)
 // @ts-expect-error a number is no parameters
 await log.call("Read", 7)
+await log.expectSchema(new Schema().hash, { deadlineMs: 5 })
 console.log(log.statistics.reused, new Schema().hash)
 
 const session = await Session.open("data/state.shm", { leaseMs: 5 })

@@ -18,7 +18,7 @@ from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, cast
 
 from ._native import RpcCaller, Schema
 from .errors import Error
-from .faults import BadArgument, Closed, Fault, Retry
+from .faults import BadArgument, Closed, Fault, Retry, SchemaMismatch
 from .scope import AsyncScope, Scope
 
 __all__ = ["Call", "CallOptions", "Client", "ClientOptions", "Params", "RemoteError", "Schema", "Statistics", "SyncClient"]
@@ -160,6 +160,12 @@ def _one(answers: list[Any]) -> Any:
     return value
 
 
+def _expect(version: Any, schema: bytes) -> None:
+    """Of what `rpc.version` answers."""
+    if not isinstance(version, dict) or version.get("schema") != schema.hex():
+        raise SchemaMismatch(f"the server is {version}, and {schema.hex()} is expected")
+
+
 class SyncClient(Scope):
     """Calls services and waits for the answers, other threads running meanwhile. For one thread at a time."""
 
@@ -179,6 +185,10 @@ class SyncClient(Scope):
         """Makes calls together. Results come in the order of the calls, a `RemoteError` where one is an error."""
         texts = [(method, dump(params)) for method, params in calls]
         return [_read(answer) for answer in self._caller.wait(self._caller.begin(texts, True, **options))]
+
+    def expect_schema(self, schema: bytes, **options: Unpack[CallOptions]) -> None:
+        """Asks whether the service was made from the schema with this hash, a `Schema`'s. Raises `SchemaMismatch` where it was not."""
+        _expect(self.call("rpc.version", **options), schema)
 
     @property
     def statistics(self) -> Statistics:
@@ -219,6 +229,10 @@ class Client(AsyncScope):
         """Makes calls together. Results come in the order of the calls, a `RemoteError` where one is an error."""
         texts = [(method, dump(params)) for method, params in calls]
         return [_read(answer) for answer in await self._ask(texts, True, False, options)]
+
+    async def expect_schema(self, schema: bytes, **options: Unpack[CallOptions]) -> None:
+        """Asks whether the service was made from the schema with this hash, a `Schema`'s. Raises `SchemaMismatch` where it was not."""
+        _expect(await self.call("rpc.version", **options), schema)
 
     @property
     def statistics(self) -> Statistics:

@@ -408,16 +408,28 @@ class Session(AsyncScope):
 
 
 def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
-    if at.startswith("http://"):
-        return rpc.SyncClient(at, **(http or {}))
     schema = Schema.state()
+    if at.startswith("http://"):
+        client = rpc.SyncClient(at, **(http or {}))
+        try:
+            client.expect_schema(schema.hash)
+        except BaseException:
+            client.close()
+            raise
+        return client
     return _SyncFramed(service.SyncClient(at, schema=schema.hash), schema)
 
 
 async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
-    if at.startswith("http://"):
-        return rpc.Client(at, **(http or {}))
     schema = Schema.state()
+    if at.startswith("http://"):
+        client = rpc.Client(at, **(http or {}))
+        try:
+            await client.expect_schema(schema.hash)
+        except BaseException:
+            client.close()
+            raise
+        return client
     return _Framed(await service.Client.connect(at, schema=schema.hash), schema)
 
 
