@@ -375,22 +375,19 @@ impl State {
         // Asked first: what the log ends with may be nobody's to see yet.
         let Some(ticket) = found.ticket_of(offset) else { return Err(no_state) };
         let shared = &*self.shared;
-        let moment = loop {
+        loop {
             let images = shared.images.lock().clone();
-            match replay::until(&shared.store, &found.log, &images, offset) {
-                Ok(moment) => break moment,
-                Err(_) if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
-                // An image was removed before it was read, and is nothing, or empty. Whoever removes one has others to begin with, and
-                // nobody else looks at them before that is done.
-                Err(_) if !shared.images.lock().are(&images) => {}
+            let moment = replay::until(&shared.store, &found.log, &images, offset);
+            match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
+                Ok(Some(moment)) => return Ok((moment.map, ticket)),
+                // One that was dropped meanwhile reads as if nothing had ever been in it.
+                _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
+                // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
+                // removes either has others to begin with, and nobody else looks at them before that is done.
+                _ if !shared.images.lock().are(&images) => {}
+                Ok(None) => return Err(no_state),
                 Err(error) => return Err(error),
             }
-        };
-        match moment.filter(|moment| moment.offset == offset) {
-            Some(moment) => Ok((moment.map, ticket)),
-            // One that was dropped meanwhile reads as if nothing had ever been in it.
-            None if found.log.staged().is_none() => Err(Error::NoFork(fork)),
-            None => Err(no_state),
         }
     }
 
