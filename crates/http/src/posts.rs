@@ -1,5 +1,5 @@
-//! How long appends take, which are what the service says is one, by POST unless it says otherwise: from the turn that read one whole to the moment
-//! its answer may leave.
+//! How long appends take, from the turn that read one whole to the moment its answer may leave. Which requests these are is
+//! the service's to say.
 //!
 //! No clock is read for any of them. The reactor reads one when a turn begins, and what a store reports complete is mostly the
 //! first thing of a turn; what was answered at once counts from the turn's beginning to its end, where whoever waits next

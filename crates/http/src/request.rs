@@ -198,7 +198,10 @@ impl<S: Service> Http<S> {
 
     /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no page can.
     fn mistaken(&self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
-        let host = asked.field("Host").filter(|_| peer.naming)?;
+        if !peer.naming {
+            return None;
+        }
+        let host = asked.field("Host")?;
         (!host::is_ours(host, &self.hosts)).then_some(&HOST_UNKNOWN)
     }
 

@@ -70,8 +70,8 @@ enum Found {
 }
 
 impl Searches {
-    /// Twice as many as reads of a reactor may wait for the disk: each of these finds what was found for it, however many
-    /// there are at once.
+    /// As many as reads of two reactors may wait for the disk: so many at once find what was found for them, and of more some
+    /// search anew.
     const MAX: usize = 1_024;
 
     fn keep(&self, question: Question, found: Found) {
