@@ -2,7 +2,7 @@
 //! goes on. A request that finds its bytes cold stays in the input and is served again; a subscriber is
 //! asked again.
 
-use crate::connection::{Active, Body};
+use crate::connection::Active;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Refusal, Service, Work};
@@ -19,9 +19,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
         work: Work,
     ) {
-        // A body that came in chunks is taken apart already; nothing that reads has one.
-        let again = !matches!(active.body, Body::Chunked { .. });
-        if !again || !self.warm(core, key, active, work) {
+        if !self.warm(core, key, active, work) {
             self.meters.overload();
             self.refuse(core, active, &TOO_COLD);
         }

@@ -242,7 +242,7 @@ impl<S: Service> Http<S> {
             Ok(None) => Taken::Nothing,
             Err(refusal) => Taken::Refused(refusal),
         };
-        if matches!(taken, Taken::PutOff | Taken::Held) {
+        if matches!(taken, Taken::PutOff | Taken::Held | Taken::Whole { answer: Answer::Cold(_), .. }) {
             // It is asked again; the decoder is done, and what it took is not to be taken twice.
             active.input.drain(body_start..at);
         }

@@ -38,6 +38,26 @@ fn a_reactor_goes_on_while_a_read_waits_for_the_disk() {
 }
 
 #[test]
+fn a_request_that_waits_keeps_its_body_however_it_came() {
+    for framing in [
+        "Content-Length: 11\r\n\r\nhello world",
+        "Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n",
+    ] {
+        let (server, gate) = cold();
+        let closed = gate.lock().unwrap();
+        let (mut waits, mut passes) = (server.connect(), server.connect());
+        waits.send(&format!(
+            "PUT /echo/cold HTTP/1.1\r\nHost: t\r\n{framing}GET /echo/behind HTTP/1.1\r\nHost: t\r\n\r\n"
+        ));
+        passes.get("/echo");
+        assert_eq!(passes.answer().text(), "Get /echo -");
+        drop(closed);
+        assert_eq!(waits.answer().text(), "Put /echo/cold -hello world", "{framing}");
+        assert_eq!(waits.answer().text(), "Get /echo/behind -", "{framing}");
+    }
+}
+
+#[test]
 fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
     let (server, gate) = cold();
     let closed = gate.lock().unwrap();

@@ -206,6 +206,10 @@ fn not_read(error: log::ReadError) -> StoreError {
 impl Store for Embedded {
     type Stream = Arc<log::Log>;
 
+    fn apart(&self) -> Self {
+        Self { watcher: None, ..self.clone() }
+    }
+
     fn find(&self, name: &[u8]) -> Option<Self::Stream> {
         self.store.find(name)
     }

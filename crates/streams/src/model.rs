@@ -1,20 +1,19 @@
-//! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
+//! A plain model of a store for tests: vectors and maps behind one lock, durability moved by hand.
 
 use crate::store::{
     Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, Sought, State, Stats,
     Store, StoreError,
 };
 use bytes::Bytes;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use thalweg_wire::exchange::Work;
 use thalweg_wire::media;
 
 #[derive(Clone, Default)]
-pub(crate) struct Model(Rc<RefCell<Inner>>);
+pub(crate) struct Model(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
@@ -47,34 +46,34 @@ struct Entry {
 impl Model {
     /// From now on commits wait for [`Model::settle`].
     pub(crate) fn lag(&self) {
-        self.0.borrow_mut().lagging = true;
+        self.0.lock().lagging = true;
     }
 
     /// Makes everything staged durable; the ticket that is complete now.
     pub(crate) fn settle(&self) -> u64 {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock();
         inner.durable = inner.ticket;
         inner.durable
     }
 
     /// The next `count` commits find that somebody else appended `R` first.
     pub(crate) fn rivals(&self, count: u32) {
-        self.0.borrow_mut().rivals = count;
+        self.0.lock().rivals = count;
     }
 
     /// Behind the next look at when a stream was accessed somebody appends `R`, at that time.
     pub(crate) fn renew_behind(&self, time_us: u64) {
-        self.0.borrow_mut().renewal_us = Some(time_us);
+        self.0.lock().renewal_us = Some(time_us);
     }
 
     /// Every write fails from now on.
     pub(crate) fn fail(&self, fault: Option<StoreError>) {
-        self.0.borrow_mut().fault = fault;
+        self.0.lock().fault = fault;
     }
 
     /// Nothing is in memory until the work that a cold read names is done.
     pub(crate) fn cool(&self) {
-        *self.0.borrow().cold.lock().unwrap() = true;
+        *self.0.lock().cold.lock() = true;
     }
 
     /// Creates a stream of the server's own, whose name no request can say.
@@ -85,16 +84,16 @@ impl Model {
 
     /// Creates, commits and deletes so far.
     pub(crate) fn writes(&self) -> u64 {
-        self.0.borrow().writes
+        self.0.lock().writes
     }
 
     pub(crate) fn announced(&self) -> Vec<(usize, &'static str)> {
-        self.0.borrow().announced.clone()
+        self.0.lock().announced.clone()
     }
 
     /// The bytes a stream holds, as stored.
     pub(crate) fn stored(&self, name: &str) -> Vec<u8> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         inner.streams[inner.names[name.as_bytes()]].data.clone()
     }
 }
@@ -171,7 +170,7 @@ impl Store for Model {
     type Stream = usize;
 
     fn find(&self, name: &[u8]) -> Option<usize> {
-        self.0.borrow().names.get(name).copied()
+        self.0.lock().names.get(name).copied()
     }
 
     fn create(
@@ -181,7 +180,7 @@ impl Store for Model {
         fork: Option<&Fork<usize>>,
         first: &Commit<'_>,
     ) -> Result<(usize, Receipt), StoreError> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock();
         inner.admit()?;
         if let Some(stream) = inner.names.get(name)
             && (inner.staged(*stream).is_some() || inner.retained(*stream))
@@ -227,7 +226,7 @@ impl Store for Model {
     }
 
     fn commit(&self, stream: &usize, expected: u64, commit: &Commit<'_>) -> Result<Receipt, StoreError> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock();
         inner.admit()?;
         let Some(mut state) = inner.staged(*stream).cloned() else { return Err(StoreError::Gone) };
         if inner.rivals > 0 {
@@ -244,7 +243,7 @@ impl Store for Model {
     }
 
     fn delete(&self, stream: &usize, expected: u64, _time_us: u64) -> Result<Receipt, StoreError> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock();
         inner.admit()?;
         match inner.staged(*stream) {
             None => Err(StoreError::Gone),
@@ -261,7 +260,7 @@ impl Store for Model {
     }
 
     fn owner(&self, stream: &usize, offset: u64) -> u64 {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let mut owner = *stream;
         while let Some(fork) = inner.streams[owner].fork.as_ref().filter(|fork| offset <= fork.base) {
             owner = fork.source;
@@ -270,15 +269,15 @@ impl Store for Model {
     }
 
     fn fork(&self, stream: &usize) -> Option<Fork<usize>> {
-        self.0.borrow().streams[*stream].fork.clone()
+        self.0.lock().streams[*stream].fork.clone()
     }
 
     fn retained(&self, stream: &usize) -> bool {
-        self.0.borrow().retained(*stream)
+        self.0.lock().retained(*stream)
     }
 
     fn record(&self, stream: &usize, from: u64) -> Result<Read, StoreError> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let state = inner.staged(*stream).ok_or(StoreError::Gone)?;
         let entry = &inner.streams[*stream];
         let next = entry.records.iter().map(|(end, _)| *end).find(|end| *end > from as usize);
@@ -289,29 +288,29 @@ impl Store for Model {
     }
 
     fn config(&self, stream: &usize) -> Config {
-        self.0.borrow().streams[*stream].config.clone()
+        self.0.lock().streams[*stream].config.clone()
     }
 
     fn staged(&self, stream: &usize) -> Option<State> {
-        self.0.borrow().staged(*stream).cloned()
+        self.0.lock().staged(*stream).cloned()
     }
 
     fn visible(&self, stream: &usize) -> Option<State> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         inner.view(*stream, inner.durable).cloned()
     }
 
     fn producer(&self, stream: &usize, id: &[u8]) -> Option<ProducerState> {
-        self.0.borrow().streams[*stream].producers.get(id).copied()
+        self.0.lock().streams[*stream].producers.get(id).copied()
     }
 
     fn notes(&self, stream: &usize) -> Vec<Note> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         inner.streams[*stream].notes.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&[u8], &usize)) {
-        let mut names: Vec<_> = self.0.borrow().names.iter().map(|(k, v)| (k.clone(), *v)).collect();
+        let mut names: Vec<_> = self.0.lock().names.iter().map(|(k, v)| (k.clone(), *v)).collect();
         names.sort_unstable();
         names.iter().for_each(|(name, stream)| visitor(name, stream));
     }
@@ -320,7 +319,7 @@ impl Store for Model {
         if let Some(work) = self.cold(&0, 0, 0) {
             return Page::Cold(work);
         }
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let mut names: Vec<(Box<[u8]>, usize)> =
             inner.names.iter().map(|(k, v)| (k[..].into(), *v)).collect();
         names.retain(|(name, _)| name.starts_with(prefix) && **name > *after);
@@ -330,12 +329,12 @@ impl Store for Model {
     }
 
     fn streams(&self) -> u64 {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         inner.names.values().filter(|stream| !inner.is_gone(**stream)).count() as u64
     }
 
     fn stats(&self) -> Stats {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let stored_bytes = inner.streams.iter().map(|entry| entry.data.len() as u64).sum();
         let streams = inner.names.len() as u64;
         Stats {
@@ -352,13 +351,13 @@ impl Store for Model {
     }
 
     fn ticket(&self, stream: &usize) -> u64 {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let last = inner.streams[*stream].views.last().map_or(0, |(ticket, _)| *ticket);
         if last > inner.durable { last } else { 0 }
     }
 
     fn read(&self, stream: &usize, from: u64, limit: usize) -> Result<Read, StoreError> {
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let state = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
         if from > state.tail {
             return Err(StoreError::PastEnd);
@@ -384,7 +383,7 @@ impl Store for Model {
         if let Some(work) = self.cold(stream, 0, 0) {
             return Ok(Sought::Cold(work));
         }
-        let inner = self.0.borrow();
+        let inner = self.0.lock();
         let tail = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?.tail;
         let entry = &inner.streams[*stream];
         let older = entry.records.iter().take_while(|(_, time)| *time < time_us);
@@ -392,13 +391,13 @@ impl Store for Model {
     }
 
     fn cold(&self, _: &usize, _: u64, _: usize) -> Option<Work> {
-        let cold = self.0.borrow().cold.clone();
-        let is_cold = *cold.lock().unwrap();
-        is_cold.then(|| Work(Box::new(move || *cold.lock().unwrap() = false)))
+        let cold = self.0.lock().cold.clone();
+        let is_cold = *cold.lock();
+        is_cold.then(|| Work(Box::new(move || *cold.lock() = false)))
     }
 
     fn accessed(&self, stream: &usize) -> u64 {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.0.lock();
         let accessed_us = inner.streams[*stream].accessed_us;
         if let Some(time_us) = inner.renewal_us.take() {
             let state = inner.staged(*stream).cloned().unwrap();
@@ -408,18 +407,18 @@ impl Store for Model {
     }
 
     fn touch(&self, stream: &usize, time_us: u64) {
-        self.0.borrow_mut().streams[*stream].accessed_us = time_us;
+        self.0.lock().streams[*stream].accessed_us = time_us;
     }
 
     fn watch(&self, stream: &usize) {
-        self.0.borrow_mut().announced.push((*stream, "watch"));
+        self.0.lock().announced.push((*stream, "watch"));
     }
 
     fn unwatch(&self, stream: &usize) {
-        self.0.borrow_mut().announced.push((*stream, "unwatch"));
+        self.0.lock().announced.push((*stream, "unwatch"));
     }
 
     fn acknowledge(&self, stream: &usize) {
-        self.0.borrow_mut().announced.push((*stream, "acknowledge"));
+        self.0.lock().announced.push((*stream, "acknowledge"));
     }
 }

@@ -242,9 +242,15 @@ pub struct Stats {
 }
 
 /// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
-pub trait Store: Clone {
+pub trait Store: Clone + Send + 'static {
     /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
-    type Stream: Clone;
+    type Stream: Clone + Send;
+
+    /// The same store for a thread that is nobody's reactor: what is committed there becomes durable by itself, and nobody is
+    /// told.
+    fn apart(&self) -> Self {
+        self.clone()
+    }
 
     /// The stream of that name, staged or visible.
     fn find(&self, name: &[u8]) -> Option<Self::Stream>;

@@ -102,7 +102,8 @@ impl Service for TestService {
     }
 
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<u64> {
-        if let Some(work) = self.cold().filter(|_| request.path.starts_with("/big")) {
+        let waits = request.path.starts_with("/big") || request.path == "/echo/cold";
+        if let Some(work) = self.cold().filter(|_| waits) {
             return Answer::Cold(work);
         }
         let mut shared = self.shared.lock().unwrap();

@@ -1,7 +1,7 @@
 //! Subscriptions under `__ds` (PROTOCOL 6, 7): durable cursors that wake workers, by webhook or pull-wake.
 //!
 //! `subscription.rs` has the rules as functions of a value; `request.rs`, `refusal.rs` and `routes.rs` speak
-//! HTTP; `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
+//! HTTP, `founding.rs` where a subscription comes to be; `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
 //! webhook may go; `driver.rs` notices what is pending and due. [`Subscriptions`] is what all reactors and the
 //! one driver share: each subscription behind a lock of its own.
 //!
@@ -11,7 +11,8 @@
 //! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create
 //!   costs one look at an index, which is empty where nobody subscribes.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
-//! - Locks: a subscription's, then the index or the inbox; never another way round, and never two subscriptions'.
+//! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and never two
+//!   subscriptions'.
 //!
 //! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), by
 //! `crash.rs` (crashes over the real log on a simulated disk), and by
@@ -21,6 +22,7 @@
 mod crash;
 mod driver;
 mod encoding;
+mod founding;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -38,6 +40,7 @@ pub use driver::{Attempt, Driver};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
+use founding::Founding;
 use keys::Keys;
 use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
@@ -65,11 +68,13 @@ pub struct Subscriptions<S: Store> {
 /// Which subscriptions there are, and which of them a new stream may concern.
 struct Index<S: Store> {
     slots: HashMap<Arc<str>, Arc<Slot<S>>>,
+    /// Those that are not there yet.
+    foundings: HashMap<Arc<str>, Arc<Founding>>,
     /// Streams linked by name, with how many subscriptions do.
     named: HashMap<Arc<str>, usize>,
 }
 
-/// A subscription's place. Empty while it is being created, and once it is deleted.
+/// A subscription's place. Empty once it is deleted.
 struct Slot<S: Store> {
     id: Arc<str>,
     pattern: Option<Pattern>,
@@ -83,6 +88,8 @@ struct Held<S: Store> {
     incarnation: u64,
     /// Grows whenever links come or go.
     membership: u64,
+    /// Nobody was answered that it was created.
+    untold: bool,
 }
 
 /// What the driver has not looked at yet.
@@ -109,7 +116,11 @@ impl<S: Store> Subscriptions<S> {
             }
         });
         let this = Self {
-            index: RwLock::new(Index { slots: HashMap::new(), named: HashMap::new() }),
+            index: RwLock::new(Index {
+                slots: HashMap::new(),
+                foundings: HashMap::new(),
+                named: HashMap::new(),
+            }),
             inbox: Mutex::default(),
             bell: OnceLock::new(),
             keys: Mutex::new(None),
@@ -128,7 +139,7 @@ impl<S: Store> Subscriptions<S> {
         let (id, pattern) = (subscription.id.clone(), subscription.config.pattern.clone());
         let named: Vec<Arc<str>> = explicit(&subscription).cloned().collect();
         let incarnation = store.incarnation(&log);
-        let held = Held { subscription, log, incarnation, membership: 1 };
+        let held = Held { subscription, log, incarnation, membership: 1, untold: false };
         let slot = Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) };
         self.index.write().slots.insert(id.clone(), Arc::new(slot));
         self.count_named(&named, &[]);
@@ -147,6 +158,7 @@ impl<S: Store> Subscriptions<S> {
         let concerns = !index.slots.is_empty()
             && (index.named.contains_key(name)
                 || index.slots.values().any(|slot| slot.pattern.as_ref().is_some_and(|p| p.matches(name))));
+        index.foundings.values().filter(|f| f.concerns(name)).for_each(|founding| founding.doubt(name));
         drop(index);
         if concerns {
             self.tell(|inbox| inbox.doubtful.push(name.into()));

@@ -1,21 +1,16 @@
 //! `/v1/stream/__ds/…`: which request is which, and its answer.
 
+use super::founding::Subscribed;
 use super::keys::{BadToken, Keys, Use};
 use super::refusal::Refusal;
 use super::request::{self, Said, Work};
-use super::subscription::{
-    Ack, Change, Config, Delivery, Fence, Link, Phase, Position, Refused, Subscription,
-};
-use super::{
-    COMMIT_BYTES_MAX, Held, Slot, Subscriptions, commit, discard, encoding, explicit, log_config, see,
-};
+use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
+use super::{Held, Subscriptions, encoding, explicit, see};
 use crate::Streams;
 use crate::headers::Headers;
-use crate::store::{Commit, Store};
-use parking_lot::Mutex;
+use crate::store::Store;
 use serde_json::{Value, json};
 use smallvec::smallvec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Answer, Method, Now, Request, Response};
 use thalweg_wire::piece::Piece;
@@ -33,7 +28,7 @@ enum Resource<'a> {
 }
 
 /// What a subscription's request found: the ticket after which the answer may leave, and the answer.
-type Outcome = Result<(u64, Response), Refusal>;
+pub(super) type Outcome = Result<(u64, Response), Refusal>;
 
 impl<S: Store> Streams<S> {
     /// PROTOCOL 6: control paths are routed before streams are. `rest` is what follows `__ds/`, encoded.
@@ -45,6 +40,13 @@ impl<S: Store> Streams<S> {
         };
         let outcome = match resource(rest) {
             Ok((_, Resource::Jwks)) => self.jwks(shared, request, now),
+            Ok((id, Resource::Subscription)) if request.method == Method::Put => {
+                match self.subscribe(shared, &id, request, now) {
+                    Ok(Subscribed::Answered(ticket, response)) => Ok((ticket, response)),
+                    Ok(Subscribed::Elsewhere(work)) => return Answer::Cold(work),
+                    Err(refusal) => Err(refusal),
+                }
+            }
             Ok((id, resource)) => self.subscription(shared, &id, &resource, request, now),
             Err(refusal) => Err(refusal),
         };
@@ -75,7 +77,6 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Outcome {
         match (resource, request.method) {
-            (Resource::Subscription, Method::Put) => self.subscribe(shared, id, request, now),
             (Resource::Subscription, Method::Get | Method::Head) => self.describe(shared, id, now),
             (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
             (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, DELETE")),
@@ -139,11 +140,11 @@ impl<S: Store> Streams<S> {
         Refusal::missing().after(self.gone_after(id))
     }
 
-    fn gone_after(&self, id: &str) -> u64 {
+    pub(super) fn gone_after(&self, id: &str) -> u64 {
         self.store.find(&encoding::log_name(id)).map_or(0, |log| self.store.ticket(&log))
     }
 
-    fn keep(
+    pub(super) fn keep(
         &self,
         shared: &Subscriptions<S>,
         held: &mut Held<S>,
@@ -153,164 +154,14 @@ impl<S: Store> Streams<S> {
         shared.keep(&self.store, held, change, now.time_us).map_err(|error| Refusal::from(&error))
     }
 
-    fn keys(&self, shared: &Subscriptions<S>, now: Now) -> Result<Arc<Keys>, Refusal> {
+    pub(super) fn keys(&self, shared: &Subscriptions<S>, now: Now) -> Result<Arc<Keys>, Refusal> {
         let keys = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
         Ok(keys.0)
     }
 
-    /// PROTOCOL 6.2: 201 for a new subscription, 200 for one that is as asked, 409 for one that is not.
-    fn subscribe(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
-        let config = request::config(request, &self.options)?;
-        let origin = request::origin(request);
-        let keys = self.keys(shared, now)?;
-        let slot = Arc::new(Slot { id: id.into(), pattern: config.pattern.clone(), held: Mutex::new(None) });
-        // Held before it can be found: whoever finds it waits until it is there or is not.
-        let mut held = slot.held.lock();
-        let known = {
-            let mut index = shared.index.write();
-            let known = index.slots.get(id).cloned();
-            if known.is_none() {
-                index.slots.insert(slot.id.clone(), slot.clone());
-            }
-            known
-        };
-        if let Some(known) = known {
-            drop(held);
-            return self.reconfirm(shared, &known, &config, origin, &keys, now);
-        }
-        match self.establish(shared, id, config, origin, now) {
-            Ok((fresh, ticket)) => {
-                let response = described(201, &fresh.subscription, &keys);
-                let named: Vec<Arc<str>> = explicit(&fresh.subscription).cloned().collect();
-                *held = Some(fresh);
-                drop(held);
-                shared.count_named(&named, &[]);
-                shared.touched(&slot.id);
-                Ok((ticket, response))
-            }
-            Err(refusal) => {
-                shared.remove(&slot);
-                Err(refusal)
-            }
-        }
-    }
-
-    fn reconfirm(
-        &self,
-        shared: &Subscriptions<S>,
-        slot: &Arc<Slot<S>>,
-        config: &Config,
-        origin: String,
-        keys: &Keys,
-        now: Now,
-    ) -> Outcome {
-        let mut held = slot.held.lock();
-        // Deleted, or refused by the store, a moment ago: the next attempt finds the name free.
-        let Some(held) = held.as_mut() else {
-            let refusal = Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again");
-            return Err(refusal.after(self.gone_after(&slot.id)));
-        };
-        if encoding::config_hash(config) != encoding::config_hash(&held.subscription.config) {
-            let detail = "the subscription exists with another configuration; delete it first";
-            let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
-            return Err(refusal.after(self.store.ticket(&held.log)));
-        }
-        let mut change = Change::default();
-        if origin != held.subscription.origin {
-            change.origin = Some(origin);
-        }
-        let ticket = self.keep(shared, held, change, now)?;
-        Ok((ticket, described(200, &held.subscription, keys)))
-    }
-
-    /// Links what exists at its present end, and keeps it all.
-    fn establish(
-        &self,
-        shared: &Subscriptions<S>,
-        id: &str,
-        config: Config,
-        origin: String,
-        now: Now,
-    ) -> Result<(Held<S>, u64), Refusal> {
-        if self.is_full() {
-            return Err(Refusal::too_many());
-        }
-        let mut subscription = Subscription {
-            id: id.into(),
-            config,
-            origin,
-            created_us: now.time_us,
-            generation: 0,
-            phase: Phase::Idle,
-            links: BTreeMap::new(),
-        };
-        // PROTOCOL 6.2: existing streams that match are linked at their current tail.
-        let mut matching = Vec::new();
-        if subscription.config.pattern.is_some() {
-            self.store.visit(&mut |name, stream| {
-                if let Ok(name) = std::str::from_utf8(name)
-                    && !name.starts_with('\0')
-                    && subscription.matches(name)
-                {
-                    matching.push((Arc::<str>::from(name), stream.clone()));
-                }
-            });
-        }
-        for (path, stream) in matching {
-            match see(&self.store, &stream) {
-                Some(seen) => {
-                    subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
-                }
-                // Created before anybody here was to be told of it, and not durable yet: linked when it is.
-                None if self.store.staged(&stream).is_some() => {
-                    shared.tell(|inbox| inbox.doubtful.push(path));
-                }
-                None => {}
-            }
-        }
-        let named: Vec<_> =
-            subscription.config.streams.iter().map(|path| (path.clone(), self.fresh(path))).collect();
-        let change = subscription.link(&named);
-        subscription.apply(change);
-        let (log, ticket) = self.write_whole(&subscription, now)?;
-        let incarnation = self.store.incarnation(&log);
-        Ok((Held { subscription, log, incarnation, membership: 1 }, ticket))
-    }
-
-    fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<(S::Stream, u64), Refusal> {
-        let commits = encoding::whole(subscription, COMMIT_BYTES_MAX);
-        let mut written: Option<(S::Stream, u64)> = None;
-        for notes in &commits {
-            let result = match &written {
-                Some((log, _)) => {
-                    commit(&self.store, log, notes, now.time_us).map(|ticket| (log.clone(), ticket))
-                }
-                None => {
-                    let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-                    let first = Commit { notes: &notes, time_us: now.time_us, ..Commit::default() };
-                    let name = encoding::log_name(&subscription.id);
-                    let created = self.store.create(&name, &log_config(), None, &first);
-                    created.map(|(log, receipt)| (log, receipt.ticket))
-                }
-            };
-            match (result, &written) {
-                (Ok(step), _) => written = Some(step),
-                (Err(error), begun) => {
-                    if let Some((log, _)) = begun {
-                        discard(&self.store, log);
-                    }
-                    return Err(Refusal::from(&error));
-                }
-            }
-        }
-        let (log, ticket) = written.ok_or_else(Refusal::missing)?;
-        let ticket = if ticket == 0 { 0 } else { ticket.max(self.store.ticket(&log)) };
-        Ok((log, ticket))
-    }
-
     /// PROTOCOL 6.4: a stream that is linked now is linked at its current end; one that does not exist yet, at
     /// its beginning.
-    fn fresh(&self, path: &str) -> Link {
+    pub(super) fn fresh(&self, path: &str) -> Link {
         let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
         Link { explicit: true, ..seen.unwrap_or_default().linked_at_end() }
     }
@@ -501,7 +352,7 @@ fn respond(status: u16, body: &Value) -> Response {
 }
 
 /// PROTOCOL 6.3: a subscription as callers see it.
-fn described(status: u16, subscription: &Subscription, keys: &Keys) -> Response {
+pub(super) fn described(status: u16, subscription: &Subscription, keys: &Keys) -> Response {
     let config = &subscription.config;
     let links = subscription
         .links

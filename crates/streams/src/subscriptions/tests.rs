@@ -63,8 +63,13 @@ impl World {
         World { options, ..self }.restart()
     }
 
-    fn call(&mut self, method: Method, target: &str, fields: &[(&str, &str)], body: &Value) -> Reply {
-        let writes = self.model.writes();
+    fn answer(
+        &mut self,
+        method: Method,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer<usize> {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
         all.extend_from_slice(fields);
@@ -73,7 +78,12 @@ impl World {
         let path = format!("/v1/stream/{target}");
         let body = text.as_bytes();
         let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };
-        let (ticket, response) = match self.streams.call(&request, self.now) {
+        self.streams.call(&request, self.now)
+    }
+
+    fn call(&mut self, method: Method, target: &str, fields: &[(&str, &str)], body: &Value) -> Reply {
+        let writes = self.model.writes();
+        let (ticket, response) = match self.answer(method, target, fields, body) {
             Answer::Respond(response) => (0, response),
             Answer::After(ticket, response) => (ticket, response),
             other => panic!("{target}: {other:?}"),
@@ -93,6 +103,14 @@ impl World {
 
     fn put(&mut self, id: &str, body: &Value) -> Reply {
         self.call(Method::Put, &format!("__ds/subscriptions/{id}"), &[], body)
+    }
+
+    /// A PUT whose subscription is founded elsewhere: what is to be done there.
+    fn put_elsewhere(&mut self, id: &str, body: &Value) -> Box<dyn FnOnce() + Send> {
+        match self.answer(Method::Put, &format!("__ds/subscriptions/{id}"), &[], body) {
+            Answer::Cold(work) => work.0,
+            other => panic!("founded at once: {other:?}"),
+        }
     }
 
     fn get(&mut self, id: &str) -> Value {
@@ -1083,4 +1101,91 @@ proptest! {
             }
         }
     }
+}
+
+/// Streams of one world, more than are compared with a pattern at once.
+const MANY: usize = 4_097;
+
+fn with_many_streams() -> World {
+    let mut world = World::new();
+    let config = crate::store::Config {
+        content_type: "application/json".into(),
+        lifetime: crate::store::Lifetime::Unlimited,
+    };
+    for number in 0..MANY {
+        let name = format!("many/{number}");
+        world.model.create(name.as_bytes(), &config, None, &Commit::default()).unwrap();
+    }
+    // The server's secret is made by the first PUT, and is no part of what is asked here.
+    world.create("wakes");
+    world
+}
+
+fn all_of_many() -> Value {
+    json!({ "type": "pull-wake", "pattern": "many/*", "wake_stream": "wakes" })
+}
+
+#[test]
+fn among_many_streams_a_pattern_is_founded_elsewhere_and_only_then_found() {
+    let mut world = with_many_streams();
+    let body = all_of_many();
+    let first = world.put_elsewhere("all", &body);
+    let second = world.put_elsewhere("all", &body);
+    let reply = world.call(Method::Get, "__ds/subscriptions/all", &[], &Value::Null);
+    assert_eq!(reply.code(), (404, "SUBSCRIPTION_NOT_FOUND"));
+    assert_eq!(world.claim("all", "w").code(), (404, "SUBSCRIPTION_NOT_FOUND"));
+
+    // Not durable when the founding comes by: linked as soon as it is, at its beginning.
+    world.model.lag();
+    assert_eq!(world.call(Method::Put, "many/late", &[], &Value::Null).status, 201);
+    second();
+    first();
+    assert_eq!(world.put("all", &body).status, 201, "the first that asks is told that it was created");
+    assert_eq!(world.put("all", &body).status, 200, "and every other that it exists");
+    assert_eq!(world.get("all")["streams"].as_array().unwrap().len(), MANY);
+    world.model.settle();
+    world.shared.settled();
+    world.driver.turn(world.now);
+    let linked = world.get("all");
+    let linked = linked["streams"].as_array().unwrap();
+    assert_eq!(linked.len(), MANY + 1);
+    assert!(linked.iter().any(|link| link["path"] == "many/late"), "the late one is linked too");
+
+    let other = json!({ "type": "pull-wake", "pattern": "many/1*", "wake_stream": "wakes" });
+    assert_eq!(world.put("all", &other).code(), (409, "SUBSCRIPTION_EXISTS"));
+    let named = json!({ "type": "pull-wake", "streams": ["many/1"], "wake_stream": "wakes" });
+    assert_eq!(world.put("one", &named).status, 201, "names alone are looked up at once");
+}
+
+#[test]
+fn a_stream_that_comes_while_a_pattern_is_founded_is_told_to_the_driver() {
+    let mut world = with_many_streams();
+    let body = all_of_many();
+    let work = world.put_elsewhere("all", &body);
+    // As if the visit had passed its place already: it is there, and the driver has looked at all it was told.
+    world.create("many/new");
+    world.driver.turn(world.now);
+    work();
+    let told = world.shared.inbox.lock().doubtful.clone();
+    assert!(told.iter().any(|path| **path == *"many/new"), "{told:?}");
+}
+
+#[test]
+fn a_founding_that_fails_tells_why_and_the_next_begins_anew() {
+    let mut world = with_many_streams();
+    let body = all_of_many();
+    assert_eq!(
+        world
+            .put("other", &json!({ "type": "pull-wake", "streams": ["many/1"], "wake_stream": "wakes" }))
+            .status,
+        201
+    );
+    let work = world.put_elsewhere("all", &body);
+    world.model.fail(Some(StoreError::Full("no room".into())));
+    work();
+    world.model.fail(None);
+    assert_eq!(world.put("all", &body).status, 507, "what the founding came to");
+    let again = world.put_elsewhere("all", &body);
+    again();
+    assert_eq!(world.put("all", &body).status, 201);
 }

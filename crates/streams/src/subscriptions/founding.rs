@@ -1,0 +1,290 @@
+//! How a subscription comes to be (PROTOCOL 6.2): it is linked with what exists, kept, and only then found by anybody.
+//!
+//! A pattern is compared with the name of every stream there is. Where there are many, that is work for a thread that is
+//! nobody's reactor: the PUT waits for it and asks again. Whoever asks for the same subscription meanwhile waits for the same
+//! work; it is done once, and to its end, whether or not somebody still waits.
+//!
+//! Invariants:
+//! - Until it is founded a subscription is not there for anybody; afterwards the first PUT that asks again is told that it was
+//!   created, every other that it exists.
+//! - A stream is not missed: one that is created from the beginning of the founding on, or is not durable when it is come by, is
+//!   told to the driver once the subscription is there.
+//! - Locks: a founding's work is the outermost; whom it is yet to tell of comes behind the index.
+//!
+//! Checked by `tests.rs`, at once and elsewhere, and by `crash.rs`.
+
+use super::pattern::Pattern;
+use super::refusal::Refusal;
+use super::routes::{Outcome, described};
+use super::subscription::{Change, Config, Link, Phase, Subscription};
+use super::{
+    COMMIT_BYTES_MAX, Held, Keys, Slot, Subscriptions, commit, discard, encoding, explicit, log_config,
+    request, see,
+};
+use crate::Streams;
+use crate::store::{Commit, Store};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_wire::exchange::{Now, Request, Response, Work};
+
+/// Streams whose names are compared with a pattern at once, in about a millisecond.
+const AT_ONCE_MAX: u64 = 4_096;
+
+/// What became of a PUT.
+pub(super) enum Subscribed {
+    /// The ticket after which the answer may leave, and the answer.
+    Answered(u64, Response),
+    /// Once this is done on a thread that may take long, the PUT is to be asked again.
+    Elsewhere(Work),
+}
+
+/// A subscription that is being made.
+pub(super) struct Founding {
+    id: Arc<str>,
+    pattern: Option<Pattern>,
+    step: Mutex<Step>,
+    /// Streams for the driver to look at once the subscription is there.
+    doubtful: Mutex<Vec<Arc<str>>>,
+}
+
+enum Step {
+    /// What was asked for, by the first who asked, and when.
+    Asked(Box<(Config, String, Now)>),
+    /// It is done: the subscription is there.
+    Done,
+    /// It came to nothing. Whoever asks next is told so, and whoever asks then begins anew.
+    Refused(Refusal),
+}
+
+/// What there is of an identifier that is asked for.
+enum Present<S: Store> {
+    Slot(Arc<Slot<S>>),
+    Founding(Arc<Founding>),
+}
+
+impl Founding {
+    /// Whether a new stream is one of those that may be missed.
+    pub(super) fn concerns(&self, name: &str) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name))
+    }
+
+    /// Has the driver told of a stream, once there is somebody to link it.
+    pub(super) fn doubt(&self, name: &str) {
+        self.doubtful.lock().push(name.into());
+    }
+}
+
+impl<S: Store> Subscriptions<S> {
+    /// What is there under an identifier: if nothing is, a founding that was begun right now.
+    fn present(&self, id: &str, asked: impl FnOnce() -> (Config, String, Now)) -> Present<S> {
+        let mut index = self.index.write();
+        if let Some(slot) = index.slots.get(id) {
+            return Present::Slot(slot.clone());
+        }
+        if let Some(founding) = index.foundings.get(id) {
+            return Present::Founding(founding.clone());
+        }
+        let asked = Box::new(asked());
+        let founding = Arc::new(Founding {
+            id: id.into(),
+            pattern: asked.0.pattern.clone(),
+            step: Mutex::new(Step::Asked(asked)),
+            doubtful: Mutex::default(),
+        });
+        index.foundings.insert(founding.id.clone(), founding.clone());
+        Present::Founding(founding)
+    }
+
+    /// Lets everybody find what was founded.
+    fn founded(&self, founding: &Founding, held: Held<S>) {
+        let named: Vec<Arc<str>> = explicit(&held.subscription).cloned().collect();
+        let (id, pattern) = (founding.id.clone(), founding.pattern.clone());
+        let slot = Arc::new(Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) });
+        let mut doubtful = {
+            let mut index = self.index.write();
+            index.foundings.remove(&id);
+            index.slots.insert(id.clone(), slot);
+            std::mem::take(&mut *founding.doubtful.lock())
+        };
+        self.count_named(&named, &[]);
+        self.tell(|inbox| {
+            inbox.doubtful.append(&mut doubtful);
+            inbox.touched.insert(id);
+        });
+    }
+
+    /// What a founding came to that failed; nobody is told twice.
+    fn refused(&self, founding: &Arc<Founding>) -> Option<Refusal> {
+        // While it is under way somebody holds this, and it has not failed.
+        let step = founding.step.try_lock()?;
+        let Step::Refused(refusal) = &*step else { return None };
+        let mut index = self.index.write();
+        let present = index.foundings.get(&founding.id);
+        if !present.is_some_and(|present| Arc::ptr_eq(present, founding)) {
+            return None;
+        }
+        index.foundings.remove(&founding.id);
+        Some(refusal.clone())
+    }
+}
+
+impl<S: Store> Streams<S> {
+    /// PROTOCOL 6.2: 201 for a new subscription, 200 for one that is as asked, 409 for one that is not.
+    pub(super) fn subscribe(
+        &self,
+        shared: &Arc<Subscriptions<S>>,
+        id: &str,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Result<Subscribed, Refusal> {
+        let config = request::config(request, &self.options)?;
+        let origin = request::origin(request);
+        let keys = self.keys(shared, now)?;
+        loop {
+            let founding = match shared.present(id, || (config.clone(), origin.clone(), now)) {
+                Present::Founding(founding) => founding,
+                Present::Slot(slot) => {
+                    let answered = self.reconfirm(shared, &slot, &config, origin, &keys, now);
+                    return answered.map(|(ticket, response)| Subscribed::Answered(ticket, response));
+                }
+            };
+            if let Some(refusal) = shared.refused(&founding) {
+                return Err(refusal);
+            }
+            if founding.pattern.is_some() && self.store.streams() > AT_ONCE_MAX {
+                let apart = Streams { store: self.store.apart(), ..self.clone() };
+                let shared = shared.clone();
+                return Ok(Subscribed::Elsewhere(Work(Box::new(move || apart.complete(&shared, &founding)))));
+            }
+            self.complete(shared, &founding);
+        }
+    }
+
+    /// Founds a subscription, or waits until somebody else has.
+    fn complete(&self, shared: &Subscriptions<S>, founding: &Founding) {
+        let mut step = founding.step.lock();
+        // Should this thread not come to the end of it, that is what is known.
+        let lost =
+            Refusal::new(500, "OUTCOME_UNKNOWN", "path", "founding the subscription failed; try again");
+        let asked = match std::mem::replace(&mut *step, Step::Refused(lost)) {
+            Step::Asked(asked) => asked,
+            done => return *step = done,
+        };
+        let (config, origin, now) = *asked;
+        *step = match self.establish(founding, config, origin, now) {
+            Ok(held) => {
+                shared.founded(founding, held);
+                Step::Done
+            }
+            Err(refusal) => Step::Refused(refusal),
+        };
+    }
+
+    /// Links what exists at its present end, and keeps it all.
+    fn establish(
+        &self,
+        founding: &Founding,
+        config: Config,
+        origin: String,
+        now: Now,
+    ) -> Result<Held<S>, Refusal> {
+        if self.is_full() {
+            return Err(Refusal::too_many());
+        }
+        let mut subscription = Subscription {
+            id: founding.id.clone(),
+            config,
+            origin,
+            created_us: now.time_us,
+            generation: 0,
+            phase: Phase::Idle,
+            links: BTreeMap::new(),
+        };
+        // PROTOCOL 6.2: existing streams that match are linked at their current tail.
+        let mut matching = Vec::new();
+        if subscription.config.pattern.is_some() {
+            self.store.visit(&mut |name, stream| {
+                if let Ok(name) = std::str::from_utf8(name)
+                    && !name.starts_with('\0')
+                    && subscription.matches(name)
+                {
+                    matching.push((Arc::<str>::from(name), stream.clone()));
+                }
+            });
+        }
+        for (path, stream) in matching {
+            match see(&self.store, &stream) {
+                Some(seen) => {
+                    subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
+                }
+                // Created before anybody here was to be told of it, and not durable yet: linked when it is.
+                None if self.store.staged(&stream).is_some() => founding.doubt(&path),
+                None => {}
+            }
+        }
+        let named: Vec<_> =
+            subscription.config.streams.iter().map(|path| (path.clone(), self.fresh(path))).collect();
+        let change = subscription.link(&named);
+        subscription.apply(change);
+        let log = self.write_whole(&subscription, now)?;
+        let incarnation = self.store.incarnation(&log);
+        Ok(Held { subscription, log, incarnation, membership: 1, untold: true })
+    }
+
+    fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<S::Stream, Refusal> {
+        let commits = encoding::whole(subscription, COMMIT_BYTES_MAX);
+        let mut written: Option<S::Stream> = None;
+        for notes in &commits {
+            let result = match &written {
+                Some(log) => commit(&self.store, log, notes, now.time_us).map(|_| log.clone()),
+                None => {
+                    let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+                    let first = Commit { notes: &notes, time_us: now.time_us, ..Commit::default() };
+                    let name = encoding::log_name(&subscription.id);
+                    self.store.create(&name, &log_config(), None, &first).map(|(log, _)| log)
+                }
+            };
+            match (result, &written) {
+                (Ok(log), _) => written = Some(log),
+                (Err(error), begun) => {
+                    if let Some(log) = begun {
+                        discard(&self.store, log);
+                    }
+                    return Err(Refusal::from(&error));
+                }
+            }
+        }
+        written.ok_or_else(Refusal::missing)
+    }
+
+    /// Answers by a subscription that is there.
+    fn reconfirm(
+        &self,
+        shared: &Subscriptions<S>,
+        slot: &Arc<Slot<S>>,
+        config: &Config,
+        origin: String,
+        keys: &Keys,
+        now: Now,
+    ) -> Outcome {
+        let mut held = slot.held.lock();
+        // Deleted a moment ago: the next attempt finds the name free.
+        let Some(held) = held.as_mut() else {
+            let refusal = Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again");
+            return Err(refusal.after(self.gone_after(&slot.id)));
+        };
+        if encoding::config_hash(config) != encoding::config_hash(&held.subscription.config) {
+            let detail = "the subscription exists with another configuration; delete it first";
+            let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
+            return Err(refusal.after(self.store.ticket(&held.log)));
+        }
+        let mut change = Change::default();
+        if origin != held.subscription.origin {
+            change.origin = Some(origin);
+        }
+        let ticket = self.keep(shared, held, change, now)?;
+        let status = if std::mem::take(&mut held.untold) { 201 } else { 200 };
+        Ok((ticket, described(status, &held.subscription, keys)))
+    }
+}
