@@ -338,8 +338,11 @@ export interface Store {
   verify(): Promise<Report>
   /** Writes a backup of it, while it is written; see the function of that name. What was appended before is in it. */
   backup(to: string): Promise<Backup>
-  /** Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. */
-  maintain(): Promise<void>
+  /**
+   * Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. Resolves with whether there is more to
+   * do: one call does a bounded part of it, and whoever calls again until there is none takes no more than housekeeping's share of the time.
+   */
+  maintain(): Promise<boolean>
   /** Writes what was appended, and closes the store if nobody else in the process has it open: once what is under way is done. */
   close(): Promise<void>
   /** Closes the store for everybody in the process, once what is under way is done, and removes its files. */

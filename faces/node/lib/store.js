@@ -182,7 +182,10 @@ class Store {
     return settled(native(() => this.opening.backup(to)))
   }
 
-  /** Housekeeping: a checkpoint when one is due, segments that no log needs. Done by itself as the store grows. */
+  /**
+   * Housekeeping: a checkpoint when one is due, segments that no log needs. Done by itself as the store grows. Resolves with
+   * whether there is more to do.
+   */
   async maintain() {
     return settled(native(() => this.opening.maintain()))
   }

@@ -292,9 +292,9 @@ impl Opening {
         self.shelf.store(|store| store.rotate().map_err(|error| commit(&error)))
     }
 
-    /// Housekeeping: a checkpoint when one is due, segments that no log needs.
+    /// Housekeeping: a checkpoint when one is due, segments that no log needs. Whether there is more to do.
     #[napi]
-    pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
+    pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, bool>> {
         self.shelf.enter(|in_use| begin(env, Maintaining { in_use }))
     }
 
@@ -397,15 +397,15 @@ pub struct Maintaining {
 }
 
 impl Task for Maintaining {
-    type Output = ();
-    type JsValue = ();
+    type Output = bool;
+    type JsValue = bool;
 
-    fn compute(&mut self) -> Result<()> {
-        self.in_use.finish(|store| store.maintain(now()).map(drop).map_err(|error| failure("IO", error)))
+    fn compute(&mut self) -> Result<bool> {
+        self.in_use.finish(|store| store.maintain(now()).map_err(|error| failure("IO", error)))
     }
 
-    fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
-        Ok(())
+    fn resolve(&mut self, _env: Env, more: bool) -> Result<bool> {
+        Ok(more)
     }
 }
 

@@ -80,7 +80,7 @@ test("an entry read before its segment was written anew stays what it was, and w
   const before = inodes()
   opened.rotate()
   await opened.purge({ log: "goes", before: 1_000 })
-  await opened.maintain()
+  assert.equal(await opened.maintain(), false, "nothing is left to do")
   const anew = [...inodes()].filter(([name, inode]) => (before.get(name) ?? inode) !== inode)
   assert.equal(anew.length, 1, "the one with what stays")
   for (const entry of held) {
@@ -129,6 +129,18 @@ test("small entries among others that are gone take what they need, and are read
   assert.deepEqual(rows(again.query()), expected(0))
   assert.deepEqual(rows(again.query({ start: 2_222 })), expected(2_222))
 })
+
+for (const durability of ["memory", "os", "sync"]) {
+  test(`${durability}: housekeeping says that there is no more to do, once or again`, async (context) => {
+    const opened = store(context, { durability })
+    const log = opened.log("a")
+    assert.equal(await opened.maintain(), false)
+    await log.appendTimed(from(0, 1_000).map((time) => [time, Buffer.alloc(100)]))
+    await opened.purge({ before: 900 })
+    assert.deepEqual([await opened.maintain(), await opened.maintain()], [false, false])
+    assert.deepEqual(times(log), from(900, 1_000))
+  })
+}
 
 test("a log that was destroyed behind much of another ends its cursors", async (context) => {
   const opened = store(context, { durability: "os" })

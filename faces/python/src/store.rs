@@ -193,11 +193,12 @@ impl Store {
     }
 
     /// Housekeeping, for a quiet moment: a checkpoint when one is due, what is not to be retained goes, and so do files
-    /// that no log needs.
-    fn maintain(&self, py: Python<'_>) -> PyResult<()> {
+    /// that no log needs. Answers whether there is more to do: one call does a bounded part of it, and whoever calls again
+    /// until there is none takes no more than housekeeping's share of the time.
+    fn maintain(&self, py: Python<'_>) -> PyResult<bool> {
         let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
         self.shared.send_idle_home();
-        maintained.map(drop).map_err(|error| error::io("maintain the store", &error))
+        maintained.map_err(|error| error::io("maintain the store", &error))
     }
 
     /// What the store holds.

@@ -110,6 +110,14 @@ class Purge(StoreCase):
         self.assertLess(len(left), 5000)
         self.assertEqual(left, entries[-len(left) :])
 
+    def test_maintenance_says_that_there_is_no_more_to_do(self):
+        self.assertIs(self.store.maintain(), False)
+        self.fill(1000)
+        self.store.purge(before=5000)
+        self.assertEqual([self.store.maintain(), self.store.maintain()], [False, False])
+        with thalweg.open(durability="memory") as memory:
+            self.assertIs(memory.maintain(), False)
+
     def test_a_segment_can_be_ended_by_hand(self):
         self.fill(3)
         before = self.store.stats()

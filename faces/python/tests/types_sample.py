@@ -74,6 +74,7 @@ def main() -> None:
             read(store.log("orders"))
             asyncio.run(follow(store.log("orders")))
             assert_type(store.logs(), list[str])
+            assert_type(store.maintain(), bool)
             assert_type(store.stats().durable, int)
             assert_type(store.stats().index_bytes, int)
             assert_type(store.backup("backup").linked, int)

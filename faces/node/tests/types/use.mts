@@ -36,7 +36,8 @@ const answer: string = await store.transaction((transaction) => {
   transaction.append(log, "x")
   return transaction.count.toString()
 })
-const transaction = store.transaction({ time: 1 })
+const more: boolean = await store.maintain()
+const transaction = store.transaction({ time: more ? 2 : 1 })
 transaction.abort()
 // @ts-expect-error numbers are no data
 transaction.append(log, 7)
