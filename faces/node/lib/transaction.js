@@ -10,7 +10,8 @@ class Transaction {
     this.store = store
     this.time = orNow(time)
     this.stage = new Stage()
-    this.logs = []
+    // The place of each log among them, in that order.
+    this.places = new Map()
     // One per log: as long as there is one, the log is not destroyed.
     this.holds = []
     this.isOver = false
@@ -20,15 +21,15 @@ class Transaction {
   append(log, data) {
     this.check()
     if (log?.store !== this.store) throw badArgument("the log belongs to another store")
-    const place = this.logs.indexOf(log)
-    this.stage.put(data, undefined, place < 0 ? this.logs.length : place)
-    if (place < 0) this.hold(log)
+    const place = this.places.get(log)
+    this.stage.put(data, undefined, place ?? this.places.size)
+    if (place === undefined) this.hold(log)
   }
 
   hold(log) {
     try {
       this.holds.push(native(() => log.handle.hold()))
-      this.logs.push(log)
+      this.places.set(log, this.places.size)
     } catch (error) {
       this.abort()
       throw error
@@ -43,10 +44,11 @@ class Transaction {
   async commit() {
     this.check()
     this.isOver = true
-    const { store, logs, stage } = this
+    const { store, stage } = this
     try {
       store.view.check()
       if (stage.count === 0) return
+      const logs = [...this.places.keys()]
       // What was appended before comes before.
       for (const log of logs) log.flush()
       native(() => store.view.opening.commit(logs.map((log) => log.handle), stage.bytes, stage.used, this.time))

@@ -68,6 +68,15 @@ test("an empty one is nothing, one too large is refused whole, a foreign log is 
   assert.deepEqual(texts(log), [])
 })
 
+test("entries of many logs, among each other, come into the log that each is of", async (context) => {
+  const opened = store(context, { segmentBytesMax: 1 << 20 })
+  const logs = Array.from({ length: 1_000 }, (_, n) => opened.log(`log ${n}`))
+  await opened.transaction((transaction) => {
+    for (const round of ["first", "second"]) logs.forEach((log, n) => transaction.append(log, `${round} ${n}`))
+  })
+  logs.forEach((log, n) => assert.deepEqual(texts(log), [`first ${n}`, `second ${n}`]))
+})
+
 test("one over more logs than a commit may be to is refused as too large", async (context) => {
   const opened = store(context, { segmentBytesMax: 16 << 20 })
   const transaction = opened.transaction()
