@@ -90,10 +90,16 @@ export function verify(path: string): Promise<Report>
 
 export interface Report {
   readonly segments: number
+  /** Batches whose checksums hold. */
   readonly batches: number
+  /** Logs that some batch touches. */
   readonly logs: number
+  /** Bytes of batches. */
   readonly bytes: number
+  /** Checkpoints that are whole. */
   readonly checkpoints: number
+  /** Position behind the last batch. */
+  readonly end: number
   /** Unacknowledged bytes at the end that the next opening discards. */
   readonly tornBytes: number
   /** A sentence for each damaged span. */

@@ -17,7 +17,7 @@ const { View } = require("./view.js")
 const { Waits } = require("./waits.js")
 
 // What verifying no files finds.
-const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0 }
+const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, end: 0, tornBytes: 0 }
 const DURABILITIES = ["sync", "os", "memory"]
 const OPTIONS = {
   durability: "string",

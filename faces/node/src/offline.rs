@@ -22,6 +22,7 @@ pub struct ReportRow {
     pub logs: f64,
     pub bytes: f64,
     pub checkpoints: f64,
+    pub end: f64,
     pub torn_bytes: f64,
     /// One message per damaged span.
     pub damage: Vec<String>,
@@ -52,6 +53,7 @@ impl Task for Verifying {
             logs: report.logs as f64,
             bytes: report.bytes as f64,
             checkpoints: report.checkpoints as f64,
+            end: report.end as f64,
             torn_bytes: report.torn_bytes as f64,
             damage: report.damage.iter().map(ToString::to_string).collect(),
         })

@@ -251,7 +251,7 @@ test("options that mean nothing are refused", (context) => {
 test("verify() of a store in memory finds no files, whatever its name stands for on the disk", async (context) => {
   const opened = open(folder(context), { durability: "memory" })
   opened.log("a").appendSync("entry")
-  const nothing = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0, damage: [] }
+  const nothing = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, end: 0, tornBytes: 0, damage: [] }
   assert.deepEqual(await opened.verify(), nothing)
   await opened.close()
 })
@@ -261,10 +261,12 @@ test("verify() finds a store whole, open or closed, and a flipped bit", async (c
   const path = folder(context)
   const opened = open(path, { durability: "os" })
   for (let n = 0; n < 100; n++) opened.log("a").appendSync(`entry ${n}`)
-  assert.deepEqual((await opened.verify()).damage, [])
+  const inUse = await opened.verify()
+  assert.deepEqual([inUse.damage, inUse.checkpoints, inUse.end], [[], 0, opened.stats().written])
   await opened.close()
   const whole = await verify(path)
   assert.deepEqual([whole.logs, whole.damage], [1, []])
+  assert.ok(whole.checkpoints > 0 && whole.end >= inUse.end, "closing it writes a checkpoint")
   assert.ok(whole.batches > 100)
   const file = openSync(join(path, "segment-0000000001"), "r+")
   after(context, () => closeSync(file))

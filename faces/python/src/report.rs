@@ -174,6 +174,10 @@ pub(crate) struct Report {
     logs: u64,
     /// Bytes of batches.
     bytes: u64,
+    /// Checkpoints that are whole.
+    checkpoints: u64,
+    /// Position behind the last batch.
+    end: u64,
     /// Unacknowledged bytes at the end that the next open discards.
     torn_bytes: u64,
     /// Spans that should be whole and are not.
@@ -182,15 +186,9 @@ pub(crate) struct Report {
 
 impl From<thalweg_log::Report> for Report {
     fn from(report: thalweg_log::Report) -> Report {
-        let thalweg_log::Report { segments, batches, logs, bytes, torn_bytes, damage, .. } = report;
-        Report {
-            segments,
-            batches,
-            logs,
-            bytes,
-            torn_bytes,
-            damage: damage.iter().map(Damage::from).collect(),
-        }
+        let damage = report.damage.iter().map(Damage::from).collect();
+        let thalweg_log::Report { segments, batches, logs, bytes, checkpoints, end, torn_bytes, .. } = report;
+        Report { segments, batches, logs, bytes, checkpoints, end, torn_bytes, damage }
     }
 }
 

@@ -26,19 +26,21 @@ pub(crate) fn now() -> u64 {
 /// `read_only=True` any number of others read it meanwhile. These need to write nothing: who may not write the file `signal` looks every
 /// 10 ms while it waits, and who may is woken.
 ///
-/// A segment is a file of at most `segment_bytes_max`, a multiple of 4096 from 8192 to 1 GiB.
+/// A segment is a file: the first of `segment_bytes_min` bytes, 4 MiB unless given (less where the largest is smaller), each next
+/// one twice as large up to `segment_bytes_max`, from 8192 to 1 GiB. Both are multiples of 4096.
 ///
 /// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, and of the oldest
 /// ones while segment files take more than `retain_bytes`, the one that is written to included, which stays. It seals that one
 /// when its first entry is older than `rotate_after_us`, idle or not. Nothing does so by itself.
 #[pyfunction]
-#[pyo3(signature = (path=None, *, durability="sync", read_only=false, segment_bytes_max=67_108_864, retain_us=None, retain_bytes=None, rotate_after_us=None))]
+#[pyo3(signature = (path=None, *, durability="sync", read_only=false, segment_bytes_min=None, segment_bytes_max=67_108_864, retain_us=None, retain_bytes=None, rotate_after_us=None))]
 #[allow(clippy::too_many_arguments, reason = "keywords")]
 pub(crate) fn open(
     py: Python<'_>,
     path: Option<PathBuf>,
     durability: &str,
     read_only: bool,
+    segment_bytes_min: Option<u32>,
     segment_bytes_max: u32,
     retain_us: Option<u64>,
     retain_bytes: Option<u64>,
@@ -57,8 +59,9 @@ pub(crate) fn open(
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
-    let segment_bytes_min = Options::default().segment_bytes_min.min(segment_bytes_max);
-    let sizes = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
+    let usual = Options { opened_at: thalweg_log::now(), ..Options::default() };
+    let segment_bytes_min = segment_bytes_min.unwrap_or(usual.segment_bytes_min.min(segment_bytes_max));
+    let sizes = Options { segment_bytes_min, segment_bytes_max, ..usual };
     let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
     let opened = py.detach(|| match &path {
         None => thalweg_log::Store::memory(options).map(|store| (Backing::Own(store), None)),

@@ -87,8 +87,18 @@ class Refusals(StoreCase):
             with self.assertRaises(kind):
                 thalweg.open(path, segment_bytes_max=size)
         self.assertFalse(path.exists())
+        says = r"^segment_bytes_min is \d+; it must be a multiple of 4096 from 4096 to 65536, which is segment_bytes_max$"
+        for size in (0, 8, 4097, 1 << 20):
+            with self.assertRaisesRegex(ValueError, says):
+                thalweg.open(path, segment_bytes_min=size, segment_bytes_max=65536)
+        self.assertFalse(path.exists())
+        # The first is no larger than the largest, unless somebody says so.
         with thalweg.open(path, segment_bytes_max=8192) as store:
             self.assertEqual(store.stats().segment_bytes, 8192)
+
+        for size in (4096, 16384, 65536):
+            with thalweg.open(durability="memory", segment_bytes_min=size, segment_bytes_max=65536) as store:
+                self.assertEqual(store.stats().segment_bytes, size)
 
     def test_queries_that_make_no_sense(self):
         self.fill(3)
@@ -244,6 +254,7 @@ class Damaged(StoreCase):
         self.fill(100)
         report = self.store.verify()
         self.assertEqual((report.damage, report.torn_bytes, self.store.damage()), ([], 0, []))
+        self.assertEqual((report.checkpoints, report.end), (0, self.store.stats().written))
         self.assertGreaterEqual(report.batches, 100)
         self.assertIn("batches", repr(report))
         stats = self.store.stats()

@@ -79,6 +79,7 @@ def main() -> None:
             assert_type(store.stats().index_bytes, int)
             assert_type(store.backup("backup").linked, int)
             assert_type(store.verify().damage, list[thalweg.Damage])
+            assert_type(store.verify().checkpoints, int)
         thalweg.open("data", durability="sometimes")  # type: ignore[arg-type]
     except thalweg.Damaged as damaged:
         assert_type(damaged.resync, int | None)

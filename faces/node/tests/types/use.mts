@@ -45,7 +45,7 @@ transaction.append(log, 7)
 open("data", { durability: "most" })
 
 try {
-  console.log(answer, (await verify("data")).damage.length, (await store.verify()).tornBytes, store.stats().written)
+  console.log(answer, (await verify("data")).damage.length, (await store.verify()).end, store.stats().written)
 } catch (error) {
   if (error instanceof ThalwegError) {
     const code: ErrorCode = error.code

@@ -25,6 +25,7 @@ def open(
     *,
     durability: Literal["sync", "os", "memory"] = "sync",
     read_only: bool = False,
+    segment_bytes_min: int | None = None,
     segment_bytes_max: int = 67108864,
     retain_us: int | None = None,
     retain_bytes: int | None = None,
@@ -329,6 +330,10 @@ class Report:
     def logs(self) -> int: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def checkpoints(self) -> int: ...
+    @property
+    def end(self) -> int: ...
     @property
     def torn_bytes(self) -> int: ...
     @property
