@@ -1,6 +1,7 @@
 """Bad input, other people's stores, and damage."""
 
 import pickle
+import shutil
 import unittest
 
 import thalweg
@@ -139,6 +140,12 @@ class Refusals(StoreCase):
         self.assertEqual((again.id, again.name), (self.log.id, "log"))
         self.assertEqual(read(self.log.query()), [(1, b"x")])
         self.assertEqual(repr(again), '<thalweg.Log "log">')
+
+    def test_an_id_is_not_given_out_again_in_the_same_place(self):
+        self.store.close()
+        shutil.rmtree(self.path)
+        self.store = self.open()
+        self.assertGreater(self.store.log("log").id, self.log.id)
 
 
 class Neighbour(StoreCase):
