@@ -18,22 +18,30 @@ pub(crate) struct Words {
 }
 
 impl Words {
+    /// On the way of every read: what is not given costs no more than a look.
+    #[inline]
     pub(crate) fn query(self) -> PyResult<Query> {
-        let starts = [
-            self.start.map(Start::Time),
-            self.after.map(Start::After),
-            self.exact.map(Start::Exact),
-            self.offset.map(Start::Offset),
-            self.tail.then_some(Start::Tail),
-            self.checkpoint.then_some(Start::Checkpoint),
-        ];
-        let mut given = starts.into_iter().flatten();
-        let start = given.next().unwrap_or_default();
-        if given.next().is_some() {
-            let message =
-                "a query begins in one place: give one of start, after, exact, offset, tail, checkpoint";
-            return Err(PyValueError::new_err(message));
+        let Words { start, end, after, exact, offset, tail, checkpoint, uncommitted } = self;
+        let given = [start.is_some(), after.is_some(), exact.is_some(), offset.is_some(), tail, checkpoint];
+        if given.iter().filter(|given| **given).count() > 1 {
+            return Err(two_places());
         }
-        Ok(Query { start, end: self.end, uncommitted: self.uncommitted })
+        let start = match self {
+            Words { start: Some(time), .. } => Start::Time(time),
+            Words { after: Some(time), .. } => Start::After(time),
+            Words { exact: Some(time), .. } => Start::Exact(time),
+            Words { offset: Some(offset), .. } => Start::Offset(offset),
+            Words { tail: true, .. } => Start::Tail,
+            Words { checkpoint: true, .. } => Start::Checkpoint,
+            _ => Start::First,
+        };
+        Ok(Query { start, end, uncommitted })
     }
+}
+
+#[cold]
+fn two_places() -> PyErr {
+    PyValueError::new_err(
+        "a query begins in one place: give one of start, after, exact, offset, tail, checkpoint",
+    )
 }
