@@ -6,7 +6,7 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, called_within_a_task, cancelled, overloaded, exceptions,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupted_once, called_within_a_task, cancelled, overloaded, exceptions,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
@@ -166,6 +166,28 @@ interrupt_of_a_later_step(_Config) ->
 interrupt_between_two_steps(_Config) ->
     {error, timeout} = given_up(spin_behind_another_step, none),
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% What is done because of an interrupt comes to its end, whatever else is given up meanwhile.
+interrupted_once(_Config) ->
+    [
+        begin
+            Other = thalweg:spawn_call(sample, sleep, [3600]),
+            Request = thalweg:spawn_call(sample, Function, [self()]),
+            receive begun -> ok end,
+            ok = thalweg:cancel(Request),
+            receive cleaning -> ok end,
+            ok = thalweg:cancel(Other),
+            receive
+                cleaned -> ok
+            after 10000 -> ct:fail({interrupted_again, Function})
+            end
+        end
+     || Function <- [
+            spin_and_clean, spin_later_and_clean, spin_and_clean_later, spin_in_a_later_step_and_clean,
+            spin_in_a_later_step_and_clean_later
+        ]
+    ],
+    none_left().
 
 %% What is called soon while a call's task is being made is no step of it.
 called_within_a_task(_Config) ->

@@ -5,7 +5,7 @@
 all() ->
     [
         generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, no_erlang_value_is_heard_of_at_once, values_come_as_they_are_made,
-        closed, closed_while_it_runs, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
+        closed, closed_while_it_runs, interrupted_once, not_interrupted_while_it_is_closed, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
         coroutines_beside_credit, messages, pool_ends
     ].
 
@@ -118,6 +118,63 @@ closed_while_it_runs(_Config) ->
     is_closed(<<"spinning">>),
     {ok, Never} = thalweg_stream:open(sample, spin, []),
     {error, timeout} = thalweg_stream:next(Never, 50),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% However its owner's other calls end meanwhile, each of which interrupts as well.
+interrupted_once(_Config) ->
+    Self = self(),
+    [
+        begin
+            {Owner, Monitor} = spawn_monitor(fun() ->
+                Other = thalweg:spawn_call(sample, sleep, [3600]),
+                {ok, Stream} = thalweg_stream:open(sample, count_and_spin_and_clean, [Self]),
+                {data, 1} = thalweg_stream:next(Stream),
+                receive
+                    close ->
+                        ok = thalweg_stream:close(Stream),
+                        receive cleaning -> thalweg:cancel(Other) end
+                end
+            end),
+            receive begun -> ok end,
+            _ = case End of close -> Owner ! close; kill -> exit(Owner, kill) end,
+            receive cleaning -> Owner ! cleaning end,
+            receive
+                cleaned -> ok
+            after 10000 -> ct:fail({interrupted_again, End})
+            end,
+            receive
+                {'DOWN', Monitor, process, Owner, _} -> ok
+            end
+        end
+     || End <- [close, kill]
+    ],
+    ok = thalweg_test:none_left().
+
+%% An interrupt that comes late, to a generator that is being closed already, comes to nothing.
+not_interrupted_while_it_is_closed(_Config) ->
+    Self = self(),
+    [
+        begin
+            {_, Monitor} = spawn_monitor(fun() ->
+                {ok, Stream} = thalweg_stream:open(sample, Function, [Self], Options),
+                {data, _} = thalweg_stream:next(Stream),
+                _ = [ok = thalweg_stream:close(Stream) || End =:= close]
+            end),
+            receive
+                {'DOWN', Monitor, process, _, normal} -> ok
+            end,
+            receive
+                closed -> ok
+            after 20000 -> ct:fail({interrupted, Function, Options, End})
+            end
+        end
+     || {Function, Options} <- [
+            {count_unheard, #{credit => 4}},
+            {count_unheard, #{credit => 4, batch => 2}},
+            {count_until_unwanted, #{credit => 1 bsl 16}}
+        ],
+        End <- [close, ends]
+    ],
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
 owner_ends_while_it_runs(_Config) ->

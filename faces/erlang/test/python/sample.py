@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -172,6 +173,41 @@ async def spin_behind_another_step(_):
     spin()
 
 
+def spin_and_clean(pid):
+    try:
+        erlang.send(pid, Atom("begun"))
+        spin()
+    finally:
+        erlang.send(pid, Atom("cleaning"))
+        # Longer than it takes to hear of a caller's end.
+        time.sleep(0.8)
+        erlang.send(pid, Atom("cleaned"))
+
+
+async def spin_later_and_clean(pid):
+    spin_and_clean(pid)
+
+
+async def spin_and_clean_later(pid):
+    try:
+        erlang.send(pid, Atom("begun"))
+        spin()
+    finally:
+        erlang.send(pid, Atom("cleaning"))
+        await asyncio.sleep(0.3)
+        erlang.send(pid, Atom("cleaned"))
+
+
+async def spin_in_a_later_step_and_clean(pid):
+    await asyncio.sleep(0.001)
+    spin_and_clean(pid)
+
+
+async def spin_in_a_later_step_and_clean_later(pid):
+    await asyncio.sleep(0.001)
+    await spin_and_clean_later(pid)
+
+
 async def one():
     return 1
 
@@ -324,6 +360,44 @@ def count_and_spin(name):
         spin()
     finally:
         sys.modules["sample"].closed = name
+
+
+def count_and_spin_and_clean(pid):
+    yield 1
+    spin_and_clean(pid)
+
+
+def count_unheard(pid):
+    """Hears of an interrupt no sooner than it is closed."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    try:
+        yield from itertools.count()
+    finally:
+        hear_and_tell(pid)
+
+
+async def count_until_unwanted(pid):
+    """Finds by itself that nobody wants more, before its worker's loop is told so."""
+    worker = erlang._worker
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    try:
+        for number in itertools.count():
+            yield number
+            time.sleep(0.001)
+            worker.desk.take_in()
+    finally:
+        worker.loop.call_soon(worker._turn)
+        await asyncio.sleep(0.05)
+        hear_and_tell(pid)
+
+
+def hear_and_tell(pid):
+    """Waits for an interrupt, hears of it, and tells that it came through."""
+    until = time.monotonic() + 5
+    while signal.SIGIO not in signal.sigpending() and time.monotonic() < until:
+        time.sleep(0.001)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO})
+    erlang.send(pid, Atom("closed"))
 
 
 def count_slowly_and_block(last):

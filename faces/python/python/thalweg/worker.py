@@ -58,7 +58,6 @@ class Worker:
         self.desk = Desk(endpoint, self)
         self._endpoint = os.path.abspath(endpoint)
         self._jobs: dict[int, tuple[asyncio.Task[None], Job]] = {}
-        self._given_up: set[int] = set()
         self._credit: dict[int, asyncio.Future[None]] = {}
         self._numbers = itertools.count(1)
         self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
@@ -160,8 +159,7 @@ class Worker:
 
     def _give_up(self, task: asyncio.Task[None], job: Job) -> None:
         """Cancels a task, once, if nobody waits for its job any more: what it does then is its own affair."""
-        if job.is_cancelled and job.number not in self._given_up:
-            self._given_up.add(job.number)
+        if job.give_up():
             task.cancel()
 
     def evaluate(self, source: str, variables: dict[str, Any], scope: bytes) -> Any:
@@ -277,7 +275,6 @@ class Worker:
 
     def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
         self._jobs.pop(job.number, None)
-        self._given_up.discard(job.number)
         self._end(job, task)
         self._owe_turn()
 
@@ -343,8 +340,9 @@ class Worker:
             # A task must not take the turn itself: other tasks take their first steps in it.
             self._owe_turn()
             await waiter
-            return not job.is_cancelled
-        return flow != _GONE
+        elif flow != _GONE:
+            return True
+        return not self._is_over(job)
 
     async def _others(self, job: Job) -> bool:
         """What was brought leaves, and others have their turn; False says that nobody wants more.
@@ -353,7 +351,14 @@ class Worker:
         """
         self._owe_turn()
         await asyncio.sleep(0)
-        return not job.is_cancelled
+        return not self._is_over(job)
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether nobody wants more. What is closed because of that is told so by being closed, and by no interrupt."""
+        if not job.is_cancelled:
+            return False
+        job.give_up()
+        return True
 
     def _scope(self, scope: bytes) -> dict[str, Any]:
         names = self._scopes.get(scope)
@@ -388,7 +393,7 @@ class Worker:
         if not chunk:
             self.orphaned()
         current = self._current()
-        unwanted = self.desk.is_unwanted(current)
+        unwanted = self.desk.interrupts(current)
         # That took in what had come, so that nothing else says that it is there.
         self.loop.call_soon_threadsafe(self._turn)
         # A task between two steps may have the next one before that turn, and nothing to interrupt it.
@@ -400,7 +405,7 @@ class Worker:
 
     def look_again(self) -> None:
         """What ran on top of a function that waits is done: an interrupt that came meanwhile may have been meant for this one."""
-        if self.desk.is_unwanted(self._current()):
+        if self.desk.interrupts(self._current()):
             raise Interrupted
 
     def _current(self) -> Job | None:

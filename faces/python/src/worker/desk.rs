@@ -231,10 +231,10 @@ impl Desk {
         self.tasks.begin(coroutine)
     }
 
-    /// Whether nobody waits for the function that runs, or else for the job whose task does: everything that has come is looked
-    /// at, and kept. Of what waits below it is asked when that goes on.
+    /// Whether to interrupt the function that runs, or else the job whose task does, for nobody waits for it any more: once for
+    /// each. Everything that has come is looked at, and kept. Of what waits below it is asked when that goes on.
     #[pyo3(signature = (job=None))]
-    fn is_unwanted(&self, job: Option<&Bound<'_, Job>>) -> bool {
+    fn interrupts(&self, job: Option<&Bound<'_, Job>>) -> bool {
         if self.process.is_this()
             && let Some(mut server) = self.server.try_lock()
         {
@@ -247,9 +247,9 @@ impl Desk {
         }
         let mut state = self.state.lock();
         state.was_asked |= state.running.len() + usize::from(job.is_some()) > 1;
-        match state.running.last() {
-            Some(running) => running.is_unwanted(),
-            None => job.is_some_and(|job| job.get().is_cancelled()),
+        match state.running.last_mut() {
+            Some(running) => running.give_up(),
+            None => job.is_some_and(|job| job.get().give_up()),
         }
     }
 }
@@ -484,7 +484,7 @@ impl Desk {
             reply.end(&flow::outcome(false, &raised)?);
             return Ok(());
         }
-        let job = self.job(py, reply)?;
+        let job = self.job(py, reply, false)?;
         self.state.lock().running.push(Running::Job(job.clone().unbind()));
         let positional = decode::arguments(py, &request.positional);
         let named = decode::named(py, request.named.as_deref());
@@ -508,12 +508,12 @@ impl Desk {
         reply: Reply,
         run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        self.state.lock().running.push(Running::Call(reply));
+        self.state.lock().running.push(Running::Call(reply, false));
         let outcome = run().and_then(|value| self.step(py, value));
-        let Some(Running::Call(reply)) = self.state.lock().running.pop() else { return Ok(()) };
+        let Some(Running::Call(reply, was_told)) = self.state.lock().running.pop() else { return Ok(()) };
         let ended = match outcome {
             Ok(Came::Task(task)) => {
-                let job = self.job(py, reply)?;
+                let job = self.job(py, reply, was_told)?;
                 self.hooks.call_method1(py, "suspended", (&job, task))?;
                 self.state.lock().fresh += 1;
                 return Ok(());
@@ -561,12 +561,12 @@ impl Desk {
         }
     }
 
-    fn job<'py>(&self, py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, Job>> {
+    fn job<'py>(&self, py: Python<'py>, reply: Reply, was_told: bool) -> PyResult<Bound<'py, Job>> {
         let mut state = self.state.lock();
         state.jobs += 1;
         let number = state.jobs;
         drop(state);
-        Bound::new(py, Job::new(number, reply, self.changes.clone()))
+        Bound::new(py, Job::new(number, reply, was_told, self.changes.clone()))
     }
 
     /// A job that did not end with its first step needs the event loop.

@@ -21,14 +21,16 @@ pub(crate) struct Job {
     number: u64,
     /// `None` once ended.
     reply: Mutex<Option<Reply>>,
+    /// What runs for it was told that nobody waits any more.
+    was_told: Mutex<bool>,
     changes: Changes,
 }
 
 impl Job {
-    /// A job whose worker hears when nobody waits for it any more.
-    pub(super) fn new(number: u64, mut reply: Reply, changes: Changes) -> Self {
+    /// A job whose worker hears when nobody waits for it any more, unless what runs for it was told before it became one.
+    pub(super) fn new(number: u64, mut reply: Reply, was_told: bool, changes: Changes) -> Self {
         reply.when_cancelled(&changes.waker(number));
-        Self { number, reply: Mutex::new(Some(reply)), changes }
+        Self { number, reply: Mutex::new(Some(reply)), was_told: Mutex::new(was_told), changes }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -107,6 +109,12 @@ impl Job {
     #[getter]
     pub(super) fn is_cancelled(&self) -> bool {
         self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
+    }
+
+    /// Whether nobody waits for it any more, and what runs for it is to be told so now: `True` once, so that what it does
+    /// because of that comes to its end.
+    pub(super) fn give_up(&self) -> bool {
+        self.is_cancelled() && !std::mem::replace(&mut *self.was_told.lock(), true)
     }
 }
 

@@ -40,16 +40,18 @@ pub(super) struct Posting {
 
 /// Who waits for what runs: the first step of a coroutine, and everything that is no coroutine.
 pub(super) enum Running {
-    Call(Reply),
+    /// And whether it was told that nobody does any more.
+    Call(Reply, bool),
     /// A generator is being made, and brings what it has with its first step.
     Job(Py<Job>),
 }
 
 impl Running {
-    pub(super) fn is_unwanted(&self) -> bool {
+    /// As [`Job::give_up`].
+    pub(super) fn give_up(&mut self) -> bool {
         match self {
-            Self::Call(reply) => reply.is_cancelled(),
-            Self::Job(job) => job.get().is_cancelled(),
+            Self::Call(reply, was_told) => reply.is_cancelled() && !std::mem::replace(was_told, true),
+            Self::Job(job) => job.get().give_up(),
         }
     }
 }
