@@ -1,12 +1,12 @@
 %% @doc ASGI applications of Python's, served from Erlang.
 %%
 %% {@link run/3} has an application answer one request that somebody has already, a web server in Erlang say. {@link listen/1} is
-%% a small server of its own: HTTP/1.1, one process per connection, bodies and connections bounded. Either way a `runner', a
+%% a small server of its own: HTTP/1.1, one process per connection, heads, bodies and connections bounded. Either way a `runner', a
 %% generator function in Python, makes an application's answer: `thalweg.asgi:respond' unless another is named.
 -module(thalweg_asgi).
 
 -export([run/3, run/4, open/4, listen/1, port/1, stop/1]).
--export([accept/3, serve/2]).
+-export([accept/3]).
 -export_type([scope/0, answer/0, options/0]).
 
 %% As ASGI has it; what is left out is filled in.
@@ -68,7 +68,7 @@ open(App, Scope, Body, Options) ->
 -spec listen(options()) -> {ok, pid()} | {error, term()}.
 listen(#{app := _} = Options) ->
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
-    Wishes = [binary, {packet, http_bin}, {active, false}, {reuseaddr, true}, {ip, Address}, {packet_size, 8192}, {backlog, 1024}],
+    Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
     case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes]) of
         {ok, Socket} ->
             {ok, Server} = proc_lib:start_link(?MODULE, accept, [Socket, Options, self()]),
@@ -135,7 +135,7 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
     Most = maps:get(connections_max, Options, 1024),
     receive
         {accepted, Acceptor, Socket} ->
-            Connection = spawn_link(fun() -> receive go -> serve(Socket, Options) end end),
+            Connection = spawn_link(fun() -> receive go -> serve(Socket, Options, <<>>) end end),
             ok = gen_tcp:controlling_process(Socket, Connection),
             Connection ! go,
             %% At the bound nobody is accepted until somebody leaves.
@@ -163,44 +163,28 @@ end_all(Reason) ->
     _ = [exit(Linked, shutdown) || Linked <- Links, is_pid(Linked)],
     exit(Reason).
 
-%% @private One connection: request after request.
--spec serve(gen_tcp:socket(), options()) -> ok.
-serve(Socket, Options) ->
-    Idle = maps:get(idle_ms_max, Options, 30000),
-    ok = inet:setopts(Socket, [{packet, http_bin}]),
-    case gen_tcp:recv(Socket, 0, Idle) of
-        {ok, {http_request, Method, {abs_path, Target}, {1, Minor}}} ->
-            case headers(Socket, Idle, []) of
-                {ok, Headers} -> request(Socket, Options, {Method, Target, Minor, Headers});
-                error -> refuse(Socket, 400)
-            end;
-        {ok, _} -> refuse(Socket, 400);
-        {error, emsgsize} -> refuse(Socket, 431);
-        {error, _} -> gen_tcp:close(Socket)
+%% One connection: request after request. What came and was not taken yet is handed on.
+-spec serve(gen_tcp:socket(), options(), binary()) -> ok.
+serve(Socket, Options, Buffer) ->
+    case thalweg_request:head(Socket, Buffer, maps:get(idle_ms_max, Options, 30000)) of
+        {ok, Head, Rest} -> request(Socket, Options, Head, Rest);
+        {refused, Status} -> refuse(Socket, Status);
+        closed -> gen_tcp:close(Socket)
     end.
 
--spec headers(gen_tcp:socket(), timeout(), list()) -> {ok, [{binary(), binary()}]} | error.
-headers(Socket, Idle, Headers) ->
-    case gen_tcp:recv(Socket, 0, Idle) of
-        {ok, {http_header, _, Name, _, Value}} when length(Headers) < 100 ->
-            headers(Socket, Idle, [{lowered(text(Name)), Value} | Headers]);
-        {ok, http_eoh} -> {ok, lists:reverse(Headers)};
-        _ -> error
-    end.
-
--spec request(gen_tcp:socket(), options(), tuple()) -> ok.
-request(Socket, Options, {Method, Target, Minor, Headers}) ->
+-spec request(gen_tcp:socket(), options(), thalweg_request:head(), binary()) -> ok.
+request(Socket, Options, {_, _, _, Headers} = Head, Buffer) ->
     Most = maps:get(body_bytes_max, Options, 1 bsl 20),
     Lengths = [Value || {<<"content-length">>, Value} <- Headers],
     IsChunked = proplists:is_defined(<<"transfer-encoding">>, Headers),
     case {IsChunked, [length_of(Value) || Value <- Lengths]} of
         %% Nobody who speaks for a browser sends such a body without its length.
         {true, _} -> refuse(Socket, 411);
-        {false, []} -> answer(Socket, Options, {Method, Target, Minor, Headers}, <<>>);
+        {false, []} -> answer(Socket, Options, {Head, <<>>}, Buffer);
         {false, [Length]} when is_integer(Length), Length > Most -> refuse(Socket, 413);
         {false, [Length]} when is_integer(Length) ->
-            case body(Socket, Length, maps:get(idle_ms_max, Options, 30000)) of
-                {ok, Body} -> answer(Socket, Options, {Method, Target, Minor, Headers}, Body);
+            case thalweg_request:body(Socket, Buffer, Length, maps:get(idle_ms_max, Options, 30000)) of
+                {ok, Body, Rest} -> answer(Socket, Options, {Head, Body}, Rest);
                 {error, _} -> gen_tcp:close(Socket)
             end;
         _ -> refuse(Socket, 400)
@@ -214,17 +198,11 @@ length_of(Value) ->
         false -> none
     end.
 
--spec body(gen_tcp:socket(), non_neg_integer(), timeout()) -> {ok, binary()} | {error, term()}.
-body(_Socket, 0, _Idle) -> {ok, <<>>};
-body(Socket, Length, Idle) ->
-    ok = inet:setopts(Socket, [{packet, raw}]),
-    gen_tcp:recv(Socket, Length, Idle).
-
--spec answer(gen_tcp:socket(), options(), tuple(), binary()) -> ok.
-answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
+-spec answer(gen_tcp:socket(), options(), {thalweg_request:head(), binary()}, binary()) -> ok.
+answer(Socket, Options, {{Method, Target, Minor, Headers}, Body}, Buffer) ->
     [Path | Query] = binary:split(Target, <<"?">>),
     Scope = #{
-        <<"method">> => text(Method),
+        <<"method">> => Method,
         <<"path">> => unquoted(Path),
         <<"raw_path">> => {bytes, Path},
         <<"query_string">> => {bytes, iolist_to_binary(Query)},
@@ -236,7 +214,10 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
         {ok, Stream} ->
             case is_head(thalweg_stream:next(Stream, maps:get(timeout, Options, 30000))) of
                 {true, Status, Told, Length} ->
-                    respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, text(Method)});
+                    case respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method}) of
+                        ok when Stays -> serve(Socket, Options, Buffer);
+                        _ -> gen_tcp:close(Socket)
+                    end;
                 false ->
                     ok = thalweg_stream:close(Stream),
                     refuse(Socket, 500)
@@ -248,14 +229,14 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
 %% Whether a header asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
 -spec is_close({binary(), binary()}) -> boolean().
 is_close({<<"connection">>, Value}) ->
-    lists:member(<<"close">>, binary:split(lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
+    lists:member(<<"close">>, binary:split(thalweg_request:lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
 is_close(_) -> false.
 
 %% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
 %% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
 -spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | false.
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
-    case lists:all(fun is_line/1, Told) andalso [length_of(Value) || {Name, Value} <- Told, lowered(Name) =:= <<"content-length">>] of
+    case lists:all(fun is_line/1, Told) andalso [length_of(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)] of
         [] -> {true, Status, without_encoding(Told), none};
         [Length] when is_integer(Length) -> {true, Status, without_encoding(Told), Length};
         _ -> false
@@ -263,7 +244,10 @@ is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =
 is_head(_) -> false.
 
 -spec without_encoding([{binary(), binary()}]) -> [{binary(), binary()}].
-without_encoding(Told) -> [Line || {Name, _} = Line <- Told, lowered(Name) =/= <<"transfer-encoding">>].
+without_encoding(Told) -> [Line || {Name, _} = Line <- Told, not is_called(Name, <<"transfer-encoding">>)].
+
+-spec is_called(binary(), binary()) -> boolean().
+is_called(Name, Lowered) -> thalweg_request:lowered(Name) =:= Lowered.
 
 -spec is_line(term()) -> boolean().
 is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
@@ -272,7 +256,7 @@ is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
 is_line(_) -> false.
 
 %% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
--spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
+-spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok | error.
 respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method}) ->
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
     Body =
@@ -287,12 +271,8 @@ respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method})
             [<<"connection: close\r\n">> || not Stays],
     Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
     Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
-    ok = inet:setopts(Socket, [{packet, raw}]),
     _ = gen_tcp:send(Socket, Head),
-    case {parts(Socket, Stream, maps:get(timeout, Options, 30000), Body), Stays} of
-        {ok, true} -> serve(Socket, Options);
-        _ -> gen_tcp:close(Socket)
-    end.
+    parts(Socket, Stream, maps:get(timeout, Options, 30000), Body).
 
 %% Where it is cut off whoever reads it learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), body()) -> ok | error.
@@ -338,22 +318,9 @@ part(Socket, Part, Body) ->
 
 -spec refuse(gen_tcp:socket(), pos_integer()) -> ok.
 refuse(Socket, Status) ->
-    _ = inet:setopts(Socket, [{packet, raw}]),
     Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
     _ = gen_tcp:send(Socket, Head),
-    gen_tcp:close(Socket).
-
--spec text(atom() | binary()) -> binary().
-text(Name) when is_atom(Name) -> atom_to_binary(Name);
-text(Name) -> Name.
-
-%% Letters of ASCII alone: what else there is may be no text at all.
--spec lowered(binary()) -> binary().
-lowered(Bytes) -> << <<(lower(Byte))>> || <<Byte>> <= Bytes >>.
-
--spec lower(byte()) -> byte().
-lower(Byte) when Byte >= $A, Byte =< $Z -> Byte + ($a - $A);
-lower(Byte) -> Byte.
+    thalweg_request:linger(Socket).
 
 -spec unquoted(binary()) -> binary().
 unquoted(Path) ->

@@ -5,6 +5,7 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
+        long_heads, refused_while_it_sends, no_field, slow_lines, path_that_is_no_text,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down
     ].
 
@@ -110,6 +111,74 @@ refusals(Config) ->
             {400, <<"nonsense\r\n\r\n">>}
         ]
     ].
+
+%% Up to its bounds a head is answered as any other, and beyond them with what it is too long for.
+long_heads(Config) ->
+    Line = fun(Bytes) -> <<"GET /", (filled(Bytes - 16))/binary, " HTTP/1.1\r\n">> end,
+    Field = fun(Bytes) -> <<"x:", (filled(Bytes - 4))/binary, "\r\n">> end,
+    Fields = fun(Count, Bytes) -> binary:copy(Field(Bytes), Count) end,
+    [
+        begin
+            Expected = integer_to_binary(Status),
+            {<<"HTTP/1.1 ", Expected:3/binary, " ", Head/binary>>, _} = http(Config, Request),
+            {_, _} = binary:match(Head, <<"connection: close">>)
+        end
+     || {Status, Request} <- [
+            {201, <<(Line(8192))/binary, "connection: close\r\n\r\n">>},
+            {414, <<(Line(8193))/binary, "connection: close\r\n\r\n">>},
+            {414, filled(8192)},
+            {201, <<(Line(20))/binary, (Field(8192))/binary, "connection: close\r\n\r\n">>},
+            {431, <<(Line(20))/binary, (Field(8193))/binary, "connection: close\r\n\r\n">>},
+            {431, <<(Line(20))/binary, (filled(8192))/binary>>},
+            {201, <<(Line(20))/binary, (Fields(99, 8))/binary, "connection: close\r\n\r\n">>},
+            {431, <<(Line(20))/binary, (Fields(100, 8))/binary, "connection: close\r\n\r\n">>},
+            {201, <<(Line(20))/binary, (Fields(8, 8000))/binary, "connection: close\r\n\r\n">>},
+            {431, <<(Line(20))/binary, (Fields(9, 8000))/binary, "connection: close\r\n\r\n">>}
+        ]
+    ].
+
+filled(Bytes) -> binary:copy(<<"a">>, Bytes).
+
+%% Whoever is refused finds the answer, however much of what was refused is still on its way.
+refused_while_it_sends(Config) ->
+    [
+        {<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>>, <<>>} = http(Config, <<Request/binary, (filled(1 bsl 20))/binary>>)
+     || {Status, Request} <- [
+            {<<"414">>, <<"GET /">>},
+            {<<"431">>, <<"GET / HTTP/1.1\r\nx: ">>},
+            {<<"413">>, <<"POST / HTTP/1.1\r\ncontent-length: 1048576\r\n\r\n">>}
+        ]
+    ].
+
+%% What others would take for another field than is taken here.
+no_field(Config) ->
+    [
+        {<<"HTTP/1.1 400 ", _/binary>>, <<>>} = http(Config, <<"GET / HTTP/1.1\r\n", Field/binary, "\r\n\r\n">>)
+     || Field <- [<<"x : 1">>, <<"x">>, <<": 1">>, <<" x: 1">>, <<"x: 1\r\n 2">>, <<"x: 1\r2">>, <<"x: ", 0>>, <<"\xff: 1">>]
+    ],
+    [
+        {<<"HTTP/1.1 400 ", _/binary>>, <<>>} = http(Config, <<Line/binary, "\r\n\r\n">>)
+     || Line <- [<<"GET  / HTTP/1.1">>, <<"GET / HTTP/2.0">>, <<"GET / HTTP/1.10">>, <<"GET /">>, <<" / HTTP/1.1">>, <<"G\xff / HTTP/1.1">>, <<>>]
+    ].
+
+%% A line has so long to come, whatever comes of it meanwhile.
+slow_lines(_Config) ->
+    {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, idle_ms_max => 100}),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, thalweg_asgi:port(Server), [binary, {active, false}, {nodelay, true}]),
+    ok = gen_tcp:send(Socket, <<"GET /">>),
+    true = dripped(Socket, 0) < 8000,
+    ok = gen_tcp:close(Socket),
+    ok = thalweg_asgi:stop(Server).
+
+%% The bytes that were taken, one after the other, until the connection ended.
+dripped(Socket, Bytes) ->
+    case {gen_tcp:send(Socket, <<"a">>), gen_tcp:recv(Socket, 0, 5)} of
+        {ok, {error, timeout}} -> dripped(Socket, Bytes + 1);
+        _ -> Bytes
+    end.
+
+path_that_is_no_text(Config) ->
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"GET /\xef\xbf\xbd   1">>} = http(Config, <<"GET /\xff HTTP/1.1\r\nconnection: close\r\n\r\n">>).
 
 %% What an application may not say ends its request, and nobody reads it.
 answers_that_are_none(Config) ->

@@ -81,9 +81,13 @@ def _bytes(value: bytes | str) -> bytes:
     return value.encode("latin-1") if isinstance(value, str) else value
 
 
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
 def _whole(scope: Message) -> Message:
     """With what applications may rely on, and bytes where they expect them."""
-    path = scope.get("path", "/")
+    path = _text(scope.get("path", "/"))
     headers = [(_bytes(name).lower(), _bytes(value)) for name, value in scope.get("headers", [])]
     whole = {
         "type": "http",
