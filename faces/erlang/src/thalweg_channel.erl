@@ -54,7 +54,11 @@ read(Channel) -> read(Channel, 5000).
 
 %% @doc The next value, or all bytes that are there. Nobody waits for a timeout of zero, or of less.
 -spec read(channel(), infinity | integer()) -> {ok, term()} | {error, closed | timeout | badarg}.
-read(Channel, Timeout) -> ask(Channel, {read, Timeout}).
+read(Channel, Timeout) ->
+    case ask(Channel, {read, Timeout}) of
+        {ok, _Kind, Value} -> {ok, Value};
+        {error, Reason} -> {error, Reason}
+    end.
 
 -spec close(channel()) -> ok.
 close(Channel) ->
@@ -68,9 +72,18 @@ size(Channel) -> ask(Channel, size).
 %% @private What Python asks.
 -spec from_python(list()) -> term().
 from_python([<<"write">>, Number, Value]) -> word(write(Number, Value));
-from_python([<<"read">>, Number, none]) -> read(Number, infinity);
-from_python([<<"read">>, Number, Seconds]) -> read(Number, round(Seconds * 1000));
+from_python([<<"read">>, Number, none]) -> read_for_python(Number, infinity);
+from_python([<<"read">>, Number, Seconds]) -> read_for_python(Number, round(Seconds * 1000));
 from_python([<<"close">>, Number]) -> close(Number).
+
+%% Bytes stay bytes, be they UTF-8 or not: where a piece ends is nobody's choice.
+-spec read_for_python(channel(), infinity | integer()) -> {ok, term()} | {error, closed | timeout | badarg}.
+read_for_python(Channel, Timeout) ->
+    case ask(Channel, {read, Timeout}) of
+        {ok, bytes, Bytes} -> {ok, {bytes, Bytes}};
+        {ok, terms, Value} -> {ok, Value};
+        {error, Reason} -> {error, Reason}
+    end.
 
 -spec word(ok | busy | {error, closed | badarg}) -> ok | busy | closed.
 word({error, badarg}) -> throw(badarg);
@@ -124,7 +137,7 @@ handle_call({read, Timeout}, {Pid, _} = From, #state{size = 0, readers = Readers
     {noreply, State#state{readers = queue:in(Reader, Readers)}};
 handle_call({read, _}, _From, State) ->
     {Value, Left} = take(State),
-    {reply, {ok, Value}, Left};
+    {reply, {ok, State#state.kind, Value}, Left};
 handle_call(close, _From, #state{size = 0} = State) ->
     refuse_readers(State),
     {stop, normal, ok, State};
@@ -184,7 +197,7 @@ serve(#state{size = Size, readers = Readers} = State) ->
             case is_there(Pid) of
                 true ->
                     {Value, Next} = take(State),
-                    gen_server:reply(From, {ok, Value}),
+                    gen_server:reply(From, {ok, State#state.kind, Value}),
                     serve(Next#state{readers = Left});
                 false -> serve(State#state{readers = Left})
             end;

@@ -7,7 +7,7 @@ all() ->
         callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
         given_up_below_another, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
         outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
-        channels_to_python, channels_between, channels_of_bytes, channels_close, channels_pass_over_the_dead,
+        channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
         channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within, nothing_streamed_within
     ].
@@ -343,6 +343,35 @@ channels_of_bytes(_Config) ->
     [ok, ok, busy] = [thalweg_channel:write(Channel, Bytes) || Bytes <- [<<"abcd">>, "efgh", <<"i">>]],
     8 = thalweg_channel:size(Channel),
     {ok, <<"abcdefgh">>} = thalweg_channel:read(Channel).
+
+%% Python reads bytes from a channel of bytes, UTF-8 or not, whether it waits for them or not; from others what the terms are.
+channels_of_bytes_to_python(_Config) ->
+    {ok, Bytes} = thalweg_channel:open(#{kind => bytes}),
+    {ok, Terms} = thalweg_channel:open(),
+    Expected = [
+        {Bytes, <<"text">>, {<<"bytes">>, <<"text">>}},
+        {Bytes, <<255>>, {<<"bytes">>, <<255>>}},
+        {Terms, <<"text">>, {<<"str">>, <<"text">>}},
+        {Terms, <<255>>, {<<"bytes">>, <<255>>}},
+        {Terms, {bytes, <<"text">>}, {<<"bytes">>, <<"text">>}}
+    ],
+    [
+        begin
+            Number = thalweg_channel:number(Channel),
+            ok = thalweg_channel:write(Channel, Value),
+            {ok, Seen} = thalweg:call(sample, receive_kind, [Number]),
+            Waiting = thalweg:spawn_call(sample, receive_kind_later, [Number]),
+            thalweg_test:until(fun() -> length(element(2, process_info(Channel, monitors))) =:= 2 end),
+            ok = thalweg_channel:write(Channel, Value),
+            {ok, Seen} = thalweg:await(Waiting)
+        end
+     || {Channel, Value, Seen} <- Expected
+    ],
+    %% And Erlang what was written.
+    ok = thalweg_channel:write(Terms, {bytes, <<"text">>}),
+    {ok, {bytes, <<"text">>}} = thalweg_channel:read(Terms),
+    {ok, none} = thalweg:call(sample, send_bytes, [thalweg_channel:number(Bytes), 4]),
+    {ok, <<0, 1, 2, 3>>} = thalweg_channel:read(Bytes).
 
 channels_close(_Config) ->
     {ok, Channel} = thalweg_channel:open(),

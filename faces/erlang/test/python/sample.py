@@ -577,6 +577,20 @@ def receive(number):
     return Channel(number).receive()
 
 
+def receive_kind(number):
+    value = Channel(number).receive()
+    return type(value).__name__, value
+
+
+async def receive_kind_later(number):
+    value = await Channel(number).areceive()
+    return type(value).__name__, value
+
+
+def send_bytes(number, length):
+    Channel(number).send(bytes(range(length)))
+
+
 async def pass_on(source, target):
     passed = 0
     while True:

@@ -118,7 +118,10 @@ class Channel:
         self._sent(await acall("thalweg:channel", "write", self.number, value))
 
     def receive(self, timeout: float | None = None) -> Any:
-        """Waits for the next value; raises `TimeoutError`, and `EOFError` once the channel is closed and read."""
+        """Waits for the next value; raises `TimeoutError`, and `EOFError` once the channel is closed and read.
+
+        Of a channel of bytes that is all that are there, as `bytes`.
+        """
         return self._received(call("thalweg:channel", "read", self.number, timeout))
 
     async def areceive(self, timeout: float | None = None) -> Any:
