@@ -69,7 +69,9 @@ open(App, Scope, Body, Options) ->
 listen(#{app := _} = Options) ->
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
     Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
-    case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes]) of
+    %% Who takes nothing of an answer has no connection for ever.
+    Patience = [{send_timeout, maps:get(idle_ms_max, Options, 30000)}, {send_timeout_close, true}],
+    case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes ++ Patience]) of
         {ok, Socket} ->
             {ok, Server} = proc_lib:start_link(?MODULE, accept, [Socket, Options, self()]),
             ok = gen_tcp:controlling_process(Socket, Server),

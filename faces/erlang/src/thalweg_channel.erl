@@ -72,7 +72,7 @@ size(Channel) -> ask(Channel, size).
 %% @private What Python asks.
 -spec from_python(list()) -> term().
 from_python([<<"write">>, Number, Value]) -> word(write(Number, Value));
-from_python([<<"read">>, Number, none]) -> read_for_python(Number, infinity);
+from_python([<<"read">>, Number, Endless]) when Endless =:= none; Endless =:= infinity -> read_for_python(Number, infinity);
 from_python([<<"read">>, Number, Seconds]) -> read_for_python(Number, round(Seconds * 1000));
 from_python([<<"close">>, Number]) -> close(Number).
 

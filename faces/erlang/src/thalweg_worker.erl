@@ -197,7 +197,8 @@ until_shut_down(#state{port = Port} = State, Reference, Timer) ->
         {timeout, Timer, shut_down} -> have_shut_down(State, {error, timeout});
         {thalweg_event, _, down} -> have_shut_down(State, {error, down});
         {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
-        Message when element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
+        %% It may be amid a function that is given up just now.
+        Message when Message =:= interrupt; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
             {noreply, Next} = handle_info(Message, State),
             until_shut_down(Next, Reference, Timer)
     end.

@@ -5,8 +5,8 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
-        long_heads, refused_while_it_sends, no_field, slow_lines, path_that_is_no_text,
-        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down
+        long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text,
+        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down, interrupted_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -46,6 +46,25 @@ told_to_shut_down(_Config) ->
         Wrong = [<<"web:fails: not so soon">>, <<"web:raises: ValueError: badly">>, <<"web:stays has not shut down within 0.3 s">>],
         [thalweg_pool_SUITE:heard(warning, Words) || Words <- Wrong]
     end).
+
+%% Also behind a function whose caller gives up meanwhile.
+interrupted_to_shut_down(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
+    Self = self(),
+    ok = thalweg:register(left, fun([]) -> Self ! left, none end),
+    {ok, {200, [], <<>>}} = thalweg_asgi:run(<<"web:leaves">>, #{}, <<>>, #{pool => ending}),
+    Before = thalweg_shared:get(<<"begun">>, 0),
+    Options = #{pool => ending, timeout => 1000},
+    {_, Monitor} = spawn_monitor(fun() -> {error, timeout} = thalweg:call(sample, begin_and_spin, [], Options) end),
+    thalweg_test:until(fun() -> thalweg_shared:get(<<"begun">>, 0) > Before end),
+    ok = thalweg:stop_pool(ending),
+    receive
+        left -> ok
+    after 0 -> error(not_told)
+    end,
+    receive
+        {'DOWN', Monitor, process, _, Reason} -> normal = Reason
+    end.
 
 no_lifespan(_Config) -> {ok, {204, [], <<>>}} = thalweg_asgi:run(<<"web:without_lifespan">>, #{}, <<>>).
 
@@ -176,6 +195,16 @@ dripped(Socket, Bytes) ->
         {ok, {error, timeout}} -> dripped(Socket, Bytes + 1);
         _ -> Bytes
     end.
+
+%% An answer that nobody reads ends, and its connection.
+slow_reader(_Config) ->
+    {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, idle_ms_max => 200}),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, thalweg_asgi:port(Server), [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, <<"GET /endless HTTP/1.1\r\n\r\n">>),
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end),
+    ok = gen_tcp:close(Socket),
+    ok = thalweg_asgi:stop(Server).
 
 path_that_is_no_text(Config) ->
     {<<"HTTP/1.1 201 ", _/binary>>, <<"GET /\xef\xbf\xbd   1">>} = http(Config, <<"GET /\xff HTTP/1.1\r\nconnection: close\r\n\r\n">>).

@@ -467,6 +467,8 @@ channels_in_no_time(_Config) ->
     [{error, timeout} = thalweg_channel:read(Channel, Timeout) || Timeout <- [0, -1, -(1 bsl 70)]],
     {error, badarg} = thalweg_channel:read(Channel, soon),
     {error, {exception, <<"TimeoutError">>, _, _}} = received(Channel, "-0.01"),
+    ok = thalweg_channel:write(Channel, 0),
+    {ok, 0} = received(Channel, "float('inf')"),
     %% Longer than any timer goes.
     Reader = waiting_reader(Channel),
     exit(Reader, kill),

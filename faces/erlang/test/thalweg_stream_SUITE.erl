@@ -21,8 +21,13 @@ generator(_Config) ->
     {[1, 2], done} = thalweg_test:collect(Named, []).
 
 asynchronous(_Config) ->
-    {ok, Stream} = thalweg_stream:open(sample, count_later, [5]),
-    {[0, 1, 2, 3, 4], done} = thalweg_test:collect(Stream, []).
+    [
+        begin
+            {ok, Stream} = thalweg_stream:open(sample, Function, [5]),
+            {[0, 1, 2, 3, 4], done} = thalweg_test:collect(Stream, [])
+        end
+     || Function <- [count_later, 'CountsLater']
+    ].
 
 %% Far beyond the credit, beside calls.
 many(_Config) ->

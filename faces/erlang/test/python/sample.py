@@ -343,6 +343,16 @@ async def count_later(last):
         yield number
 
 
+class CountsLater:
+    """What can be iterated asynchronously, and is no iterator itself."""
+
+    def __init__(self, last):
+        self.last = last
+
+    def __aiter__(self):
+        return count_later(self.last)
+
+
 def count_for_ever(name):
     number = 0
     try:

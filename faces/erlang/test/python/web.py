@@ -47,6 +47,10 @@ async def app(scope, receive, send):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body"})
         return
+    if scope["path"] == "/endless":
+        await send(_start())
+        while True:
+            await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
     if scope["path"] in BADLY:
         for message in BADLY[scope["path"]]:
             await send(message)

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Final
@@ -285,8 +285,8 @@ class Worker:
             job.fail(self.describe(raised))
 
     async def _generate(self, job: Job, values: Any, batch: int) -> None:
-        if isinstance(values, AsyncIterator):
-            await self._bring_awaited(job, values, batch > 0)
+        if isinstance(values, AsyncIterable):
+            await self._bring_awaited(job, aiter(values), batch > 0)
         elif batch > 0:
             await self._bring_together(job, iter(values), batch)
         else:
