@@ -238,12 +238,15 @@ is_close(_) -> false.
 %% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
 -spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | false.
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
-    case lists:all(fun is_line/1, Told) andalso [length_of(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)] of
+    case lists:all(fun is_line/1, Told) andalso lengths_of(Told) of
         [] -> {true, Status, without_encoding(Told), none};
         [Length] when is_integer(Length) -> {true, Status, without_encoding(Told), Length};
         _ -> false
     end;
 is_head(_) -> false.
+
+-spec lengths_of([{binary(), binary()}]) -> [non_neg_integer() | none].
+lengths_of(Told) -> [length_of(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)].
 
 -spec without_encoding([{binary(), binary()}]) -> [{binary(), binary()}].
 without_encoding(Told) -> [Line || {Name, _} = Line <- Told, not is_called(Name, <<"transfer-encoding">>)].

@@ -226,6 +226,10 @@ exceptions(_Config) ->
     {match, _} = re:run(iolist_to_binary(Trace), "sample.py"),
     {error, {exception, <<"json.decoder.JSONDecodeError">>, _, _}} = thalweg:call(json, loads, [<<"{">>]),
     {error, {exception, <<"SystemExit">>, _, _}} = thalweg:call(sys, exit, [3]),
+    [
+        {error, {exception, <<"TypeError">>, _, _}} = thalweg:call(sample, Function, [])
+     || Function <- [fail_without_a_term, fail_without_a_term_later]
+    ],
     {error, {exception, <<"RecursionError">>, _, _}} =
         thalweg:eval("(lambda f: f(f))(lambda f: f(f))").
 

@@ -100,6 +100,15 @@ async def fail_later(words):
     raise LookupError(words)
 
 
+def fail_without_a_term():
+    raise erlang.ErlangError(object())
+
+
+async def fail_without_a_term_later():
+    await asyncio.sleep(0)
+    fail_without_a_term()
+
+
 def no_value():
     return object()
 

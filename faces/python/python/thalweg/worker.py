@@ -280,9 +280,12 @@ class Worker:
 
     def _end(self, job: Job, task: asyncio.Task[Any]) -> None:
         try:
-            job.end(task.result())
-        except BaseException as raised:
-            job.fail(self.describe(raised))
+            try:
+                job.end(task.result())
+            except BaseException as raised:
+                job.fail(self.describe(raised))
+        except Exception as wrong:  # a reason of Erlang's may hold what has no value there
+            job.fail(self.describe(wrong))
 
     async def _generate(self, job: Job, values: Any, batch: int) -> None:
         if isinstance(values, AsyncIterable):
