@@ -8,13 +8,15 @@
 //!
 //! 1. *What goes wrong with a fork stays in the parent*, which serves on as if nobody had asked.
 //! 2. *A copy holds no descriptor of its parent's*: whoever is connected to the one notices nothing of the other.
-//! 3. *Nobody is left behind*: a process whose supervisor is gone ends by itself, unless it was emancipated.
+//! 3. *Nobody is left behind*: a process whose supervisor is gone ends by itself, unless it was emancipated; a copy that nobody
+//!    can know of is ended.
 //!
 //! *Checked by* `tests/forks.rs`, with processes.
 //!
 //! Never knows: what a program serves.
 #![forbid(unsafe_code)]
 
+mod control;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -28,6 +30,7 @@ mod serving;
 mod session;
 mod supervisor;
 
+pub use control::Control;
 pub use program::{Branch, Order, Program, serve};
 pub use session::{Cleanup, Session, SessionError};
 pub use supervisor::{First, Options, Supervisor};

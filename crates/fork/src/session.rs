@@ -96,8 +96,8 @@ impl<C: Call> Session<C> {
     ///
     /// # Errors
     /// The supervisor refused or did not answer; then the server is as it was, and a pending snapshot is committed. A copy that
-    /// nobody waits for any more ends by itself; one whose answer is lost on its way stays among the supervisor's servers, for
-    /// whoever knows that it is nobody's. What [`Session::commit`] says of that one.
+    /// nobody waits for any more ends, and so does one whose answer lies unread when this end is gone; one whose answer was read
+    /// and is lost all the same stays among the supervisor's servers. What [`Session::commit`] says of that one.
     pub fn snapshot(&mut self) -> Result<(), SessionError<C::Error>> {
         self.commit()?;
         let forked = self.forks.fork(&ForksFork { server: (&*self.now.0).into(), address: None })?;

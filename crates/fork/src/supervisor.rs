@@ -7,6 +7,7 @@
 //! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where it may still do as it
 //! was told, and the table follows when it has.
 
+use crate::control::Control;
 use crate::generated::server::ForksHandler;
 use crate::generated::types::{
     ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
@@ -64,7 +65,11 @@ impl Options {
 
 /// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`.
 #[derive(Clone)]
-pub struct Supervisor(Arc<Shared>);
+pub struct Supervisor {
+    shared: Arc<Shared>,
+    /// The client of the control endpoint that asks, where that is known: see [`Control`].
+    asker: Option<u64>,
+}
 
 struct Shared {
     options: Options,
@@ -85,6 +90,8 @@ struct Table {
     coming: usize,
     /// Nobody is taken in any more.
     is_ending: bool,
+    /// Copies that nobody may have heard of yet, and the clients that asked for them.
+    unheard: BTreeMap<u64, u64>,
     /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
     unknown: HashSet<u32>,
 }
@@ -113,7 +120,10 @@ impl Table {
     fn ended(&mut self, process: u32) {
         let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
         match known {
-            Some(number) => drop(self.servers.remove(&number)),
+            Some(number) => {
+                self.servers.remove(&number);
+                self.unheard.remove(&number);
+            }
             None if self.coming > 0 => drop(self.unknown.insert(process)),
             None => {}
         }
@@ -188,7 +198,7 @@ impl Supervisor {
             bell: EventFd::new()?,
             gone: Condvar::new(),
         };
-        let this = Self(Arc::new(shared));
+        let this = Self { shared: Arc::new(shared), asker: None };
         let place = this.take_place().map_err(io::Error::other)?;
         this.add(place, told, started.id(), address, None)?;
         let reaper = this.clone();
@@ -196,34 +206,66 @@ impl Supervisor {
         Ok(this)
     }
 
+    /// What serves this supervisor at a control endpoint.
+    pub fn control(&self) -> Control {
+        Control(self.clone())
+    }
+
+    /// The same, as one client of the control endpoint has it.
+    pub(crate) fn asked_by(&self, client: u64) -> Self {
+        Self { shared: Arc::clone(&self.shared), asker: Some(client) }
+    }
+
+    /// A client says something: it is there, and takes its answers.
+    pub(crate) fn heard_from(&self, client: u64) {
+        self.shared.table.lock().unheard.retain(|_, asker| *asker != client);
+    }
+
+    /// A client is gone that has not read what it was answered: copies that it asked for are nobody's.
+    pub(crate) fn end_unheard(&self, client: u64) {
+        let is_its = |(_, asker): &(&u64, &u64)| **asker == client;
+        let copies: Vec<u64> =
+            self.shared.table.lock().unheard.iter().filter(is_its).map(|(copy, _)| *copy).collect();
+        copies.into_iter().for_each(|copy| self.end_copy(copy));
+    }
+
+    /// Ends a copy that nobody has heard of, in its thread.
+    fn end_copy(&self, number: u64) {
+        let this = self.clone();
+        if let Some(entry) = self.shared.table.lock().servers.get(&number) {
+            // One whose thread is gone has ended.
+            let _ = entry.jobs.send(Box::new(move |told| this.shut_down(told, number)));
+        }
+    }
+
     /// Where a server listens.
     pub fn address(&self, server: &str) -> Option<SocketAddr> {
         let number: u64 = server.parse().ok()?;
-        self.0.table.lock().servers.get(&number).map(|entry| entry.address)
+        self.shared.table.lock().servers.get(&number).map(|entry| entry.address)
     }
 
     /// Whether no server is left but emancipated ones, and none is to come.
     pub fn is_over(&self) -> bool {
-        let table = self.0.table.lock();
+        let table = self.shared.table.lock();
         table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
     }
 
     /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.bell.as_fd()
+        self.shared.bell.as_fd()
     }
 
     /// Has the descriptor wait for the next end.
     pub fn heard(&self) {
         // Nobody rang, then.
-        let _ = self.0.bell.clear();
+        let _ = self.shared.bell.clear();
     }
 
     /// Ends every server that was not emancipated: in good order, and by force what has not ended in time. One that was told to
     /// outlive this process and has not answered yet is left to do so.
     pub fn end(&self) {
         {
-            let mut table = self.0.table.lock();
+            let mut table = self.shared.table.lock();
             // A copy that comes now would be told by nobody to end.
             table.is_ending = true;
             for (number, entry) in table.servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
@@ -232,7 +274,7 @@ impl Supervisor {
                 let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
             }
         }
-        let until = Instant::now() + self.0.options.patience;
+        let until = Instant::now() + self.shared.options.patience;
         while !self.is_over() && Instant::now() < until {
             self.heard();
             if !self.is_over() {
@@ -241,7 +283,7 @@ impl Supervisor {
                 let _ = wait_readable(self.descriptor(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
             }
         }
-        for entry in self.0.table.lock().servers.values() {
+        for entry in self.shared.table.lock().servers.values() {
             if !entry.is_emancipated && !entry.may_be_emancipated {
                 // It may have ended just now.
                 let _ = fork::kill(entry.process);
@@ -252,7 +294,8 @@ impl Supervisor {
     /// Ends a server in good order, in its thread, unless it turns out to be emancipated.
     fn end_one(&self, told: &mut Told, number: u64) {
         let is_settled = told.settle().is_ok();
-        let is_held = self.0.table.lock().servers.get(&number).is_some_and(|entry| !entry.is_emancipated);
+        let is_held = |entry: &Entry| !entry.is_emancipated;
+        let is_held = self.shared.table.lock().servers.get(&number).is_some_and(is_held);
         if is_settled && is_held {
             // What does not end now is ended by force.
             let _ = told.shutdown();
@@ -269,7 +312,7 @@ impl Supervisor {
         parent: Option<u64>,
     ) -> io::Result<u64> {
         let jobs = keep(told)?;
-        let mut table = self.0.table.lock();
+        let mut table = self.shared.table.lock();
         if table.unknown.remove(&process) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended"));
         }
@@ -283,18 +326,19 @@ impl Supervisor {
         table
             .servers
             .insert(number, Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs });
+        table.unheard.extend(self.asker.map(|asker| (number, asker)));
         Ok(number)
     }
 
     /// Waits for every end there is.
     fn reap(&self) {
         while let Ok(Some(process)) = fork::await_any_child() {
-            let mut table = self.0.table.lock();
+            let mut table = self.shared.table.lock();
             table.ended(process);
             // From here on its number may be another's, which nobody must kill by the table.
             fork::release(process);
             drop(table);
-            self.0.ring();
+            self.shared.ring();
         }
     }
 
@@ -309,10 +353,13 @@ impl Supervisor {
     ) where
         Responder<C>: Send,
     {
-        let number = server.parse::<u64>().ok();
-        let jobs =
-            number.and_then(|number| Some((number, self.0.table.lock().servers.get(&number)?.jobs.clone())));
-        let Some((number, jobs)) = jobs else {
+        let named = |number: u64| {
+            let mut table = self.shared.table.lock();
+            // Whoever names it has heard of it.
+            table.unheard.remove(&number);
+            Some((number, table.servers.get(&number)?.jobs.clone()))
+        };
+        let Some((number, jobs)) = server.parse::<u64>().ok().and_then(named) else {
             return responder
                 .error(&format!("no_server: there is no server {server:?}: it ended, or never was"));
         };
@@ -329,20 +376,20 @@ impl Supervisor {
         let wrong = |why: &dyn std::fmt::Display| format!("bad_address: {}: {why}", address.unwrap_or("any"));
         let wanted = match address {
             Some(text) => text.parse().map_err(|error| wrong(&error))?,
-            None => SocketAddr::new(self.0.home, 0),
+            None => SocketAddr::new(self.shared.home, 0),
         };
         listen(wanted).map_err(|error| wrong(&error))
     }
 
     /// A place for one more server.
     fn take_place(&self) -> Result<Place, String> {
-        let most = self.0.options.servers_max;
-        let mut table = self.0.table.lock();
+        let most = self.shared.options.servers_max;
+        let mut table = self.shared.table.lock();
         if table.servers.len() + table.coming >= most {
             return Err(format!("servers_full: {most} servers run, and there may be no more"));
         }
         table.coming += 1;
-        Ok(Place(Some(Arc::clone(&self.0))))
+        Ok(Place(Some(Arc::clone(&self.shared))))
     }
 
     /// Forks a server, in its thread. What goes wrong ends the copy, and nothing else.
@@ -365,31 +412,43 @@ impl Supervisor {
             // Nobody would know of it. It ends by itself: nobody is at the other end of its line.
             return Err(failed(&"nobody waits for the copy any more"));
         }
-        let added = self.add(place, child, process, address, Some(number));
-        added.map(|number| (number, process)).map_err(|error| failed(&error))
+        let copy = self.add(place, child, process, address, Some(number)).map_err(|error| failed(&error))?;
+        if responder.is_cancelled() {
+            // Who asked may have gone before there was anything to end.
+            self.end_copy(copy);
+            return Err(failed(&"nobody waits for the copy any more"));
+        }
+        Ok((copy, process))
     }
 
     /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its line is not known.
     fn give_up(&self, process: u32, why: &Undone) {
-        let table = self.0.table.lock();
+        let table = self.shared.table.lock();
         if matches!(why, Undone::Late(_)) && !table.unknown.contains(&process) {
             // It may have ended just now.
             let _ = fork::kill(process);
         }
     }
 
+    /// Ends a server: in good order, or by force if it does not do as it is told; what it had begun is lost then.
+    fn shut_down(&self, told: &mut Told, number: u64) {
+        if told.shutdown().is_err() {
+            self.change(number, |entry| drop(fork::kill(entry.process)));
+        }
+    }
+
     fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.0.table.lock().servers.get_mut(&number) {
+        if let Some(entry) = self.shared.table.lock().servers.get_mut(&number) {
             change(entry);
         }
     }
 
     /// Waits until the kernel has said that a process is gone.
     fn await_gone(&self, number: u64) -> Result<(), String> {
-        let mut table = self.0.table.lock();
-        let until = Instant::now() + self.0.options.patience;
+        let mut table = self.shared.table.lock();
+        let until = Instant::now() + self.shared.options.patience;
         while table.servers.contains_key(&number) {
-            if self.0.gone.wait_until(&mut table, until).timed_out() {
+            if self.shared.gone.wait_until(&mut table, until).timed_out() {
                 return Err("not_gone: the process does not end".to_owned());
             }
         }
@@ -457,10 +516,7 @@ impl ForksHandler for Supervisor {
 
     fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
         self.tell(&request.server, responder, |this, told, number, _| {
-            if told.shutdown().is_err() {
-                // It does not do as it is told; what it had begun is lost.
-                this.change(number, |entry| drop(fork::kill(entry.process)));
-            }
+            this.shut_down(told, number);
             this.await_gone(number)?;
             Ok(ForksShutdownResponse {})
         });
@@ -478,7 +534,7 @@ impl ForksHandler for Supervisor {
                     entry.may_be_emancipated = false;
                 });
                 // Whoever waits until none is left but such may have waited for this.
-                table.0.ring();
+                table.shared.ring();
             };
             told.emancipate(outcome).map_err(|why| undone("not_emancipated", why))?;
             Ok(ForksEmancipateResponse {})
@@ -493,14 +549,19 @@ impl ForksHandler for Supervisor {
             parent: entry.parent.map(|parent| parent.to_string().into()),
             emancipated: entry.is_emancipated,
         };
-        let servers = self.0.table.lock().servers.iter().map(process).collect();
+        let servers = {
+            let mut table = self.shared.table.lock();
+            // From here on somebody has heard of every one.
+            table.unheard.clear();
+            table.servers.iter().map(process).collect()
+        };
         responder.ok(&ForksServersResponse { servers });
     }
 }
 
 impl std::fmt::Debug for Supervisor {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let servers = self.0.table.lock().servers.len();
+        let servers = self.shared.table.lock().servers.len();
         out.debug_struct("Supervisor").field("servers", &servers).finish_non_exhaustive()
     }
 }

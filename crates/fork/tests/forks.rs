@@ -158,6 +158,31 @@ impl Call for Lossy<'_> {
     }
 }
 
+/// Sends what it is given, and never reads.
+struct Mute(thalweg_service::Client);
+
+impl Call for Mute {
+    type Error = Error;
+
+    fn send(&mut self, request: &[u8]) -> Result<(), Error> {
+        self.0.call(request, CallOptions::default())?;
+        self.0.flush()
+    }
+
+    fn receive(&mut self) -> Result<&[u8], Error> {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Asks for a copy, and never hears of it.
+fn ask(endpoint: &Path) {
+    let endpoint = Endpoint::Socket(endpoint.to_owned());
+    let client = thalweg_service::Client::connect(&endpoint, ControlOptions::default()).unwrap();
+    ForksClient::new(Mute(client)).fork(&ForksFork { server: "1".into(), address: None }).unwrap();
+}
+
 /// A supervisor on its control endpoint.
 struct Control {
     supervisor: Supervisor,
@@ -197,13 +222,8 @@ impl Control {
         let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
         let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
         let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
-        let (stopper, handler) = (server.stopper(), supervisor.clone());
-        let thread = std::thread::spawn(move || {
-            let handle = move |request: Request<'_>, reply: Reply| {
-                thalweg_fork::generated::server::dispatch(&handler, request.frame, Box::new(reply));
-            };
-            server.run_reactor(handle).unwrap();
-        });
+        let (stopper, control) = (server.stopper(), supervisor.control());
+        let thread = std::thread::spawn(move || server.run_reactor(control).unwrap());
         Self { supervisor, stopper, thread: Some(thread), endpoint, gate, _directory: directory }
     }
 
@@ -624,6 +644,27 @@ fn a_copy_that_nobody_waits_for_is_none() {
     control.end();
 }
 
+fn a_copy_that_nobody_heard_of_ends() {
+    let control = Control::start();
+    let is_there = |server: &str| control.supervisor.address(server).is_some();
+    let endpoint = control.gate.with_file_name("forks.sock");
+    for (server, lies_unread_for) in [("2", Duration::ZERO), ("3", Duration::from_millis(100))] {
+        let this = std::env::current_exe().unwrap();
+        let mut asker = std::process::Command::new(this).arg("ask").arg(&endpoint).spawn().unwrap();
+        until("a copy", || is_there(server));
+        std::thread::sleep(lies_unread_for);
+        asker.kill().unwrap();
+        until("gone", || !is_there(server));
+        // The supervisor waits for every child, this one too.
+        let _ = asker.wait();
+    }
+    until("one process", || children() == 1);
+    // Who has read its answer may go, and so may who asked for something else since.
+    let (server, address, process) = fork(&mut control.forks(), "1");
+    assert_eq!((&*server, control.servers().len(), add(&address, 1)), ("4", 2, (1, process)));
+    control.end();
+}
+
 fn the_only_one_left_is_not_ended() {
     let control = Control::start();
     let mut session = Session::new(control.call(), "1", &control.first());
@@ -875,6 +916,7 @@ const TESTS: &[Test] = &[
     ("a_server_that_comes_while_all_are_ended_is_none", a_server_that_comes_while_all_are_ended_is_none),
     ("what_may_have_been_committed_is_not_taken_back", what_may_have_been_committed_is_not_taken_back),
     ("a_copy_that_nobody_waits_for_is_none", a_copy_that_nobody_waits_for_is_none),
+    ("a_copy_that_nobody_heard_of_ends", a_copy_that_nobody_heard_of_ends),
     ("the_only_one_left_is_not_ended", the_only_one_left_is_not_ended),
     ("a_terminals_signals_are_the_supervisors_alone", a_terminals_signals_are_the_supervisors_alone),
     ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
@@ -899,6 +941,7 @@ fn main() {
         ["sum", gate] => return sum(Path::new(gate)),
         ["hesitant", gate] => return hesitant(Path::new(gate)),
         ["talker"] => return talker(),
+        ["ask", endpoint] => return ask(Path::new(endpoint)),
         ["wedged"] => return wedged(),
         ["supervise", directory] => return supervise(Path::new(directory)),
         _ => {}

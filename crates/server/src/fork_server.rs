@@ -8,10 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_fork::generated::server::dispatch;
 use thalweg_fork::generated::types::SCHEMA_HASH;
 use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
-use thalweg_service::{Error, Reply, Request, Server, ServerOptions};
+use thalweg_service::{Error, Server, ServerOptions};
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::signal::Signals;
 use thalweg_wire::fault::Fault;
@@ -35,12 +34,8 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
         ..Options::new(options.program.clone(), listener)
     });
     let supervisor = supervisor.map_err(failed("start the program"))?;
-    let (stopper, handler) = (server.stopper(), supervisor.clone());
-    let serve = move || {
-        server.run_reactor(move |request: Request<'_>, reply: Reply| {
-            dispatch(&handler, request.frame, Box::new(reply));
-        })
-    };
+    let (stopper, control) = (server.stopper(), supervisor.control());
+    let serve = move || server.run_reactor(control);
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
     let thread = thread.map_err(failed("start a thread"))?;
     if let Some(address) = supervisor.address("1") {

@@ -206,6 +206,12 @@ impl<P: Place, O: Orderings> End<P, O> {
         self.outgoing.has_space(&self.place)
     }
 
+    /// Whether the peer has read all that was written. One load.
+    #[inline]
+    pub fn is_read(&self) -> bool {
+        self.outgoing.is_read(&self.place)
+    }
+
     /// After reads and writes: whether the peer declared itself asleep for what was done since the last such
     /// question, and this side took on to wake it.
     #[inline]

@@ -138,6 +138,12 @@ impl SharedEnd {
         self.end.has_space()
     }
 
+    /// Whether the peer has read all that was written. One load.
+    #[inline]
+    pub fn is_read(&self) -> bool {
+        self.end.is_read()
+    }
+
     /// Declares that this side is about to sleep until there is something to read, or with `for_space` also
     /// half of the ring to write to, and looks once more. `true`: sleep until the socket is readable.
     /// `false`: there is work, go on.

@@ -43,6 +43,8 @@ pub(crate) struct Busy {
     pub(crate) timer_ms: u64,
     /// The peer sends nothing more.
     pub(crate) ended: bool,
+    /// The peer is gone, and left bytes behind that it was sent.
+    pub(crate) reset: bool,
     /// The connection ends once everything is sent; nothing more is read.
     pub(crate) closing: bool,
     /// Begins no call: too much is in flight or unsent.
@@ -67,6 +69,7 @@ impl Busy {
             abandoned: 0,
             timer_ms: NEVER_MS,
             ended: false,
+            reset: false,
             closing: false,
             paused: false,
             looks_ahead: false,
@@ -399,7 +402,7 @@ impl Spare {
         busy.turns.clear();
         busy.in_flight.calls.clear();
         (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
-        (busy.ended, busy.closing, busy.paused) = (false, false, false);
+        (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
         (busy.looks_ahead, busy.congested, busy.dirty) = (false, false, false);
         self.idle.push(busy);
     }

@@ -13,9 +13,10 @@ use crate::server::busy::{Busy, Spare};
 use crate::server::call::{Calls, Pay};
 use crate::server::client::{Client, Entry};
 use crate::server::collector::{Collector, ServerCore, client};
-use crate::server::handler::Handler;
+use crate::server::handler::{ClientId, Handler};
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_transport::{Heard, Read};
@@ -40,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) payments: Vec<(Place, Pay)>,
     /// Clients behind shared memory that are gone, but may have left requests.
     hung_up: Vec<Key>,
+    /// Clients that are gone and have not read all they were answered, for the handler to hear of.
+    unheard: Vec<ClientId>,
     /// Connections to be served in this turn.
     due: Vec<(Key, Readiness)>,
     pub(crate) serial: u64,
@@ -75,6 +78,7 @@ impl Engine {
             relieved: Vec::new(),
             payments: Vec::new(),
             hung_up: Vec::new(),
+            unheard: Vec::new(),
             due: Vec::new(),
             serial: 0,
             turn: 0,
@@ -254,7 +258,11 @@ impl Engine {
                 busy.ended = true;
                 Fate::Lives
             }
-            Err(_) => Fate::Gone,
+            Err(error) => {
+                // So the kernel says of a socket that was closed with bytes in it.
+                busy.reset = error.kind() == ErrorKind::ConnectionReset;
+                Fate::Gone
+            }
         }
     }
 
@@ -290,6 +298,7 @@ impl Engine {
         key: Key,
         mut busy: Box<Busy>,
     ) {
+        let mut is_heard = busy.has_answered_all() && !busy.reset;
         for begun in busy.in_flight.drain() {
             self.abandon(&begun.call);
         }
@@ -298,6 +307,7 @@ impl Engine {
         self.statistics.clients -= 1;
         if let Entry::Client(client) = removed.entry {
             if let Some(ring) = &client.ring {
+                is_heard &= ring.end.is_read();
                 self.promised_bytes -= ring.end.promised_bytes();
                 self.statistics.shared_clients -= 1;
                 collector.hot.retain(|hot| *hot != key);
@@ -309,6 +319,9 @@ impl Engine {
                     core.stop();
                 }
             }
+        }
+        if !is_heard {
+            self.unheard.push(ClientId::of(key));
         }
         self.let_in_again(core);
     }
@@ -334,6 +347,8 @@ impl Engine {
                 };
                 busy.dirty = false;
                 self.put_back(core, collector, key, busy, Fate::Lives);
+            } else if let Some(client) = self.unheard.pop() {
+                handler.unheard(client);
             } else {
                 return;
             }

@@ -49,6 +49,12 @@ pub trait Handler {
     /// Somebody rang the server's [`Bell`](crate::Bell) since the last turn: for handlers that are told things by other
     /// threads and deal with them on the reactor's.
     fn rung(&mut self) {}
+
+    /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose answers are names of
+    /// something that is kept. By standard output nobody can tell what was read.
+    fn unheard(&mut self, client: ClientId) {
+        let _ = client;
+    }
 }
 
 impl<F: FnMut(Request<'_>, Reply)> Handler for F {

@@ -159,6 +159,11 @@ impl Outgoing {
         let ring_bytes = ring_bytes(place, self.ring);
         unread <= ring_bytes / 2 || unread > ring_bytes
     }
+
+    #[inline]
+    pub(super) fn is_read<P: Place>(&self, place: &P) -> bool {
+        self.tail == self.head_word(place).load(Ordering::Relaxed)
+    }
 }
 
 /// What this side reads.

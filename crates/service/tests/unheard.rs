@@ -1,0 +1,78 @@
+//! A handler that is told of clients that are gone and have not read what they were answered.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use thalweg_service::{
+    CallOptions, Client, ClientId, ClientOptions, Endpoint, Handler, Reply, Request, Server, ServerOptions,
+};
+
+/// Answers with who asked, but what it is to keep.
+struct Notes {
+    unheard: Sender<ClientId>,
+    kept: Vec<Reply>,
+}
+
+impl Handler for Notes {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        match request.frame {
+            b"keep" => self.kept.push(reply),
+            _ => reply.end(&request.client.number().to_le_bytes()),
+        }
+    }
+
+    fn unheard(&mut self, client: ClientId) {
+        // A server that ends waits for what its handler keeps.
+        self.kept.clear();
+        self.unheard.send(client).unwrap();
+    }
+}
+
+/// Asks who it is.
+fn name(client: &mut Client) -> u64 {
+    let call = client.call(b"who", CallOptions::default()).unwrap();
+    let answer = client.wait(call).unwrap();
+    u64::from_le_bytes(answer.try_into().unwrap())
+}
+
+/// Has a request sent, and reads nothing.
+fn send(client: &mut Client, request: &[u8]) {
+    client.call(request, CallOptions::default()).unwrap();
+    client.flush().unwrap();
+}
+
+#[test]
+fn who_goes_without_having_read_is_told_of_and_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["notes.sock", "notes.shm"] {
+        let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
+        let stopper = server.stopper();
+        let (sender, unheard) = channel();
+        let running = std::thread::spawn(move || server.run_reactor(Notes { unheard: sender, kept: vec![] }));
+        let connect = || Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        let told = || unheard.recv_timeout(Duration::from_secs(60)).unwrap().number();
+        let mut witness = connect();
+        // What it asked was answered, and read.
+        name(&mut connect());
+        // Answered, by the time that somebody else was twice; not read.
+        let mut deaf = connect();
+        let deaf_name = name(&mut deaf);
+        send(&mut deaf, b"again");
+        let witness_name = (name(&mut witness), name(&mut witness)).1;
+        drop(deaf);
+        assert_eq!(told(), deaf_name, "{file}");
+        // Never answered.
+        let mut hasty = connect();
+        let hasty_name = name(&mut hasty);
+        send(&mut hasty, b"keep");
+        drop(hasty);
+        assert_eq!(told(), hasty_name, "{file}");
+        assert_eq!(name(&mut witness), witness_name);
+        assert!(unheard.try_recv().is_err(), "{file}: nobody else is told of");
+        stopper.stop();
+        drop(witness);
+        running.join().unwrap().unwrap();
+    }
+}
