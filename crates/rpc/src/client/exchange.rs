@@ -7,6 +7,9 @@ use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::jsonrpc::write;
 
+/// Digits that a body's length may have.
+const LENGTH_DIGITS: usize = 10;
+
 /// What goes over a connection, and back.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -47,7 +50,8 @@ impl Exchange {
         text.extend_from_slice(&place.head);
         // The length is put in once it is known: as many digits as it may have, blanks where it has fewer.
         let length_at = text.len();
-        text.extend_from_slice(b"          \r\n\r\n");
+        text.extend_from_slice(&[b' '; LENGTH_DIGITS]);
+        text.extend_from_slice(b"\r\n\r\n");
         let start = text.len();
         if ask.is_batch {
             text.push(b'[');
@@ -61,11 +65,13 @@ impl Exchange {
         if ask.is_batch {
             text.push(b']');
         }
-        let length = (text.len() - start).to_string();
-        let Some(room) = text[length_at..start].get_mut(..length.len()).filter(|_| length.len() <= 10) else {
+        let end = text.len();
+        write::unsigned(&mut text, (end - start) as u64);
+        if text.len() - end > LENGTH_DIGITS {
             return Err(Failure::new(Fault::FrameTooLarge, "a request of more than 9 GB"));
-        };
-        room.copy_from_slice(length.as_bytes());
+        }
+        text.copy_within(end.., length_at);
+        text.truncate(end);
         let calls = if ask.notifies { 0 } else { count as u64 };
         let (is_batch, is_idempotent) = (ask.is_batch, ask.is_idempotent);
         Ok(Self { name, first_id, calls, is_batch, is_idempotent, until, text, is_again: false })
@@ -80,4 +86,24 @@ impl Exchange {
 /// It is over, and whoever repeats it does nothing twice.
 pub(crate) fn never_sent(what: &str) -> Failure {
     Failure::new(Fault::ConnectTimeout, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_stands_in_front_of_its_body_with_blanks_for_the_digits_that_it_has_not() {
+        let place = Place::of("http://127.0.0.1:1/x", None).unwrap();
+        for length in [0, 5, 100, 12_345] {
+            let params = format!("[\"{}\"]", "a".repeat(length));
+            let ask = Ask::one("m", &params);
+            let exchange = Exchange::new(CallId::from_number(1), 7, &place, &ask, None, Vec::new()).unwrap();
+            let text = String::from_utf8(exchange.text).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            let (_, announced) = head.rsplit_once("Content-Length: ").unwrap();
+            assert_eq!(announced, format!("{:<10}", body.len()));
+            assert!(body.ends_with(",\"id\":7}"), "{body}");
+        }
+    }
 }

@@ -84,23 +84,24 @@ impl Pool {
             return Err(Failure::new(Fault::BadArgument, "a target of another client"));
         };
         let deadline = ask.deadline.or(self.options.deadline);
-        let until = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
+        let now = Instant::now();
+        let until = deadline.and_then(|deadline| now.checked_add(deadline));
         let (name, first_id) = (CallId::from_number(self.last_call + 1), self.last_id + 1);
         let exchange = Exchange::new(name, first_id, place, ask, until, std::mem::take(&mut self.room))?;
         self.last_call += 1;
         self.last_id += exchange.calls;
         let site = *site;
-        self.start(site, exchange);
+        self.start(site, exchange, now);
         Ok(name)
     }
 
-    /// Gives an exchange a connection, or a place in the queue. `false`: it could have neither, and has ended.
-    fn start(&mut self, site: SiteId, exchange: Exchange) -> bool {
+    /// Gives an exchange a connection, or a place in the queue, at this moment. `false`: it could have neither, and has ended.
+    fn start(&mut self, site: SiteId, exchange: Exchange, now: Instant) -> bool {
         while let Some(place) =
             self.connections.iter().rposition(|known| known.site == site && known.carries.is_none())
         {
             let connection = &mut self.connections[place];
-            let idle_for = connection.idle_since.elapsed();
+            let idle_for = now.saturating_duration_since(connection.idle_since);
             if idle_for >= self.options.idle_for || (idle_for > FRESH && !connection.is_silent()) {
                 self.drop_connection(place);
                 continue;
@@ -166,7 +167,7 @@ impl Pool {
                 if may_repeat {
                     self.statistics.retried += 1;
                     exchange.is_again = true;
-                    if self.start(site, exchange) {
+                    if self.start(site, exchange, Instant::now()) {
                         return true;
                     }
                 } else {
@@ -183,7 +184,7 @@ impl Pool {
         // Where one cannot even begin to connect, the next has its try: nobody else would come back to it.
         while let Some(exchange) = self.next_waiting(site) {
             let waited = self.statistics.waits;
-            let is_under_way = self.start(site, exchange);
+            let is_under_way = self.start(site, exchange, Instant::now());
             // One that goes on waiting is counted once.
             self.statistics.waits = waited;
             if is_under_way {
@@ -253,8 +254,8 @@ impl Pool {
             None => {}
         }
         let began_ns = clock::monotonic_ns();
-        let waited =
-            if self.options.spin && self.pace.is_quick() && self.look() { Ok(()) } else { self.sleep() };
+        let looks = self.options.spin && self.pace.is_quick();
+        let waited = if looks && self.look(began_ns) { Ok(()) } else { self.sleep() };
         self.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
         waited
     }
@@ -284,8 +285,8 @@ impl Pool {
     }
 
     /// Looks for a moment whether an answer comes.
-    fn look(&mut self) -> bool {
-        let mut patience = Patience::for_peer(ALONE_NS);
+    fn look(&mut self, now_ns: u64) -> bool {
+        let mut patience = Patience::for_peer_at(now_ns, ALONE_NS);
         loop {
             if self.connections.is_empty() {
                 return false;
