@@ -92,6 +92,13 @@ impl Patience {
         Self { alone_until_ns: now_ns + alone_ns, until_ns: now_ns + WAKE_NS, absences: 0 }
     }
 
+    /// Whether it begins by making way: the peer may not have had the processor since it was asked, and a look before that would
+    /// find nothing.
+    #[inline]
+    pub const fn makes_way_first(&self) -> bool {
+        self.alone_until_ns + WAKE_NS == self.until_ns
+    }
+
     /// Between two looks: makes way to others where it is time for that. `false`: it is time to sleep.
     #[inline]
     pub fn lasts(&mut self) -> bool {
@@ -132,6 +139,7 @@ mod tests {
         let patience = Patience::at(1_000, 5_000);
         let steps = [1_000, 5_999, 6_000, 50_999, 51_000].map(|now_ns| patience.step(now_ns));
         assert_eq!(steps, [Step::Look, Step::Look, Step::MakeWay, Step::MakeWay, Step::Sleep]);
+        assert!(!patience.makes_way_first() && Patience::at(1_000, 0).makes_way_first());
     }
 
     #[test]

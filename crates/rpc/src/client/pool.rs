@@ -287,6 +287,9 @@ impl Pool {
     /// Looks for a moment whether an answer comes.
     fn look(&mut self, now_ns: u64) -> bool {
         let mut patience = Patience::for_peer_at(now_ns, ALONE_NS);
+        if patience.makes_way_first() && !patience.lasts() {
+            return false;
+        }
         loop {
             if self.connections.is_empty() {
                 return false;
