@@ -322,7 +322,9 @@ impl<T> Active<T> {
 
     /// Makes it as new; the input's buffer is for the caller to keep.
     pub(crate) fn reset(&mut self) -> Buffer {
-        std::mem::take(self).input
+        let input = std::mem::take(&mut self.input);
+        *self = Self::default();
+        input
     }
 }
 
