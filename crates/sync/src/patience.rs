@@ -76,13 +76,19 @@ impl Patience {
         Self::at(clock::monotonic_ns(), alone_ns)
     }
 
+    /// The same for whoever has just read the monotonic clock.
+    #[inline]
+    pub const fn since(now_ns: u64, alone_ns: u64) -> Self {
+        Self::at(now_ns, alone_ns)
+    }
+
     /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once.
     #[inline]
     pub fn for_peer(alone_ns: u64) -> Self {
         Self::for_peer_at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// The same for whoever has just read the monotonic clock.
+    /// As [`Patience::for_peer`], for whoever has just read the monotonic clock.
     #[inline]
     pub fn for_peer_at(now_ns: u64, alone_ns: u64) -> Self {
         Self::at(now_ns, if process::processors_lately(now_ns) > 1 { alone_ns } else { 0 })
