@@ -174,12 +174,15 @@ pub fn no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockopt::tcp_nodelay(socket)?)
 }
 
-/// The processor that the last packet came in on: of a peer on this machine, the one that it sent it from. One system call.
+/// The processor that the last packet came in on: of a peer on this machine, the one that it sent it from. `None` for what no packet
+/// comes in by, a listener or a Unix socket. One system call.
 ///
 /// # Errors
 /// For what is no socket.
-pub fn incoming_processor(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    Ok(sockopt::socket_incoming_cpu(socket)? as usize)
+pub fn incoming_processor(socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+    let found = sockopt::socket_incoming_cpu(socket)?;
+    // The kernel's -1.
+    Ok((found != u32::MAX).then_some(found as usize))
 }
 
 /// Bounds what the kernel holds of unsent bytes; it doubles the number for its own bookkeeping.
@@ -325,7 +328,8 @@ mod tests {
             let server = accept(listener.as_fd()).unwrap().unwrap();
             send(server.as_fd(), b"x").unwrap();
             assert!(wait_readable(client.as_fd(), 10_000).unwrap());
-            assert_eq!(incoming_processor(client.as_fd()).unwrap(), here);
+            assert_eq!(incoming_processor(client.as_fd()).unwrap(), Some(here));
+            assert_eq!(incoming_processor(pair().unwrap().0.as_fd()).unwrap(), None);
         };
         std::thread::spawn(pinned).join().unwrap();
     }

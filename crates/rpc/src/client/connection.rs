@@ -248,8 +248,8 @@ impl Connection {
         };
         // Not of the first, which may be the only one.
         if self.served % ASK_EVERY == 1 {
-            let came_in_at = socket::incoming_processor(self.line.socket.as_fd());
-            self.is_apart = came_in_at.is_ok_and(|at| at != process::current_cpu());
+            let came_in_at = socket::incoming_processor(self.line.socket.as_fd()).ok().flatten();
+            self.is_apart = came_in_at.is_some_and(|at| at != process::current_cpu());
         }
         self.served += 1;
         let input = std::mem::take(&mut self.input);

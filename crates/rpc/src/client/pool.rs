@@ -19,8 +19,9 @@ use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
 const FRESH: Duration = Duration::from_millis(1);
-/// A server that is up on another processor answers over TCP within this: until then nobody is made way for.
-const APART_NS: u64 = 20_000;
+/// A server that is up on another processor answers over TCP within this: until then nobody is made way for. No longer than that:
+/// other threads of this program may want this processor.
+const APART_NS: u64 = 12_000;
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
