@@ -1,4 +1,7 @@
 //! One entry, as Python sees it: four words, and a payload that is looked at where it lies.
+//!
+//! The time is kept as an object, which Python loads without a call; so it is made for each entry, read or not, unless it is
+//! that of the one before.
 
 use crate::pin::{Lent, Pin};
 use crate::walk::Step;
@@ -14,6 +17,7 @@ use thalweg_log::Time;
 /// An entry, and what keeps its payload mapped.
 struct Found {
     offset: u64,
+    /// What [`Entry::time`] says.
     time: Time,
     last: bool,
     lent: Lent,
@@ -23,6 +27,9 @@ struct Found {
 /// where it lies, `bytes(entry)` copies it.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entry {
+    /// Microseconds since the Unix epoch: the time of its transaction.
+    #[pyo3(get)]
+    time: Py<PyInt>,
     found: UnsafeCell<Found>,
 }
 
@@ -38,12 +45,6 @@ impl Entry {
 
 #[pymethods]
 impl Entry {
-    /// Microseconds since the Unix epoch: the time of its transaction.
-    #[getter]
-    fn time(&self) -> u64 {
-        self.found().time
-    }
-
     /// Offset of its first byte within the log: with the log, its identity.
     #[getter]
     fn offset(&self) -> u64 {
@@ -81,7 +82,7 @@ impl Entry {
     }
 
     fn __repr__(&self) -> String {
-        let Found { offset, time, lent, .. } = self.found();
+        let (Found { offset, lent, .. }, time) = (self.found(), &self.time);
         format!("<thalweg.Entry offset={offset} time={time} length={}>", lent.length)
     }
 
@@ -121,11 +122,14 @@ impl Spares {
     pub(crate) fn entry(&mut self, py: Python<'_>, step: Step, pin: &Arc<Pin>) -> PyResult<Py<Entry>> {
         let Step { offset, time, last, place, length, .. } = step;
         self.0.swap(0, 1);
+        let before = self.0[1].as_ref().map(Py::get).filter(|entry| entry.found().time == time);
+        let said = before.map_or_else(|| integer(py, time), |entry| entry.time.clone_ref(py));
         if let Some(entry) = &self.0[0] {
             // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody can
             // look at it while it changes.
             unsafe {
                 if ffi::Py_REFCNT(entry.as_ptr()) == 1 {
+                    set_time(py, entry, said);
                     let found = &mut *entry.get().found.get();
                     (found.offset, found.time, found.last) = (offset, time, last);
                     (found.lent.place, found.lent.length) = (place, length);
@@ -137,8 +141,30 @@ impl Spares {
             }
         }
         let found = Found { offset, time, last, lent: Lent { pin: pin.clone(), place, length } };
-        let entry = Py::new(py, Entry { found: UnsafeCell::new(found) })?;
+        let entry = Py::new(py, Entry { time: said, found: UnsafeCell::new(found) })?;
         self.0[0] = Some(entry.clone_ref(py));
         Ok(entry)
     }
+}
+
+#[inline]
+fn integer(py: Python<'_>, number: u64) -> Py<PyInt> {
+    let Ok(integer) = number.into_pyobject(py);
+    integer.unbind()
+}
+
+/// Gives an entry another time.
+///
+/// # Safety
+/// Nobody else has a reference to the entry.
+#[inline]
+unsafe fn set_time(py: Python<'_>, entry: &Py<Entry>, time: Py<PyInt>) {
+    let within = std::ptr::from_ref(entry.get()).addr() - entry.as_ptr().addr();
+    // SAFETY: the entry lies that far within its object, which is the interpreter's memory and, as nobody looks at it, may be
+    // written to. An integer that is let go of runs no Python.
+    let before = unsafe {
+        let entry = entry.as_ptr().byte_add(within).cast::<Entry>();
+        std::ptr::replace(&raw mut (*entry).time, time)
+    };
+    before.drop_ref(py);
 }
