@@ -76,19 +76,13 @@ impl Patience {
         Self::at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// The same for whoever has just read the monotonic clock.
-    #[inline]
-    pub const fn since(now_ns: u64, alone_ns: u64) -> Self {
-        Self::at(now_ns, alone_ns)
-    }
-
     /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once.
     #[inline]
     pub fn for_peer(alone_ns: u64) -> Self {
         Self::for_peer_at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// As [`Patience::for_peer`], for whoever has just read the monotonic clock.
+    /// The same for whoever has just read the monotonic clock.
     #[inline]
     pub fn for_peer_at(now_ns: u64, alone_ns: u64) -> Self {
         Self::at(now_ns, if process::processors_lately(now_ns) > 1 { alone_ns } else { 0 })
@@ -96,13 +90,6 @@ impl Patience {
 
     const fn at(now_ns: u64, alone_ns: u64) -> Self {
         Self { alone_until_ns: now_ns + alone_ns, until_ns: now_ns + WAKE_NS, absences: 0 }
-    }
-
-    /// Whether it begins by making way: the peer may not have had the processor since it was asked, and a look before that would
-    /// find nothing.
-    #[inline]
-    pub const fn makes_way_first(&self) -> bool {
-        self.alone_until_ns + WAKE_NS == self.until_ns
     }
 
     /// Between two looks: makes way to others where it is time for that. `false`: it is time to sleep.
@@ -145,7 +132,6 @@ mod tests {
         let patience = Patience::at(1_000, 5_000);
         let steps = [1_000, 5_999, 6_000, 50_999, 51_000].map(|now_ns| patience.step(now_ns));
         assert_eq!(steps, [Step::Look, Step::Look, Step::MakeWay, Step::MakeWay, Step::Sleep]);
-        assert!(!patience.makes_way_first() && Patience::at(1_000, 0).makes_way_first());
     }
 
     #[test]

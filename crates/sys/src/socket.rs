@@ -174,17 +174,6 @@ pub fn no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockopt::tcp_nodelay(socket)?)
 }
 
-/// The processor that the last packet came in on: of a peer on this machine, the one that it sent it from. `None` for what no packet
-/// comes in by, a listener or a Unix socket. One system call.
-///
-/// # Errors
-/// For what is no socket.
-pub fn incoming_processor(socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
-    let found = sockopt::socket_incoming_cpu(socket)?;
-    // The kernel's -1.
-    Ok((found != u32::MAX).then_some(found as usize))
-}
-
 /// Bounds what the kernel holds of unsent bytes; it doubles the number for its own bookkeeping.
 ///
 /// # Errors
@@ -315,23 +304,6 @@ mod tests {
             assert_eq!(peer_address(server.as_fd()).unwrap(), Some(local_address(client.as_fd()).unwrap()));
             assert_eq!(peer_address(client.as_fd()).unwrap(), Some(local_address(server.as_fd()).unwrap()));
         }
-    }
-
-    #[test]
-    fn what_comes_from_this_machine_comes_in_where_it_was_sent() {
-        let pinned = || {
-            let here = crate::process::current_cpu();
-            crate::process::run_on(here).unwrap();
-            let listener = listen_tcp(loopback(), false, 16).unwrap();
-            let client = connect_tcp(local_address(listener.as_fd()).unwrap()).unwrap();
-            settle(client.as_fd()).unwrap();
-            let server = accept(listener.as_fd()).unwrap().unwrap();
-            send(server.as_fd(), b"x").unwrap();
-            assert!(wait_readable(client.as_fd(), 10_000).unwrap());
-            assert_eq!(incoming_processor(client.as_fd()).unwrap(), Some(here));
-            assert_eq!(incoming_processor(pair().unwrap().0.as_fd()).unwrap(), None);
-        };
-        std::thread::spawn(pinned).join().unwrap();
     }
 
     #[test]

@@ -11,13 +11,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::Error as Failure;
-use thalweg_sys::{process, socket};
+use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
 
 /// Room for one read.
 const READ_BYTES: usize = 16 * 1024;
-/// How often it is asked where the server runs, in exchanges.
-const ASK_EVERY: u64 = 64;
 /// A buffer that one exchange made larger is freed.
 pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 
@@ -36,8 +34,6 @@ pub(crate) struct Connection {
     arrival: Arrival,
     /// Exchanges that it served.
     pub(crate) served: u64,
-    /// The server runs on another processor, as far as is known: whoever waits keeps nothing from it.
-    pub(crate) is_apart: bool,
     /// Since when nothing goes over it.
     pub(crate) idle_since: Instant,
     /// How long a read waits, as the kernel was told.
@@ -74,7 +70,6 @@ impl Connection {
                 input: Vec::new(),
                 arrival: Arrival::default(),
                 served: 0,
-                is_apart: false,
                 idle_since: Instant::now(),
                 patience: None,
                 watched: None,
@@ -246,11 +241,6 @@ impl Connection {
         let Some(exchange) = &self.carries else {
             return self.unreadable(bad("an answer that nobody asked for"));
         };
-        // Not of the first, which may be the only one.
-        if self.served % ASK_EVERY == 1 {
-            let came_in_at = socket::incoming_processor(self.line.socket.as_fd()).ok().flatten();
-            self.is_apart = came_in_at.is_some_and(|at| at != process::current_cpu());
-        }
         self.served += 1;
         let input = std::mem::take(&mut self.input);
         let outcome = match (status, exchange.calls) {

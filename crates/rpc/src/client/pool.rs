@@ -19,9 +19,6 @@ use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
 const FRESH: Duration = Duration::from_millis(1);
-/// A server that is up on another processor answers over TCP within this: until then nobody is made way for. No longer than that:
-/// other threads of this program may want this processor.
-const APART_NS: u64 = 12_000;
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
@@ -289,13 +286,7 @@ impl Pool {
 
     /// Looks for a moment whether an answer comes.
     fn look(&mut self, now_ns: u64) -> bool {
-        let mut patience = match self.connections.first() {
-            Some(only) if only.is_apart => Patience::since(now_ns, APART_NS),
-            _ => Patience::for_peer_at(now_ns, ALONE_NS),
-        };
-        if patience.makes_way_first() && !patience.lasts() {
-            return false;
-        }
+        let mut patience = Patience::for_peer_at(now_ns, ALONE_NS);
         loop {
             if self.connections.is_empty() {
                 return false;
