@@ -10,10 +10,11 @@ pub fn is_ours(host: &[u8], names: &[String]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     if let Some(rest) = host.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
-        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
+        let is_sound = port.is_empty() || port.strip_prefix(':').is_some_and(may_be_port);
+        return is_sound && address.parse::<Ipv6Addr>().is_ok();
     }
     let name = match host.split_once(':') {
-        Some((_, port)) if !is_port(port) => return false,
+        Some((_, port)) if !may_be_port(port) => return false,
         Some((name, _)) => name,
         None => host,
     };
@@ -22,8 +23,14 @@ pub fn is_ours(host: &[u8], names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn is_port(port: &str) -> bool {
-    port.strip_prefix(':').unwrap_or(port).parse::<u16>().is_ok()
+/// Whether a text is a port: digits and nothing else, 65535 at most.
+pub fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// RFC 3986, 3.2.3: behind a colon there need be no port.
+fn may_be_port(text: &str) -> bool {
+    text.is_empty() || is_port(text)
 }
 
 #[cfg(test)]
@@ -33,9 +40,16 @@ mod tests {
     #[test]
     fn a_host_is_an_address_or_a_name_that_was_given() {
         let names = ["engine.example".to_owned()];
-        for ours in
-            ["127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80", "LOCALHOST:1", "Engine.example:9", "10.0.0.7"]
-        {
+        for ours in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "[::1]",
+            "[::1]:80",
+            "LOCALHOST:1",
+            "Engine.example:9",
+            "10.0.0.7",
+            "localhost:",
+        ] {
             assert!(is_ours(ours.as_bytes(), &names), "{ours}");
         }
         for theirs in [
@@ -45,7 +59,11 @@ mod tests {
             "127.0.0.1.evil.example",
             "[::1",
             "localhost:x",
+            "localhost:+80",
+            "localhost:65536",
             "[x]",
+            "[::1]80",
+            "[::1]:+80",
         ] {
             assert!(!is_ours(theirs.as_bytes(), &names), "{theirs}");
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
+use thalweg_wire::host::is_port;
 
 /// A service that calls may go to; of the client that named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,10 +99,6 @@ impl Sites {
             site.first = first;
         }
     }
-}
-
-fn is_port(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]

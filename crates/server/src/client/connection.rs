@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use thalweg_http::tls::Trust;
 use thalweg_wire::fault::Fault;
+use thalweg_wire::host::is_port;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
 
 /// Bytes of a refusal's body that are shown.
@@ -224,7 +225,7 @@ impl Url {
             return Err(bad());
         }
         let port = authority.rsplit_once(':').map(|(_, port)| port);
-        let port_given = port.is_some_and(|port| port.parse::<u16>().is_ok());
+        let port_given = port.is_some_and(is_port);
         // A number that is no port is no part of a name, either.
         if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
             return Err(bad());
