@@ -29,7 +29,7 @@ use thalweg_reactor::{Pool, Reactor};
 use thalweg_service::Endpoint;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
+use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes, ignore_full_files};
 
 /// What a reactor watches beside its connections: services that live elsewhere.
 const ATTACHED_MAX: usize = 64;
@@ -172,6 +172,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
     ignore_broken_pipes();
+    ignore_full_files();
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
     let plan = Plan::of(options, inherited.iter().map(|(place, _)| place).chain(wanted))?;

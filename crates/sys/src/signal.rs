@@ -100,6 +100,14 @@ pub fn ignore_broken_pipes() {
     }
 }
 
+/// A write that a file-size limit (`ulimit -f`) does not allow says so with an error, never by ending the process.
+pub fn ignore_full_files() {
+    // SAFETY: `SIG_IGN` is a valid disposition for `SIGXFSZ`, and installs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Sends a signal to the process itself: for tests and for a program that ends as if asked to.
 ///
 /// # Errors
