@@ -1,11 +1,13 @@
 //! The bodies that are still arriving, and what they may take together.
 //!
 //! A body that is announced is reserved whole before any of it is read, so that those let in can all be finished; one
-//! in chunks is counted as it comes. Heads are not counted: every connection may have one. What was reserved is given back
-//! when the request is whole, refused or gone.
+//! in chunks is counted as it comes. Heads are not counted, since every connection may have one, and neither is a request that is
+//! no longer than a head may be: whoever holds all the room there is keeps nobody from what is small. What was reserved is given
+//! back when the request is whole, refused or gone; how long one may take is for its patience to say (`drive`).
 //!
 //! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in `tests/requests.rs`.
 
+use crate::config::Config;
 use crate::connection::{Active, Body};
 use thalweg_wire::exchange::Refusal;
 
@@ -17,15 +19,17 @@ pub(crate) struct Bodies {
 
 impl Bodies {
     /// Reserves what a body is known to need; whether there was room for it.
-    pub(crate) fn reserve<T>(&mut self, active: &mut Active<T>, body: &Body, bytes_max: u64) -> bool {
-        let wanted = match body {
-            Body::Unknown => 0,
-            Body::Fixed { head_bytes, total_bytes } => (total_bytes - head_bytes) as u64,
-            Body::Chunked { decoded, .. } => decoded.len() as u64,
+    pub(crate) fn reserve<T>(&mut self, active: &mut Active<T>, body: &Body, config: &Config) -> bool {
+        let (head_bytes, body_bytes) = match body {
+            Body::Unknown => (0, 0),
+            Body::Fixed { head_bytes, total_bytes } => (*head_bytes, total_bytes - head_bytes),
+            Body::Chunked { head_bytes, decoded, .. } => (*head_bytes, decoded.len()),
         };
+        let is_small = head_bytes + body_bytes <= config.head_limits.head_bytes_max;
+        let wanted = if is_small { 0 } else { body_bytes as u64 };
         let held = self.held - active.reserved + wanted;
         // What gives room back is never refused.
-        let fits = held <= bytes_max || wanted <= active.reserved;
+        let fits = held <= config.bodies_bytes_max || wanted <= active.reserved;
         if fits {
             (self.held, active.reserved) = (held, wanted);
         }

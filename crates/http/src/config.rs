@@ -40,7 +40,7 @@ pub struct Config {
     pub head_timeout_ms: u32,
     /// From a connection's beginning to the end of its TLS handshake; then it is closed.
     pub handshake_timeout_ms: u32,
-    /// For each further 16 KiB of a body, or what is left of it, else 408.
+    /// For each further 16 KiB of a body, 64th part of a larger one, or what is left of it, else 408.
     pub body_timeout_ms: u32,
     /// Between two requests.
     pub idle_timeout_ms: u32,

@@ -297,6 +297,15 @@ impl<T> Active<T> {
         }
     }
 
+    /// Bytes that the present body will have, as far as that is known.
+    pub(crate) fn announced_bytes(&self) -> usize {
+        match &self.body {
+            Body::Unknown => 0,
+            Body::Fixed { head_bytes, total_bytes } => total_bytes - head_bytes,
+            Body::Chunked { decoded, .. } => decoded.len(),
+        }
+    }
+
     /// Something of a request, or of the next one, has come.
     pub(crate) fn has_begun(&self) -> bool {
         self.partial || !self.unread().is_empty()

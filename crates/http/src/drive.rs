@@ -9,8 +9,10 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, queued_bytes, read, shutdown_write};
 use thalweg_wire::exchange::Service;
 
-/// A body's patience begins anew with so many more of its bytes: a trickle does not keep it.
+/// A body's patience begins anew with so many more of its bytes, or so large a part of it: a trickle does not keep it, nor what is
+/// reserved for it.
 const BODY_STRIDE_BYTES: usize = 16 * 1024;
+const BODY_STRIDE_PART: usize = 64;
 /// Pipelined bytes that are kept while a live request is being served; then its peer has to wait.
 const INPUT_KEPT_WHILE_LIVE: usize = 16 * 1024;
 
@@ -186,7 +188,8 @@ impl<S: Service> Http<S> {
             Phase::Head => self.config.head_timeout_ms,
             Phase::Body => {
                 let bytes = active.body_bytes();
-                if before == Phase::Body && bytes < active.body_mark + BODY_STRIDE_BYTES {
+                let stride = BODY_STRIDE_BYTES.max(active.announced_bytes() / BODY_STRIDE_PART);
+                if before == Phase::Body && bytes < active.body_mark + stride {
                     return;
                 }
                 active.body_mark = bytes;

@@ -56,7 +56,7 @@ impl<S: Service> Http<S> {
         match taken {
             Taken::Nothing => {
                 let body = std::mem::replace(&mut active.body, Body::Unknown);
-                let fits = self.bodies.reserve(active, &body, self.config.bodies_bytes_max);
+                let fits = self.bodies.reserve(active, &body, &self.config);
                 active.body = body;
                 if fits {
                     return false;
@@ -64,7 +64,7 @@ impl<S: Service> Http<S> {
                 self.refuse(core, active, &bodies::FULL);
             }
             Taken::Head(body, expects_continue) => {
-                if !self.bodies.reserve(active, &body, self.config.bodies_bytes_max) {
+                if !self.bodies.reserve(active, &body, &self.config) {
                     self.refuse(core, active, &bodies::FULL);
                     return true;
                 }

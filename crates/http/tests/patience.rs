@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, Server};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 use thalweg_http::{Config, Message};
 
@@ -74,4 +74,23 @@ fn a_body_that_is_not_read_for_now_is_not_late() {
         assert!(answer.status == 200 && answer.body.len() > 1 << 20 && answer.body[6] == b'0' + name);
     }
     assert_eq!(client.answer().text(), "Post /echo -body");
+}
+
+#[test]
+fn a_large_body_that_trickles_does_not_keep_what_is_reserved_for_it() {
+    const BODY_BYTES: usize = 16 << 20;
+    let server = Server::start(Config { body_timeout_ms: 300, ..patient() });
+    let mut client = server.connect();
+    client.send(&format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {BODY_BYTES}\r\n\r\n"));
+    let mut sent = 0;
+    let part = vec![b'x'; 20 << 10];
+    while sent < BODY_BYTES && client.stream.write_all(&part).is_ok() {
+        sent += part.len();
+        std::thread::sleep(Duration::from_millis(40));
+        if server.meters.traffic().responses[3] > 0 {
+            break;
+        }
+    }
+    assert_eq!(client.answer().status, 408, "{sent} bytes sent");
+    assert!(sent < BODY_BYTES / 8);
 }

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use thalweg_http::{Config, Message};
+use thalweg_wire::http1::Limits;
 
 fn patient() -> Config {
     Config { connections_max: 1_000, ..Config::default() }
@@ -261,7 +262,8 @@ fn a_body_that_nobody_wants_is_refused_before_it_is_sent() {
 
 #[test]
 fn bodies_share_what_memory_there_is_for_them() {
-    let server = Server::start(Config { bodies_bytes_max: 1_200, ..patient() });
+    let head_limits = Limits { head_bytes_max: 300, ..Limits::default() };
+    let server = Server::start(Config { bodies_bytes_max: 1_200, head_limits, ..patient() });
     let announced =
         |bytes: usize| format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {bytes}\r\n\r\n");
     let (mut first, mut second) = (server.connect(), server.connect());
@@ -275,6 +277,15 @@ fn bodies_share_what_memory_there_is_for_them() {
     third.send(&announced(400));
     third.send("x".repeat(400).as_str());
     assert_eq!(third.answer().status, 200);
+    // For what is no longer than a head may be there is always room.
+    let mut rest = server.connect();
+    rest.send(&announced(550));
+    server.until("nothing is left", |census| census.connections - census.quiet == 2);
+    third.send(&announced(200));
+    third.send("x".repeat(200).as_str());
+    assert_eq!(third.answer().status, 200);
+    drop(rest);
+    server.until("there is room again", |census| census.connections - census.quiet == 1);
     // What one gives back another may have: when it is whole, or when its connection is gone.
     third.send(&announced(400));
     third.send("x".repeat(400).as_str());
