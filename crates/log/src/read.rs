@@ -45,6 +45,8 @@ pub struct Read {
     pub at_tail: bool,
     /// The log is visibly closed.
     pub closed: bool,
+    /// It begins inside a record, not where one does.
+    pub inside: bool,
 }
 
 /// Bytes of payload: borrowed from a map, or copied together where they are few.
@@ -97,6 +99,8 @@ struct Gather {
     pieces: SmallVec<[ReadPiece; 3]>,
     small: Vec<u8>,
     bytes: usize,
+    /// The first byte is not the first of its record.
+    inside: bool,
 }
 
 impl Gather {
@@ -295,7 +299,7 @@ impl Store {
             }
         }
         gather.flush();
-        Ok(Read { pieces: gather.pieces, next, at_tail: next == tail, closed })
+        Ok(Read { pieces: gather.pieces, next, at_tail: next == tail, closed, inside: gather.inside })
     }
 }
 
@@ -368,6 +372,7 @@ fn read_extent(
             if gather.bytes > 0 && gather.bytes + length > limit {
                 return Ok(false);
             }
+            gather.inside |= gather.bytes == 0 && frame.offset < *next;
             let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
             let payload_at = body_at + frame.payload_at;
             gather.add(segment, payload_at + byte(*next)..payload_at + byte(end));

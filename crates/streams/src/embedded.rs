@@ -189,7 +189,7 @@ fn read(read: log::Read) -> Read {
         None => Piece::from(piece.bytes),
     };
     let pieces = read.pieces.into_iter().map(piece).collect();
-    Read { pieces, next: read.next, at_tail: read.at_tail, closed: read.closed }
+    Read { pieces, next: read.next, at_tail: read.at_tail, closed: read.closed, inside: read.inside }
 }
 
 fn not_read(error: log::ReadError) -> StoreError {

@@ -86,11 +86,13 @@ fn anchor(value: &[u8]) -> Result<Anchor, Problem> {
     match value {
         b"-1" => Ok(Anchor::At(BEGINNING)),
         b"now" => Ok(Anchor::Tail),
-        token => Token::parse(token).map(Anchor::At).ok_or_else(|| {
-            let detail = "a fork offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
-            Problem::new(400, "fork-offset-malformed", OFFSET, detail)
-        }),
+        token => Token::parse(token).map(Anchor::At).ok_or_else(offset_malformed),
     }
+}
+
+fn offset_malformed() -> Problem {
+    let detail = "a fork offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
+    Problem::new(400, "fork-offset-malformed", OFFSET, detail)
 }
 
 /// PROTOCOL 4.2: a non-negative integer.
@@ -125,7 +127,11 @@ impl<S: Store> Streams<S> {
             Anchor::Tail => source.state.tail,
             // As for who reads: where what is left begins.
             Anchor::At(BEGINNING) => source.state.first,
-            Anchor::At(token) => self.known_offset(&source, token).map_err(refused)?,
+            Anchor::At(token) => {
+                let from = self.known_offset(&source, token).map_err(refused)?;
+                self.between_messages(&source, from)?;
+                from
+            }
         };
         let base = match wish.sub_offset {
             // PROTOCOL 4.2: 0 is as absent.
@@ -160,6 +166,23 @@ impl<S: Store> Streams<S> {
             return Err(Problem::new(410, "offset-gone", OFFSET, detail));
         }
         Ok(token.offset)
+    }
+
+    /// Of a stream of messages, an offset inside what was appended as one is none that the server gave out.
+    fn between_messages(&self, source: &Found<S>, from: u64) -> Result<(), Halt> {
+        let stream = &source.stream;
+        if media::kind(&source.config.content_type) != media::Kind::Json || from == source.state.tail {
+            return Ok(());
+        }
+        if let Some(work) = self.store.cold(stream, from, 1) {
+            return Err(Halt::Cold(work));
+        }
+        let record = self.store.record(stream, from);
+        let record = record.map_err(|error| Halt::Refused(0, Problem::from(&error)))?;
+        if record.inside {
+            return Err(Halt::Refused(self.store.ticket(stream), offset_malformed()));
+        }
+        Ok(())
     }
 
     /// The place `count` bytes or messages behind `from`, within the record there.

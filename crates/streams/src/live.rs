@@ -25,7 +25,7 @@ const BINARY: u8 = 2;
 const FROM_NOW: u8 = 1 << 7;
 
 /// Bytes that frame a data and a control event, roughly.
-const FRAME_BYTES: usize = 192;
+const FRAME_BYTES: usize = 240;
 
 impl<S: Store> Streams<S> {
     /// The answer to a live request: at once if there is something to say, else a subscription.
@@ -136,12 +136,14 @@ impl<S: Store> Streams<S> {
             return Advance::Wait;
         }
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
+        let next = self.token_of(stream, read.next);
+        sse::place(&mut out, next);
         if !empty {
             data_event(&mut out, live.flavour, &read);
         }
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
         let control = sse::Control {
-            next: self.token_of(stream, read.next),
+            next,
             cursor: (!end).then(|| cursor::current(live.cursor, now)),
             up_to_date: read.at_tail,
             closed: end,
@@ -182,7 +184,7 @@ fn event_stream(kind: Kind) -> Response {
 }
 
 /// PROTOCOL 5.7: 204 with the tail; a cursor while the stream is open, the closure once it is not.
-fn nothing_new(next: Token, cursor: Option<u64>) -> Response {
+pub(crate) fn nothing_new(next: Token, cursor: Option<u64>) -> Response {
     let mut headers = Headers::new();
     headers.next_offset(next).up_to_date(true).closed(cursor.is_none());
     if let Some(cursor) = cursor {

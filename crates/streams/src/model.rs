@@ -43,6 +43,14 @@ struct Entry {
     accessed_us: u64,
 }
 
+impl Entry {
+    /// Whether an offset lies inside a record.
+    fn splits(&self, offset: u64) -> bool {
+        let mut ends = self.records.iter().map(|(end, _)| *end as u64);
+        offset > 0 && offset < self.data.len() as u64 && ends.all(|end| end != offset)
+    }
+}
+
 impl Model {
     /// From now on commits wait for [`Model::settle`].
     pub(crate) fn lag(&self) {
@@ -284,7 +292,8 @@ impl Store for Model {
         let next = next.unwrap_or(from as usize);
         let piece = Bytes::copy_from_slice(&entry.data[from as usize..next]).into();
         let at_tail = next as u64 == state.tail;
-        Ok(Read { pieces: SmallVec::from_iter([piece]), next: next as u64, at_tail, closed: state.closed })
+        let (pieces, inside) = (SmallVec::from_iter([piece]), entry.splits(from));
+        Ok(Read { pieces, next: next as u64, at_tail, closed: state.closed, inside })
     }
 
     fn config(&self, stream: &usize) -> Config {
@@ -376,7 +385,8 @@ impl Store for Model {
             pieces.push(Bytes::copy_from_slice(&entry.data[at..end]).into());
             at = end;
         }
-        Ok(Read { pieces, next: at as u64, at_tail: at as u64 == state.tail, closed: state.closed })
+        let (next, inside) = (at as u64, entry.splits(from));
+        Ok(Read { pieces, next, at_tail: next == state.tail, closed: state.closed, inside })
     }
 
     fn since(&self, stream: &usize, time_us: u64) -> Result<Sought, StoreError> {

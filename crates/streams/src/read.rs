@@ -3,7 +3,8 @@
 use crate::access::Found;
 use crate::cache::{client_has, entity_tag, freshness};
 use crate::expiry::remaining_s;
-use crate::headers::Headers;
+use crate::headers::{Headers, single};
+use crate::live::nothing_new;
 use crate::problem::Problem;
 use crate::span::{End, Halt, Span};
 use crate::store::{Read, Store};
@@ -15,6 +16,11 @@ use thalweg_wire::media::Kind;
 use thalweg_wire::token::Token;
 use thalweg_wire::{media, query};
 
+/// What an `EventSource` that connects again says of the last event that it heard.
+const LAST_HEARD: &str = "Last-Event-ID";
+/// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it does not act in
+/// the name of this server, which answers more than streams.
+const PAGE_OF_NO_ORIGIN: &[u8] = b"Content-Security-Policy: sandbox\r\n";
 /// There is nothing more in front of `until`.
 const UNTIL_REACHED: &[u8] = b"Stream-Until-Reached: true\r\n";
 
@@ -32,12 +38,15 @@ struct Wish {
     span: Span,
     live: Option<Mode>,
     cursor_floor: u64,
+    /// It goes on from the event that it heard last.
+    again: bool,
 }
 
 impl<S: Store> Streams<S> {
     /// Catch-up, long-poll or events, as the query says.
     pub(crate) fn read(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
-        let wish = match Wish::parse(request.query.unwrap_or(""), now) {
+        let wish = Wish::parse(request.query.unwrap_or(""), now).and_then(|wish| wish.or_again(request));
+        let wish = match wish {
             Ok(wish) => wish,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
@@ -56,7 +65,14 @@ impl<S: Store> Streams<S> {
         if let Some(work) = self.store.cold(&found.stream, offset, self.options.catch_up_bytes_max) {
             return Answer::Cold(work);
         }
+        if matches!(wish.start, Start::At(_)) && self.splits_message(&found, offset) {
+            return Answer::Respond(malformed().respond());
+        }
         match wish.live {
+            // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
+            Some(_) if wish.again && found.state.closed && offset == found.state.tail => {
+                Answer::Respond(nothing_new(self.tail(&found), None))
+            }
             Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
             None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found, end)),
             None => Answer::Respond(self.catch_up(&found, offset, end, request, now)),
@@ -131,6 +147,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) {
         headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.constant(PAGE_OF_NO_ORIGIN);
         headers.next_offset(self.token(found, read.next));
         // PROTOCOL 5.6: both only when everything there is has been read.
         headers.up_to_date(read.at_tail).closed(read.at_tail && read.closed);
@@ -163,6 +180,14 @@ impl<S: Store> Streams<S> {
             }
             Start::At(token) => Ok(token.offset),
         }
+    }
+
+    /// Whether an offset lies inside what was appended as one, of a stream of messages: the server gave out no such offset, and
+    /// what is read from it would be no JSON.
+    fn splits_message(&self, found: &Found<S>, offset: u64) -> bool {
+        media::kind(&found.config.content_type) == Kind::Json
+            && offset < found.state.tail
+            && self.store.read(&found.stream, offset, 1).is_ok_and(|read| read.inside)
     }
 
     /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
@@ -208,7 +233,19 @@ impl Wish {
             span,
             live,
             cursor_floor: cursor::floor(client_cursor.as_deref(), now),
+            again: false,
         })
+    }
+
+    /// The same from the event that an `EventSource` heard last: it asks for what it was opened with, whatever came since. An
+    /// extension of ours.
+    fn or_again(self, request: &Request<'_>) -> Result<Self, Problem> {
+        let heard = if self.live == Some(Mode::Sse) { single(request, LAST_HEARD)? } else { None };
+        let Some(heard) = heard.filter(|heard| !heard.is_empty()) else { return Ok(self) };
+        let detail = "the id is that of an event which the server sent, exactly as it was";
+        let token =
+            Token::parse(heard).ok_or_else(|| Problem::new(400, "offset-malformed", LAST_HEARD, detail))?;
+        Ok(Self { start: Start::At(token), span: Span::default(), again: true, ..self })
     }
 }
 
@@ -217,11 +254,13 @@ fn start(offset: Option<Cow<'_, str>>) -> Result<Start, Problem> {
     match offset.as_deref() {
         None | Some("-1") => Ok(Start::Beginning),
         Some("now") => Ok(Start::Now),
-        Some(text) => Token::parse(text.as_bytes()).map(Start::At).ok_or_else(|| {
-            let detail = "an offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
-            Problem::new(400, "offset-malformed", "offset", detail)
-        }),
+        Some(text) => Token::parse(text.as_bytes()).map(Start::At).ok_or_else(malformed),
     }
+}
+
+fn malformed() -> Problem {
+    let detail = "an offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
+    Problem::new(400, "offset-malformed", "offset", detail)
 }
 
 /// The body of a read. PROTOCOL 9.1.5: JSON messages come as one array; they are stored with a comma

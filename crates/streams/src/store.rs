@@ -177,6 +177,8 @@ pub struct Read {
     pub at_tail: bool,
     /// The stream is visibly closed.
     pub closed: bool,
+    /// It begins inside a record, not where one does.
+    pub inside: bool,
 }
 
 impl Read {

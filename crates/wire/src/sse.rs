@@ -3,6 +3,9 @@
 //! CR, LF and CRLF each end a line, as an event parser ends lines, and every line gets its own `data:`; so the
 //! parser gives the payload back with its line ends as LF and nothing in it is taken for a field. A line that
 //! begins with a space gets one more, because parsers drop one.
+//!
+//! The first event of what is sent at once has an `id`: where to go on behind all of it. An `EventSource` that connects again by
+//! itself brings it along as `Last-Event-ID`.
 
 use crate::token::Token;
 use base64::Engine;
@@ -20,6 +23,13 @@ pub struct Control {
     pub up_to_date: bool,
     /// Everything there will ever be has been sent.
     pub closed: bool,
+}
+
+/// Appends the `id` of the event that comes next.
+pub fn place(out: &mut Vec<u8>, next: Token) {
+    out.extend_from_slice(b"id:");
+    out.extend_from_slice(&next.encode());
+    out.push(b'\n');
 }
 
 /// Appends a `data` event whose payload is the concatenation of `pieces` as text.

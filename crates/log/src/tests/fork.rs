@@ -31,6 +31,10 @@ fn a_fork_reads_its_source_up_to_its_base_even_inside_a_record() {
     assert_eq!(store.record(&log, 6).unwrap().pieces.concat(), b"ec");
     assert_eq!(store.record(&log, 8).unwrap().pieces.concat(), b"+own");
     assert!(store.record(&log, 12).unwrap().pieces.is_empty());
+    for (from, inside) in [(0, false), (1, true), (5, false), (6, true), (8, false), (9, true), (12, false)] {
+        assert_eq!(store.record(&log, from).unwrap().inside, inside, "{from}");
+        assert_eq!(store.read(&log, from, 100).unwrap().inside, inside, "{from}");
+    }
     let state = log.visible().unwrap();
     assert_eq!((state.base, state.tail, state.version), (8, 12, 1));
     let origin = log.fork().unwrap();

@@ -289,3 +289,50 @@ fn a_character_that_lies_in_several_records_is_not_torn() {
     assert_eq!(all(&[b"ab", b"\xe2", b"\x82"]), ["data:ab"]);
     assert_eq!(all(&[b"ab", b"\xe2", b"\x82", b"\xac"]), ["data:ab\u{20ac}"]);
 }
+
+#[test]
+fn who_connects_again_goes_on_behind_the_event_it_heard_last() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "one");
+    let heard = world.post("s", "text/plain", "two").next().to_owned();
+    world.post("s", "text/plain", "three");
+    let mut again = |query: &str, heard: &str| {
+        let target = path("s") + query;
+        match world.answer(Method::Get, &target, &[("last-event-id", heard)], b"") {
+            Answer::Live { topic, live, head, .. } => {
+                world.events(&mut Tail { topic, live, head }).unwrap().0
+            }
+            Answer::Respond(response) => format!("{}", response.status),
+            other => panic!("{target}: {other:?}"),
+        }
+    };
+    let rest = format!(
+        "event: data\ndata:three\n\n{}",
+        control(&at(1, 11), &format!(",\"streamCursor\":\"{CURSOR}\",\"upToDate\":true"))
+    );
+    for query in ["?offset=-1&live=sse", "?offset=now&live=sse", "?since=0&live=sse"] {
+        assert_eq!(again(query, &heard), rest, "{query}");
+    }
+    assert!(
+        again("?offset=-1&live=sse", "").starts_with("event: data\ndata:onetwothree\n"),
+        "nothing heard yet"
+    );
+    assert_eq!(again("?offset=-1&live=sse", "7"), "400");
+    assert_eq!(again("?offset=-1&live=sse", &at(9, 3)), "410", "another stream's event");
+    assert_eq!(again("?offset=-1&live=long-poll", &heard), "200", "only event streams are gone on with so");
+    world.close("s");
+    let target = path("s") + "?offset=-1&live=sse";
+    let all = world.call(Method::Get, &target, &[("Last-Event-ID", &at(1, 11))], "");
+    assert_eq!(
+        (all.status, all.next(), all.is_closed()),
+        (204, at(1, 11).as_str(), true),
+        "and not for ever"
+    );
+    let Answer::Live { topic, live, head, .. } =
+        world.answer(Method::Get, &target, &[("Last-Event-ID", &heard)], b"")
+    else {
+        panic!("something is left to be heard")
+    };
+    let (events, end) = world.events(&mut Tail { topic, live, head }).unwrap();
+    assert!(events.starts_with("event: data\ndata:three\n") && end);
+}

@@ -16,6 +16,7 @@ mod retain;
 mod span;
 
 use crate::model::Model;
+use crate::store::Store as _;
 use crate::{Options, Streams};
 use thalweg_wire::exchange::{Advance, Answer, Field, Live, Method, Now, Request, Response, Service};
 
@@ -142,7 +143,15 @@ impl World {
             Advance::Events { bytes, next, end } => {
                 tail.live.offset = next;
                 tail.live.opened = true;
-                Some((String::from_utf8(bytes.to_vec()).unwrap(), end))
+                let text = String::from_utf8(bytes.to_vec()).unwrap();
+                if text.is_empty() {
+                    return Some((text, end));
+                }
+                // Whatever is sent at once says first where to go on behind it.
+                let owner = self.model.owner(&tail.topic, next);
+                let id = format!("id:{owner:016x}_{next:016x}\n");
+                let rest = text.strip_prefix(&id).unwrap_or_else(|| panic!("{text:?} without {id:?}"));
+                Some((rest.to_owned(), end))
             }
             Advance::Respond(response) => panic!("events answered {response:?}"),
         }

@@ -181,3 +181,43 @@ fn a_read_of_cold_bytes_names_the_work_and_succeeds_after_it() {
     (work.0)();
     assert!(world.events(&mut tail).unwrap().0.contains("bytes"));
 }
+
+#[test]
+fn an_offset_inside_a_message_is_none() {
+    let mut world = World::new();
+    let first = world.put("j", "application/json", "[{\"a\":\"x,y\"},1]").next().to_owned();
+    let tail = world.post("j", "application/json", "{\"b\":1}").next().to_owned();
+    let incarnation = &first[..17];
+    let end = u64::from_str_radix(&first[17..], 16).unwrap();
+    for offset in 1..end {
+        let offset = format!("{incarnation}{offset:016x}");
+        for live in ["", "&live=sse", "&live=long-poll"] {
+            let refused = world.get("j", &format!("?offset={offset}{live}"));
+            assert_eq!(
+                refused.refusal(),
+                (400, "offset".into(), "offset-malformed".into()),
+                "{offset}{live}"
+            );
+        }
+        let from = path("j");
+        let fields = [("Stream-Forked-From", from.as_str()), ("Stream-Fork-Offset", offset.as_str())];
+        let refused = world.call(Method::Put, &path("f"), &fields, "");
+        assert_eq!(refused.rule(), "fork-offset-malformed", "{offset}");
+    }
+    assert_eq!(world.get("j", &format!("?offset={first}")).body, "[{\"b\":1}]");
+    assert_eq!(world.get("j", &format!("?offset={tail}")).body, "[]");
+    assert_eq!(world.get("j", &format!("?offset={incarnation}{:016x}", 0)).status, 200);
+    // Of bytes every offset is one.
+    let next = world.put("t", "text/plain", "abc").next().to_owned();
+    assert_eq!(world.get("t", &format!("?offset={}{:016x}", &next[..17], 1)).body, "bc");
+}
+
+#[test]
+fn what_is_read_is_a_page_of_no_origin() {
+    let mut world = World::new();
+    world.put("s", "text/html", "<script></script>");
+    let read = world.get("s", "");
+    assert_eq!(read.field("content-security-policy"), "sandbox");
+    let polled = world.get("s", "?offset=-1&live=long-poll");
+    assert_eq!(polled.field("content-security-policy"), "sandbox");
+}
