@@ -6,7 +6,7 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupted_once, called_within_a_task, cancelled, overloaded, exceptions,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupted_once, not_suspended, stopped_loop, ended_loop, called_within_a_task, cancelled, overloaded, exceptions,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
@@ -166,6 +166,43 @@ interrupt_of_a_later_step(_Config) ->
 interrupt_between_two_steps(_Config) ->
     {error, timeout} = given_up(spin_behind_another_step, none),
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% What is given up when it has been taken and has not begun is never begun, be it machine code that hears of nothing: here what is in
+%% front of it holds its worker up without a look at what came.
+interrupt_before_it_begins(_Config) ->
+    Hash = [<<"sha256">>, {bytes, <<"word">>}, {bytes, <<"salt">>}, 400000],
+    %% The others are taken together.
+    First = thalweg:spawn_call(hashlib, pbkdf2_hmac, Hash),
+    timer:sleep(20),
+    Second = thalweg:spawn_call(hashlib, pbkdf2_hmac, Hash),
+    Third = thalweg:spawn_call(time, sleep, [20]),
+    {ok, _} = thalweg:await(First, 60000),
+    ok = thalweg:cancel(Third),
+    {ok, _} = thalweg:await(Second, 60000),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% What cannot be handed to the event loop ends, and its call.
+not_suspended(_Config) ->
+    Before = thalweg_shared:get(<<"cancelled">>, 0),
+    {error, {exception, <<"MemoryError">>, <<"not now">>, _}} = thalweg:call(sample, not_suspended, [3600]),
+    thalweg_test:until(fun() -> thalweg_shared:get(<<"cancelled">>, 0) > Before end),
+    {ok, <<"awake">>} = thalweg:call(sample, sleep, [0.01]).
+
+%% What waits in a loop that somebody stops goes on.
+stopped_loop(_Config) ->
+    {ok, Worker} = thalweg:call(os, getpid, []),
+    Beside = thalweg:spawn_call(sample, sleep, [0.2]),
+    {ok, <<"gone on">>} = thalweg:call(sample, stop_the_loop, []),
+    {ok, <<"awake">>} = thalweg:await(Beside),
+    {ok, Worker} = thalweg:call(os, getpid, []).
+
+%% What waits in a loop that ends is told so at once, be there threads that go on.
+ended_loop(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
+    Beside = thalweg:spawn_call(sample, sleep, [3600], #{pool => ending}),
+    {error, {fault, disconnected, _}} = thalweg:call(sample, end_the_loop, [3], #{pool => ending}),
+    {error, {fault, disconnected, _}} = thalweg:await(Beside),
+    ok = thalweg:stop_pool(ending).
 
 %% What is done because of an interrupt comes to its end, whatever else is given up meanwhile.
 interrupted_once(_Config) ->

@@ -5,7 +5,7 @@
 all() ->
     [
         callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
-        given_up_below_another, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
+        given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
         outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
@@ -155,6 +155,58 @@ given_up_below_another(_Config) ->
      || Function <- [call_back, call_back_and_sleep]
     ],
     ok = thalweg:unregister(above).
+
+%% An interrupt is for whom it is meant: what failed on top of that is told as it is, and then that is interrupted.
+interrupt_while_another_is_described(_Config) ->
+    Self = self(),
+    Options = without_threads(),
+    ok = thalweg:register(above, fun([]) ->
+        Self ! {failed, thalweg:call(sample, fail_hearing, [Self], Options)},
+        timer:sleep(infinity)
+    end),
+    Below = thalweg:spawn_call(sample, call_back, [<<"above">>], Options),
+    receive
+        above -> ok = thalweg:cancel(Below)
+    end,
+    receive
+        {failed, Result} -> {error, {exception, <<"sample.Hearing">>, <<"described">>, _}} = Result
+    end,
+    {ok, 1} = thalweg:call(sample, echo, [1], Options),
+    ok = thalweg:unregister(above),
+    ok = thalweg:stop_pool(alone).
+
+%% A worker of its own, in which no other thread takes a signal that is held back.
+without_threads() ->
+    {ok, _} = thalweg:start_pool(alone, thalweg_test:pool(#{size => 1})),
+    #{pool => alone}.
+
+%% And what another callback came to reaches whoever waits for that.
+interrupt_while_another_is_answered(_Config) ->
+    Self = self(),
+    Options = without_threads(),
+    ok = thalweg:register(above, fun([]) ->
+        Self ! above,
+        timer:sleep(infinity)
+    end),
+    ok = thalweg:register(beside, fun([]) ->
+        Self ! {beside, self()},
+        receive go -> 1 end
+    end),
+    Below = thalweg:spawn_call(sample, call_back_beside_another, [Self, <<"above">>, <<"beside">>], Options),
+    Beside = receive {beside, Pid} -> Pid end,
+    receive
+        above -> ok = thalweg:cancel(Below)
+    end,
+    %% By then the interrupt has come.
+    timer:sleep(100),
+    Beside ! go,
+    receive
+        {<<"interrupted">>, 1} -> ok
+    after 5000 -> ct:fail(not_interrupted)
+    end,
+    {ok, 1} = thalweg:call(sample, echo, [1], Options),
+    [ok = thalweg:unregister(Name) || Name <- [above, beside]],
+    ok = thalweg:stop_pool(alone).
 
 %% More than Erlang takes at once is refused where it is said, and the worker is heard as before.
 too_large_to_be_said(_Config) ->

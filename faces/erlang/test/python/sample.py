@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 
 from thalweg import erlang
@@ -412,11 +412,83 @@ async def count_until_unwanted(pid):
 
 def hear_and_tell(pid):
     """Waits for an interrupt, hears of it, and tells that it came through."""
+    wait_for_interrupt()
+    hear()
+    erlang.send(pid, Atom("closed"))
+
+
+def wait_for_interrupt():
     until = time.monotonic() + 5
     while signal.SIGIO not in signal.sigpending() and time.monotonic() < until:
         time.sleep(0.001)
+
+
+def hear():
+    """An interrupt that came is heard of here."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGIO})
-    erlang.send(pid, Atom("closed"))
+
+
+class Hearing(Exception):
+    """An interrupt that came is heard of while this is described."""
+
+    def __str__(self):
+        hear()
+        return "described"
+
+
+def fail_hearing(pid):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    erlang.send(pid, Atom("above"))
+    wait_for_interrupt()
+    raise Hearing
+
+
+class HearingFuture(Future):
+    """An interrupt that came is heard of when there is an outcome."""
+
+    def set_result(self, value):
+        hear()
+        super().set_result(value)
+
+
+def call_back_beside_another(pid, above, beside):
+    """What another callback came to, while this function waits for its own, and an interrupt is heard of just then."""
+    other = HearingFuture()
+    erlang._worker.begin(beside, (), other)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+    try:
+        erlang.call(above)
+    except Interrupted:
+        erlang.send(pid, ("interrupted", other.result(0)))
+
+
+async def not_suspended(seconds):
+    """Its worker fails to take what is suspended, once."""
+    worker = erlang._worker
+
+    def fails(_job, _task):
+        del worker.suspended
+        raise MemoryError("not now")
+
+    worker.suspended = fails
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        shared.add("cancelled")
+        raise
+
+
+async def stop_the_loop():
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0.01)
+    return "gone on"
+
+
+async def end_the_loop(status):
+    """As a callback may; a thread goes on."""
+    threading.Thread(target=time.sleep, args=[3600]).start()
+    asyncio.get_running_loop().call_soon(sys.exit, status)
+    await asyncio.sleep(3600)
 
 
 def count_slowly_and_block(last):

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Final
@@ -74,7 +74,8 @@ class Worker:
         self.loop.call_soon(self._turn)
         while True:
             try:
-                return self.loop.run_forever()
+                # Whoever stops it does not end the jobs that wait there, nor this worker.
+                self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 # What a call raises ends that call, which hears of it in the next turn.
                 if not any(task.done() for task, _ in self._jobs.values()):
@@ -130,22 +131,28 @@ class Worker:
 
     def suspended(self, job: Job, task: asyncio.Task[Any]) -> None:
         """A task goes on after its first step, and the job ends with its outcome."""
-        # In this order: an interrupt in between leaves nothing behind that nobody takes out again.
-        task.add_done_callback(functools.partial(self._ended, job))
+        # In this order: what is raised in between leaves nothing behind that nobody takes out again.
+        task.add_done_callback(functools.partial(self._is_back, job))
         self._jobs[job.number] = (task, job)
 
     def generate(
         self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
-    ) -> None:
-        """Has a generator bring one value after the other."""
+    ) -> Coroutine[Any, Any, None]:
+        """What has a generator bring one value after the other."""
         function: Any = importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
-        task = self.desk.begin(self._generate(job, function(*positional, **named), batch))
-        if task.done():
-            self._end(job, task)
-        else:
-            self.suspended(job, task)
+        return self._generate(job, function(*positional, **named), batch)
+
+    def ended(self, job: Job, task: asyncio.Task[Any]) -> None:
+        """A job ends with its task's outcome."""
+        try:
+            try:
+                job.end(task.result())
+            except BaseException as raised:
+                job.fail(self.describe(raised))
+        except Exception as wrong:  # a reason of Erlang's may hold what has no value there
+            job.fail(self.describe(wrong))
 
     def changed(self, numbers: list[int]) -> None:
         """Nobody waits for these jobs any more, or there is credit again."""
@@ -273,19 +280,10 @@ class Worker:
 
     # Jobs.
 
-    def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
+    def _is_back(self, job: Job, task: asyncio.Task[Any]) -> None:
         self._jobs.pop(job.number, None)
-        self._end(job, task)
+        self.ended(job, task)
         self._owe_turn()
-
-    def _end(self, job: Job, task: asyncio.Task[Any]) -> None:
-        try:
-            try:
-                job.end(task.result())
-            except BaseException as raised:
-                job.fail(self.describe(raised))
-        except Exception as wrong:  # a reason of Erlang's may hold what has no value there
-            job.fail(self.describe(wrong))
 
     async def _generate(self, job: Job, values: Any, batch: int) -> None:
         if isinstance(values, AsyncIterable):
@@ -457,7 +455,14 @@ def main() -> None:
     # Whoever imports this module by its name means the one that runs.
     sys.modules.setdefault("thalweg.worker", sys.modules["__main__"])
     sys.path.insert(0, os.getcwd())
-    worker.run()
+    try:
+        worker.run()
+    except BaseException as raised:
+        if not isinstance(raised, SystemExit):
+            traceback.print_exception(raised)
+        sys.stdout.flush()
+        # Whoever waits is told by the end of this process, which waits for no threads that are left.
+        os._exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
 
 
 if __name__ == "__main__":

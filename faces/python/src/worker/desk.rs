@@ -13,29 +13,28 @@
 //!
 //! A request that cannot be dealt with is answered so, and keeps none of those behind it waiting.
 
+mod calls;
+
 use super::attending::{Attending, Said};
 use super::flow::{self, Changes};
 use super::generated::types::{
-    Kind, PythonAttendItem, PythonForgetResponse, PythonGenerate, PythonInvoke, PythonPostResponse,
-    PythonRequest, SCHEMA_HASH,
+    Kind, PythonAttendItem, PythonForgetResponse, PythonPostResponse, PythonRequest, SCHEMA_HASH,
 };
 use super::job::Job;
 use super::modules::Modules;
-use super::state::{Posting, Running, State, wanted};
-use super::task::{self, Tasks};
+use super::state::{Posting, State, wanted};
+use super::task::Tasks;
 use super::{decode, encode};
 use crate::forks::Process;
 use crate::service::{Away, Raise, endpoint};
 use parking_lot::Mutex;
-use pyo3::exceptions::{
-    PyBlockingIOError, PyException, PyRecursionError, PyRuntimeError, PyTimeoutError, PyValueError,
-};
+use pyo3::exceptions::{PyBlockingIOError, PyException, PyRecursionError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::os::fd::AsRawFd;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
-use thalweg_service::{Incoming, Reply, Server, ServerOptions};
+use thalweg_service::{Incoming, Server, ServerOptions};
 use thalweg_wire::frame::LENGTH_DEFAULT;
 use thalweg_wire::messagepack::response_frame;
 
@@ -59,19 +58,14 @@ pub(crate) struct Desk {
     modules: Modules,
     /// Where what is not called all the time goes: `python/thalweg/worker.py` says which methods.
     hooks: Py<PyAny>,
+    /// The event loop's, where functions run and interrupts are raised.
+    thread: ThreadId,
     tasks: Tasks,
     state: Mutex<State>,
     /// Where the worker says something by itself, once somebody attends.
     attending: Attending,
     changes: Changes,
     process: Process,
-}
-
-/// What a call came to so far.
-enum Came<'py> {
-    Value(Bound<'py, PyAny>),
-    /// A task that goes on in the event loop.
-    Task(Bound<'py, PyAny>),
 }
 
 #[pymethods]
@@ -93,6 +87,7 @@ impl Desk {
             modules: Modules::default(),
             tasks: Tasks::new(&hooks.bind(py).getattr("loop")?)?,
             hooks,
+            thread: thread::current().id(),
             state: Mutex::default(),
             attending: Attending::default(),
             changes: Changes::default(),
@@ -195,7 +190,9 @@ impl Desk {
         state.answers.remove(&number);
         drop(state);
         let (ok, value) = outcome?;
-        self.read(py, ok, &value)
+        let read = self.read(py, ok, &value)?;
+        self.look_again(py)?;
+        Ok(read)
     }
 
     /// For a thread that waits for an answer: takes in what came, because the event loop may stand still until just that
@@ -224,11 +221,6 @@ impl Desk {
         drop(server);
         answers.into_iter().try_for_each(|incoming| self.deal_with(py, incoming))?;
         Ok(true)
-    }
-
-    /// A task of the loop that has had its first step.
-    fn begin<'py>(&self, coroutine: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.tasks.begin(coroutine)
     }
 
     /// Whether to interrupt the function that runs, or else the job whose task does, for nobody waits for it any more: once for
@@ -350,14 +342,20 @@ impl Desk {
             self.cycle(py, Wait::Poll)?;
             while let Some(incoming) = self.next() {
                 self.nested(py, incoming)?;
-                if std::mem::take(&mut self.state.lock().was_asked) {
-                    self.hooks.call_method0(py, "look_again")?;
-                }
+                self.look_again(py)?;
             }
             if let Some(answer) = self.state.lock().answers.remove(&number) {
                 return Ok(answer);
             }
         }
+    }
+
+    /// Has what goes on here hear of an interrupt that came while something else was on top of it.
+    fn look_again(&self, py: Python<'_>) -> PyResult<()> {
+        if std::mem::take(&mut self.state.lock().was_asked) {
+            self.hooks.call_method0(py, "look_again")?;
+        }
+        Ok(())
     }
 
     /// What came while a callback is waited for.
@@ -475,116 +473,15 @@ impl Desk {
         flow::outcome(false, &self.described(py, raised)?)
     }
 
-    /// Has a generator made, and bring what it has with its first step.
-    fn generate(&self, py: Python<'_>, reply: Reply, request: &PythonGenerate<'_>) -> PyResult<()> {
-        if !self.state.lock().waiting.is_empty() {
-            // The event loop, which has it go on, stands still until that function is back.
-            let words = "nothing is streamed while a function waits for a callback";
-            let raised = self.described(py, PyRuntimeError::new_err(words))?;
-            reply.end(&flow::outcome(false, &raised)?);
-            return Ok(());
-        }
-        let job = self.job(py, reply, false)?;
-        self.state.lock().running.push(Running::Job(job.clone().unbind()));
-        let positional = decode::arguments(py, &request.positional);
-        let named = decode::named(py, request.named.as_deref());
-        let outcome = positional.and_then(|positional| {
-            let batch = request.batch.unwrap_or(0);
-            let arguments = (&job, &*request.module, &*request.name, positional, named?, batch);
-            self.hooks.bind(py).call_method1("generate", arguments)
-        });
-        self.state.lock().running.pop();
-        self.count(job.get());
-        match outcome {
-            Ok(_) => Ok(()),
-            Err(raised) => job.get().fail(&self.described(py, raised)?),
-        }
-    }
-
-    /// Has something run, and ends the call with what it came to; what goes on in the event loop becomes a job.
-    fn run<'py>(
-        &self,
-        py: Python<'py>,
-        reply: Reply,
-        run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        self.state.lock().running.push(Running::Call(reply, false));
-        let outcome = run().and_then(|value| self.step(py, value));
-        let Some(Running::Call(reply, was_told)) = self.state.lock().running.pop() else { return Ok(()) };
-        let ended = match outcome {
-            Ok(Came::Task(task)) => {
-                let job = self.job(py, reply, was_told)?;
-                self.hooks.call_method1(py, "suspended", (&job, task))?;
-                self.state.lock().fresh += 1;
-                return Ok(());
-            }
-            Ok(Came::Value(value)) => flow::outcome(true, &value),
-            Err(raised) => flow::outcome(false, &self.described(py, raised)?),
-        };
-        let frame = match ended {
-            Ok(frame) => frame,
-            Err(raised) => flow::outcome(false, &self.described(py, raised)?)?,
-        };
-        reply.end(&frame);
-        Ok(())
-    }
-
-    /// What a function returned; where that has to be awaited, what it came to with its first step.
-    fn step<'py>(&self, py: Python<'py>, value: Bound<'py, PyAny>) -> PyResult<Came<'py>> {
-        if !task::is_awaitable(&value)? {
-            return Ok(Came::Value(value));
-        }
-        if !self.state.lock().waiting.is_empty() {
-            // The event loop stands still until that function is back.
-            value.call_method0("close").ok();
-            let words = "nothing is awaited while a function waits for a callback";
-            return Err(PyRuntimeError::new_err(words));
-        }
-        let coroutine = if self.tasks.takes(&value) {
-            value
-        } else {
-            self.hooks.bind(py).call_method1("awaiting", (value,))?
-        };
-        let task = self.tasks.begin(&coroutine)?;
-        Ok(if task::has_ended(&task)? { Came::Value(task::outcome(&task)?) } else { Came::Task(task) })
-    }
-
-    fn invoke<'py>(&self, py: Python<'py>, request: &PythonInvoke<'_>) -> PyResult<Bound<'py, PyAny>> {
-        let function = self.modules.function(py, &request.module, &request.name)?;
-        let positional = decode::arguments(py, &request.positional)?;
-        match &request.named {
-            None => function.call1(positional),
-            Some(named) => {
-                let named = decode::value(py, named)?.cast_into::<PyDict>()?;
-                function.call(positional, Some(&named))
-            }
-        }
-    }
-
-    fn job<'py>(&self, py: Python<'py>, reply: Reply, was_told: bool) -> PyResult<Bound<'py, Job>> {
-        let mut state = self.state.lock();
-        state.jobs += 1;
-        let number = state.jobs;
-        drop(state);
-        Bound::new(py, Job::new(number, reply, was_told, self.changes.clone()))
-    }
-
-    /// A job that did not end with its first step needs the event loop.
-    fn count(&self, job: &Job) {
-        if !job.has_ended() {
-            self.state.lock().fresh += 1;
-        }
-    }
-
     /// What was raised, in words for Erlang.
     fn described<'py>(&self, py: Python<'py>, raised: PyErr) -> PyResult<Bound<'py, PyAny>> {
-        self.hooks.bind(py).call_method1("describe", (raised.into_value(py),))
+        self.aside(|| self.hooks.bind(py).call_method1("describe", (raised.into_value(py),)))
     }
 
     fn answered(&self, py: Python<'_>, number: u64, ok: bool, value: &[u8]) -> PyResult<()> {
         if !self.state.lock().keeps(number, ok, value) {
             let (ok, value) = self.read(py, ok, value)?;
-            self.hooks.call_method1(py, "answered", (number, ok, value))?;
+            self.aside(|| self.hooks.call_method1(py, "answered", (number, ok, value)))?;
         }
         Ok(())
     }

@@ -33,10 +33,6 @@ impl Job {
         Self { number, reply: Mutex::new(Some(reply)), was_told: Mutex::new(was_told), changes }
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.reply.lock().is_none()
-    }
-
     fn send(&self, bytes: Vec<u8>) -> u8 {
         let mut frame = Vec::with_capacity(bytes.len() + 48);
         response_frame(&PythonGenerateItem { value: bytes.into() }, &mut frame);

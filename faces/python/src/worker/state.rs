@@ -44,6 +44,8 @@ pub(super) enum Running {
     Call(Reply, bool),
     /// A generator is being made, and brings what it has with its first step.
     Job(Py<Job>),
+    /// Nobody: the desk does something of its own.
+    Desk,
 }
 
 impl Running {
@@ -52,6 +54,7 @@ impl Running {
         match self {
             Self::Call(reply, was_told) => reply.is_cancelled() && !std::mem::replace(was_told, true),
             Self::Job(job) => job.get().give_up(),
+            Self::Desk => false,
         }
     }
 }
