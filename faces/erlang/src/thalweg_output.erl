@@ -35,8 +35,9 @@
     is_cut = false :: boolean()
 }).
 
-%% @doc Starts a worker's program. The port's messages that are no output go to who calls this.
--spec start_link(file:filename_all(), list(), map()) -> {ok, pid(), port(), non_neg_integer()} | {error, term()}.
+%% @doc Starts a worker's program. The port's messages that are no output go to who calls this: how it ended, be that before this
+%% returns; then its number may be `none'. A program that cannot be run is `worker_failed'.
+-spec start_link(file:filename_all(), list(), map()) -> {ok, pid(), port(), non_neg_integer() | none} | {error, term()}.
 start_link(Program, Wishes, Meta) -> proc_lib:start_link(?MODULE, init, [self(), Program, Wishes, Meta]).
 
 %% @doc Has lines logged from here on, those that are there included.
@@ -73,12 +74,24 @@ logged(Output, Connection, Line) ->
 init(Worker, Program, Wishes, Meta) ->
     _ = process_flag(trap_exit, true),
     _ = process_flag(message_queue_data, off_heap),
-    Port = open_port({spawn_executable, Program}, Wishes),
-    {os_pid, OsPid} = erlang:port_info(Port, os_pid),
-    Output = self(),
-    Sayer = spawn(fun() -> sayer(monitor(process, Output), Meta#{os_pid => OsPid}) end),
-    proc_lib:init_ack({ok, self(), Port, OsPid}),
-    loop(#state{port = Port, worker = Worker, sayer = Sayer}).
+    try open_port({spawn_executable, Program}, Wishes) of
+        Port ->
+            OsPid = os_pid(Port),
+            Output = self(),
+            Sayer = spawn(fun() -> sayer(monitor(process, Output), Meta#{os_pid => OsPid}) end),
+            proc_lib:init_ack({ok, self(), Port, OsPid}),
+            loop(#state{port = Port, worker = Worker, sayer = Sayer})
+    catch
+        error:Reason -> proc_lib:init_ack({error, {worker_failed, Reason, []}})
+    end.
+
+%% A program that has ended already has none: what it printed, and how it ended, is on its way all the same.
+-spec os_pid(port()) -> non_neg_integer() | none.
+os_pid(Port) ->
+    case erlang:port_info(Port, os_pid) of
+        {os_pid, OsPid} -> OsPid;
+        undefined -> none
+    end.
 
 -spec loop(#state{}) -> ok.
 loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->

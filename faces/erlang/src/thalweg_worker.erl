@@ -16,7 +16,8 @@
     index :: pos_integer(),
     output :: pid(),
     port :: port(),
-    os_pid :: non_neg_integer(),
+    %% None where it had ended before anybody could ask.
+    os_pid :: non_neg_integer() | none,
     router :: pid(),
     connection :: thalweg_nif:connection(),
     endpoint :: file:filename_all(),
@@ -61,7 +62,7 @@ handle_continue(start, {Place, Pool, Index, Options} = Start) ->
         {error, Reason} -> {stop, {shutdown, Reason}, Start}
     end.
 
--spec connected(start(), file:filename_all(), {ok, pid(), port(), non_neg_integer()} | {error, term()}) ->
+-spec connected(start(), file:filename_all(), {ok, pid(), port(), non_neg_integer() | none} | {error, term()}) ->
     {ok, #state{}} | {error, term()}.
 connected(_Start, _Endpoint, {error, Reason}) -> {error, Reason};
 connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
@@ -214,12 +215,12 @@ have_shut_down(#state{output = Output} = State, Result) ->
 
 %% The connection first, so that every caller is told; then the process, however busy it is.
 -spec finish(#state{}) -> ok.
-finish(#state{pool = Pool, index = Index, connection = Connection, port = Port} = State) ->
+finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, os_pid = OsPid} = State) ->
     thalweg_directory:publish(Pool, Index, self(), none),
     _ = catch thalweg_nif:close(Connection),
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),
-    _ = [os:cmd("kill -KILL " ++ integer_to_list(State#state.os_pid)) || IsThere],
+    _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || IsThere, is_integer(OsPid)],
     _ = file:delete(State#state.endpoint),
     _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.

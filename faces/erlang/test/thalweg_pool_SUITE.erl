@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
+        named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
@@ -176,6 +176,37 @@ broken_worker(_Config) ->
         thalweg:start_pool(broken, #{size => 1, environment => [{"PYTHONPATH", "/nowhere"}, {"PYTHONHOME", "/nowhere"}]}),
     true = is_list(Said),
     {error, {worker_failed, {exit_status, 0}, _}} = thalweg:start_pool(broken, #{size => 1, python => "/bin/true"}).
+
+%% One that has ended before anybody could look at it says how, and so does one that cannot be run.
+program_that_has_ended(Config) ->
+    Wishes = [binary, exit_status, stderr_to_stdout, use_stdio],
+    Self = self(),
+    Caller = spawn(fun() ->
+        {ok, _, Port, none} = thalweg_output:start_link("/bin/true", Wishes, #{}),
+        Self ! receive {Port, {exit_status, Status}} -> {ended, Status} end
+    end),
+    Output = held_at_its_port(Caller),
+    timer:sleep(200),
+    true = erlang:resume_process(Output),
+    receive
+        {ended, 0} -> ok
+    after 5000 -> ct:fail(not_told)
+    end,
+    None = script(Config, "none", []),
+    ok = file:write_file(None, <<"#!/no/such/interpreter\n">>),
+    {error, {worker_failed, {exit_status, _}, _}} = thalweg:start_pool(broken, #{size => 1, python => None}),
+    {error, {worker_failed, enoent, []}} = thalweg_output:start_link("/no/such/program", Wishes, #{}).
+
+%% The process that another has started to open a port, as soon as it has one.
+held_at_its_port(Caller) ->
+    {links, Links} = process_info(Caller, links),
+    Opened = [Pid || Pid <- Links, is_pid(Pid), {links, Theirs} <- [process_info(Pid, links)], Port <- Theirs, is_port(Port)],
+    case Opened of
+        [Output] ->
+            true = erlang:suspend_process(Output),
+            Output;
+        [] -> held_at_its_port(Caller)
+    end.
 
 %% It hurts no other pool, is tried again and again, and is whole when its interpreter is back.
 cannot_start_again(Config) ->
