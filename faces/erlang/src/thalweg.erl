@@ -11,7 +11,7 @@
 -export([async_call/2, async_call/3, async_call/4, async_await/1, async_await/2, async_gather/1, async_gather/2]).
 -export([eval/1, eval/2, eval/3, exec/1, exec/2, exec/3]).
 -export([register/2, unregister/1]).
--export([within/3, route/1, flush/1]).
+-export([within/3, route/1, flush/1, patience/1]).
 -export_type([request/0, options/0, result/0, name/0]).
 
 %% What a name in Python is: `math', <<"os.path">>.
@@ -292,7 +292,7 @@ within(Pool, Connection, Number) ->
     put({?MODULE, within}, {Pool, Connection, Number}),
     ok.
 
-%% How long is waited, checked before anything leaves: what a wait refuses afterwards would leave a result behind.
+%% @private How long is waited, checked before anything leaves: what a wait refuses afterwards would leave a result behind.
 -spec patience(term()) -> timeout().
 patience(infinity) -> infinity;
 patience(Timeout) when is_integer(Timeout), Timeout >= 0, Timeout =< ?TIMEOUT_MAX -> Timeout;

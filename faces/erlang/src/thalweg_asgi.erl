@@ -39,8 +39,9 @@ run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 %% body without a status in front of it.
 -spec run(binary(), scope(), iodata(), options()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body, Options) ->
+    Timeout = thalweg:patience(maps:get(timeout, Options, 5000)),
     case open(App, Scope, Body, Options) of
-        {ok, Stream} -> whole(Stream, maps:get(timeout, Options, 5000), none, []);
+        {ok, Stream} -> whole(Stream, Timeout, none, []);
         {error, Reason} -> {error, Reason}
     end.
 

@@ -93,9 +93,10 @@ send({_, Connection}, Frame, Options) ->
 %% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time.
 -spec await(request(), timeout()) -> {ok, binary()} | error().
 await({Reference, _, _} = Request, Timeout) ->
+    Patience = thalweg:patience(Timeout),
     receive
         {thalweg, Reference, Result} -> Result
-    after Timeout ->
+    after Patience ->
         ok = cancel(Request),
         {error, timeout}
     end.
@@ -125,12 +126,13 @@ next(Stream) -> next(Stream, infinity).
 %% @doc The next frame of a stream: an item, after which one more may come, or the end.
 -spec next(stream(), timeout()) -> {item, binary()} | {ok, binary()} | error().
 next({Reference, Connection, Number} = Stream, Timeout) ->
+    Patience = thalweg:patience(Timeout),
     receive
         {thalweg, Reference, {frame, Frame}} ->
             ok = thalweg_nif:grant(Connection, Number, 1),
             {item, Frame};
         {thalweg, Reference, End} -> End
-    after Timeout ->
+    after Patience ->
         ok = cancel(Stream),
         {error, timeout}
     end.

@@ -33,12 +33,13 @@ next(Stream) -> next(Stream, 5000).
 %% @doc The next value; `done' is the end, and so is an error. In time, or the stream is closed.
 -spec next(stream(), timeout()) -> {data, term()} | done | {error, term()}.
 next({Reference, Connection, Number} = Stream, Timeout) ->
+    Patience = thalweg:patience(Timeout),
     receive
         {thalweg, Reference, {data, _} = Data} ->
             ok = thalweg_nif:grant(Connection, Number, 1),
             Data;
         {thalweg, Reference, End} -> End
-    after Timeout ->
+    after Patience ->
         close(Stream),
         {error, timeout}
     end.

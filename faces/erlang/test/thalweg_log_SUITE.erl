@@ -2,7 +2,7 @@
 -module(thalweg_log_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [appended_and_read, followed, with_credit, closed, refused, reconnected, lost_for_good].
+all() -> [appended_and_read, followed, with_credit, closed, refused, reconnected, lost_for_good, timeouts_that_are_none].
 
 init_per_suite(Config) ->
     {Store, OsPid} = served(),
@@ -146,3 +146,22 @@ lost_for_good(_Config) ->
     ok = thalweg_client:close(Client),
     struck("TERM", Again),
     ok = file:del_dir_r(Store).
+
+%% They are refused before anything is waited for, and what was asked goes on.
+timeouts_that_are_none(Config) ->
+    {Client, Name} = with(Config),
+    {ok, _} = thalweg_log:append(Client, Name, <<"one">>),
+    {ok, Tail} = thalweg_log:tail(Client, Name, <<"-1">>),
+    {ok, Request} = thalweg_client:send(Client, log_types:encode_request({read, #{name => Name, offset => <<"-1">>}})),
+    [
+        {Timeout, {'EXIT', {badarg, _}}} = {Timeout, catch Waits(Timeout)}
+     || Timeout <- [-1, 1.5, soon, 1 bsl 32],
+        Waits <- [
+            fun(T) -> thalweg_log:next(Tail, T) end,
+            fun(T) -> thalweg_client:next(Tail, T) end,
+            fun(T) -> thalweg_client:await(Request, T) end
+        ]
+    ],
+    {data, <<"one">>, _} = thalweg_log:next(Tail, infinity),
+    {ok, _} = thalweg_client:await(Request, infinity),
+    ok = thalweg_log:close(Tail).

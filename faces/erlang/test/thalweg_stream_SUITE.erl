@@ -6,7 +6,7 @@ all() ->
     [
         generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, no_erlang_value_is_heard_of_at_once, values_come_as_they_are_made,
         closed, closed_while_it_runs, interrupted_once, not_interrupted_while_it_is_closed, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
-        coroutines_beside_credit, messages, pool_ends
+        coroutines_beside_credit, messages, pool_ends, timeouts_that_are_none
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -258,3 +258,12 @@ pool_ends(_Config) ->
     {data, 1} = thalweg_stream:next(Stream),
     ok = thalweg:stop_pool(brief),
     {_, {error, {fault, _, _}}} = thalweg_test:collect(Stream, []).
+
+%% They are refused before anything is waited for, and the stream goes on.
+timeouts_that_are_none(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 2]),
+    [
+        {Timeout, {'EXIT', {badarg, _}}} = {Timeout, catch thalweg_stream:next(Stream, Timeout)}
+     || Timeout <- [-1, 1.5, soon, 1 bsl 32]
+    ],
+    {[1, 2], done} = thalweg_test:collect(Stream, []).
