@@ -1,7 +1,8 @@
 %% @doc ASGI applications of Python's, served from Erlang.
 %%
 %% {@link run/3} has an application answer one request that somebody has already, a web server in Erlang say. {@link listen/1} is
-%% a small server of its own: HTTP/1.1, one process per connection, heads, bodies and connections bounded. Either way a `runner', a
+%% a small server of its own: HTTP/1.1, one process per connection, heads, bodies and connections bounded, long bodies read as they are
+%% asked for (`thalweg_body'). Either way a `runner', a
 %% generator function in Python, makes an application's answer: `thalweg.asgi:respond' unless another is named.
 -module(thalweg_asgi).
 
@@ -14,7 +15,7 @@
 -type answer() :: {Status :: pos_integer(), [{binary(), binary()}], binary()}.
 -type options() :: #{
     pool => atom(),
-    %% `module:function', called with the application's name, the scope and the body.
+    %% `module:function', called with the application's name, the scope and the body, or the process that `thalweg.asgi.Body' reads it by.
     runner => binary(),
     timeout => timeout(),
     %% Of the server.
@@ -28,6 +29,8 @@
 
 %% How the body of an answer is divided: not at all, in chunks, by the end of the connection, by its length.
 -type body() :: none | chunks | until_closed | {left, non_neg_integer()}.
+%% An answer that is under way, and the request's body.
+-type exchange() :: {thalweg_stream:stream(), thalweg_body:body()}.
 
 %% Milliseconds until somebody is accepted again where nobody could be.
 -define(ACCEPT_PAUSE, 50).
@@ -62,8 +65,12 @@ whole(Stream, Timeout, Head, Parts) ->
 %% @doc An application's answer as it comes: `{Status, Headers}', then its body in parts.
 -spec open(binary(), scope(), iodata(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 open(App, Scope, Body, Options) ->
+    begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options).
+
+-spec begin_answer(binary(), scope(), {bytes, binary()} | pid(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
+begin_answer(App, Scope, Body, Options) ->
     [Module, Function] = binary:split(maps:get(runner, Options, <<"thalweg.asgi:respond">>), <<":">>),
-    thalweg_stream:open(Module, Function, [App, Scope, {bytes, iolist_to_binary(Body)}], maps:with([pool], Options)).
+    thalweg_stream:open(Module, Function, [App, Scope, Body], maps:with([pool], Options)).
 
 %% @doc Serves an application. The server ends with the process that starts it.
 -spec listen(options()) -> {ok, pid()} | {error, term()}.
@@ -176,51 +183,40 @@ serve(Socket, Options, Buffer) ->
     end.
 
 -spec request(gen_tcp:socket(), options(), thalweg_request:head(), binary()) -> ok.
-request(Socket, Options, {_, _, _, Headers} = Head, Buffer) ->
+request(Socket, Options, Head, Buffer) ->
     Most = maps:get(body_bytes_max, Options, 1 bsl 20),
-    Lengths = [Value || {<<"content-length">>, Value} <- Headers],
-    IsChunked = proplists:is_defined(<<"transfer-encoding">>, Headers),
-    case {IsChunked, [length_of(Value) || Value <- Lengths]} of
-        %% Nobody who speaks for a browser sends such a body without its length.
-        {true, _} -> refuse(Socket, 411);
-        {false, []} -> answer(Socket, Options, {Head, <<>>}, Buffer);
-        {false, [Length]} when is_integer(Length), Length > Most -> refuse(Socket, 413);
-        {false, [Length]} when is_integer(Length) ->
-            case thalweg_request:body(Socket, Buffer, Length, maps:get(idle_ms_max, Options, 30000)) of
-                {ok, Body, Rest} -> answer(Socket, Options, {Head, Body}, Rest);
-                {error, _} -> gen_tcp:close(Socket)
-            end;
-        _ -> refuse(Socket, 400)
+    case {thalweg_request:length(Head), thalweg_request:expectation(Head)} of
+        {{refused, Status}, _} -> refuse(Socket, Status);
+        {_, unknown} -> refuse(Socket, 417);
+        {{ok, Length}, _} when Length > Most -> refuse(Socket, 413);
+        {{ok, Length}, Expected} ->
+            Wish = {Length, Expected =:= continue},
+            case thalweg_body:begin_with(Socket, Buffer, Wish, maps:get(idle_ms_max, Options, 30000)) of
+                {ok, Body} -> answer(Socket, Options, Head, Body);
+                error -> gen_tcp:close(Socket)
+            end
     end.
 
-%% Digits and nothing else (RFC 9110, 8.6): who sees another length here sees another request behind it.
--spec length_of(binary()) -> non_neg_integer() | none.
-length_of(Value) ->
-    case Value =/= <<>> andalso lists:all(fun(Byte) -> Byte >= $0 andalso Byte =< $9 end, binary_to_list(Value)) of
-        true -> binary_to_integer(Value);
-        false -> none
-    end.
-
--spec answer(gen_tcp:socket(), options(), {thalweg_request:head(), binary()}, binary()) -> ok.
-answer(Socket, Options, {{Method, Target, Minor, Headers}, Body}, Buffer) ->
-    [Path | Query] = binary:split(Target, <<"?">>),
+-spec answer(gen_tcp:socket(), options(), thalweg_request:head(), thalweg_body:body()) -> ok.
+answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
     Scope = #{
         <<"method">> => Method,
-        <<"path">> => unquoted(Path),
+        <<"path">> => thalweg_target:decoded(Path),
         <<"raw_path">> => {bytes, Path},
-        <<"query_string">> => {bytes, iolist_to_binary(Query)},
+        <<"query_string">> => {bytes, Query},
         <<"http_version">> => <<"1.", (integer_to_binary(Minor))/binary>>,
         <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers]
     },
-    Stays = Minor =:= 1 andalso not lists:any(fun is_close/1, Headers),
-    case open(maps:get(app, Options), Scope, Body, Options) of
+    IsKept = Minor =:= 1 andalso not lists:any(fun is_close/1, Headers),
+    case begin_answer(maps:get(app, Options), Scope, thalweg_body:argument(Body), Options) of
         {ok, Stream} ->
-            case is_head(thalweg_stream:next(Stream, maps:get(timeout, Options, 30000))) of
+            {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket),
+            case is_head(First) of
                 {true, Status, Told, Length} ->
-                    case respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method}) of
-                        ok when Stays -> serve(Socket, Options, Buffer);
-                        _ -> gen_tcp:close(Socket)
-                    end;
+                    %% What is left of a body would be taken for the next request.
+                    Stays = IsKept andalso thalweg_body:is_read(Read),
+                    Outcome = respond(Socket, Options, {Stream, Read}, {Status, Told, Length, {Minor, Stays}, Method}),
+                    behind(Socket, Options, Outcome, Stays);
                 false ->
                     ok = thalweg_stream:close(Stream),
                     refuse(Socket, 500)
@@ -228,6 +224,16 @@ answer(Socket, Options, {{Method, Target, Minor, Headers}, Body}, Buffer) ->
         {error, {overloaded, _, _}} -> refuse(Socket, 503);
         {error, _} -> refuse(Socket, 502)
     end.
+
+%% The connection when an answer has ended, or was cut off. Where a client still sends it finds the answer all the same.
+-spec behind(gen_tcp:socket(), options(), {ok | error, thalweg_body:body()}, boolean()) -> ok.
+behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body));
+behind(Socket, _Options, {ok, Body}, false) ->
+    case thalweg_body:is_read(Body) of
+        true -> gen_tcp:close(Socket);
+        false -> thalweg_request:linger(Socket)
+    end;
+behind(Socket, _Options, {error, _}, _) -> gen_tcp:close(Socket).
 
 %% Whether a header asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
 -spec is_close({binary(), binary()}) -> boolean().
@@ -247,7 +253,7 @@ is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =
 is_head(_) -> false.
 
 -spec lengths_of([{binary(), binary()}]) -> [non_neg_integer() | none].
-lengths_of(Told) -> [length_of(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)].
+lengths_of(Told) -> [thalweg_request:digits(Value) || {Name, Value} <- Told, is_called(Name, <<"content-length">>)].
 
 -spec without_encoding([{binary(), binary()}]) -> [{binary(), binary()}].
 without_encoding(Told) -> [Line || {Name, _} = Line <- Told, not is_called(Name, <<"transfer-encoding">>)].
@@ -262,8 +268,8 @@ is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
 is_line(_) -> false.
 
 %% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
--spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok | error.
-respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method}) ->
+-spec respond(gen_tcp:socket(), options(), exchange(), tuple()) -> {ok | error, thalweg_body:body()}.
+respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method}) ->
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
     Body =
         case {HasBody, Length} of
@@ -278,30 +284,31 @@ respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method})
     Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
     Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
     _ = gen_tcp:send(Socket, Head),
-    parts(Socket, Stream, maps:get(timeout, Options, 30000), Body).
+    parts(Socket, Exchange, maps:get(timeout, Options, 30000), Body).
 
 %% Where it is cut off whoever reads it learns that by the end of the connection.
--spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), body()) -> ok | error.
-parts(Socket, Stream, Timeout, Body) ->
-    case thalweg_stream:next(Stream, Timeout) of
+-spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.
+parts(Socket, {Stream, Before}, Timeout, Body) ->
+    {Next, Read} = thalweg_body:next(Stream, Timeout, Before, none),
+    case Next of
         {data, Part} when is_binary(Part) ->
             case part(Socket, Part, Body) of
-                {ok, Rest} -> parts(Socket, Stream, Timeout, Rest);
+                {ok, Rest} -> parts(Socket, {Stream, Read}, Timeout, Rest);
                 error ->
                     ok = thalweg_stream:close(Stream),
-                    error
+                    {error, Read}
             end;
         {data, _} ->
             %% Another status, behind the one that is on its way already.
             ok = thalweg_stream:close(Stream),
-            error;
+            {error, Read};
         done when Body =:= chunks ->
             _ = gen_tcp:send(Socket, <<"0\r\n\r\n">>),
-            ok;
+            {ok, Read};
         %% Whatever came next would be taken for what is missing.
-        done when element(1, Body) =:= left, element(2, Body) > 0 -> error;
-        done -> ok;
-        {error, _} -> error
+        done when element(1, Body) =:= left, element(2, Body) > 0 -> {error, Read};
+        done -> {ok, Read};
+        {error, _} -> {error, Read}
     end.
 
 %% One part of a body, and what may follow it.
@@ -327,10 +334,3 @@ refuse(Socket, Status) ->
     Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
     _ = gen_tcp:send(Socket, Head),
     thalweg_request:linger(Socket).
-
--spec unquoted(binary()) -> binary().
-unquoted(Path) ->
-    case catch uri_string:percent_decode(Path) of
-        Decoded when is_binary(Decoded) -> Decoded;
-        _ -> Path
-    end.

@@ -15,6 +15,7 @@
 create() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
     Ours = [
+        {<<"thalweg:body">>, {thalweg_body, from_python}},
         {<<"thalweg:channel">>, {thalweg_channel, from_python}},
         {<<"thalweg:shared">>, {thalweg_shared, from_python}},
         {<<"thalweg:send">>, {?MODULE, send}},

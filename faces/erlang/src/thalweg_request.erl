@@ -2,14 +2,16 @@
 %%
 %% The socket is raw and passive, and what was received and not taken yet goes from call to call: a line that is too long is still
 %% answered, and what comes behind a request is the next one. A line, the fields of a head together and their number are bounded,
-%% and each line has so long to come, however many pieces it comes in. Knows nothing of what is asked.
+%% and a head has so long to come from its first byte on, however many pieces it comes in. Knows nothing of what is asked, but that it
+%% is asked of one host.
 -module(thalweg_request).
+-compile({no_auto_import, [length/1]}).
 
--export([head/3, body/4, linger/1, lowered/1]).
+-export([head/3, length/1, digits/1, expectation/1, body/4, linger/1, lowered/1]).
 -export_type([head/0]).
 
-%% Names of fields are in lower case.
--type head() :: {Method :: binary(), Target :: binary(), Minor :: 0..9, [{binary(), binary()}]}.
+%% Names of fields are in lower case. The host is the target's, where that names one.
+-type head() :: {Method :: binary(), {Path :: binary(), Query :: binary()}, Minor :: 0..9, [{binary(), binary()}]}.
 
 %% Bytes of one line, its end included, and of all fields, their names and values.
 -define(LINE_BYTES_MAX, 8192).
@@ -21,41 +23,106 @@
 
 -define(IS_BLANK(Byte), (Byte =:= $\s orelse Byte =:= $\t)).
 
-%% @doc The next head and what came behind it; `refused' with a status for what is none, `closed' where none comes in time.
+%% @doc The next head and what came behind it; `refused' with a status for what is none, or does not come to its end in time, `closed'
+%% where none begins.
 -spec head(gen_tcp:socket(), binary(), timeout()) -> {ok, head(), binary()} | {refused, pos_integer()} | closed.
-head(Socket, Buffer, Idle) ->
-    case line(Socket, Buffer, until(Idle)) of
+head(Socket, <<>>, Idle) ->
+    case gen_tcp:recv(Socket, 0, Idle) of
+        {ok, Bytes} -> begun(Socket, Bytes, until(Idle));
+        {error, _} -> closed
+    end;
+head(Socket, Buffer, Idle) -> begun(Socket, Buffer, until(Idle)).
+
+-spec begun(gen_tcp:socket(), binary(), integer() | infinity) -> {ok, head(), binary()} | {refused, pos_integer()} | closed.
+begun(Socket, Buffer, Until) ->
+    case line(Socket, Buffer, Until) of
         {ok, Line, Rest} ->
             case binary:split(Line, <<" ">>, [global]) of
-                [Method, <<"/", _/binary>> = Target, <<"HTTP/1.", Minor>>] when Minor >= $0, Minor =< $9 ->
-                    with_fields(Socket, Rest, Idle, {Method, Target, Minor - $0});
+                [Method, Target, <<"HTTP/1.", Minor>>] when Minor >= $0, Minor =< $9 ->
+                    case is_name(Method) andalso thalweg_target:read(Method, Target) of
+                        {ok, Read} -> with_fields(Socket, Rest, Until, {Method, Read, Minor - $0});
+                        _ -> {refused, 400}
+                    end;
                 _ -> {refused, 400}
             end;
         too_long -> {refused, 414};
+        late -> {refused, 408};
         closed -> closed
     end.
 
--spec with_fields(gen_tcp:socket(), binary(), timeout(), {binary(), binary(), 0..9}) ->
+-spec with_fields(gen_tcp:socket(), binary(), integer() | infinity, {binary(), thalweg_target:target(), 0..9}) ->
     {ok, head(), binary()} | {refused, pos_integer()}.
-with_fields(Socket, Buffer, Idle, {Method, Target, Minor}) ->
-    case is_name(Method) andalso fields(Socket, Buffer, Idle, [], 0) of
-        {ok, Fields, Rest} -> {ok, {Method, Target, Minor, Fields}, Rest};
-        {refused, Status} -> {refused, Status};
-        false -> {refused, 400}
+with_fields(Socket, Buffer, Until, {Method, {Path, Query, Host}, Minor}) ->
+    case fields(Socket, Buffer, Until, [], 0) of
+        {ok, Fields, Rest} ->
+            case has_host(Minor, Fields) of
+                true -> {ok, {Method, {Path, Query}, Minor, with_host(Host, Fields)}, Rest};
+                false -> {refused, 400}
+            end;
+        {refused, Status} -> {refused, Status}
     end.
 
--spec fields(gen_tcp:socket(), binary(), timeout(), [{binary(), binary()}], non_neg_integer()) ->
+%% One, and what may be one; older clients need not say it (RFC 9112, 3.2).
+-spec has_host(0..9, [{binary(), binary()}]) -> boolean().
+has_host(Minor, Fields) ->
+    case [Value || {<<"host">>, Value} <- Fields] of
+        [] -> Minor =:= 0;
+        [Value] -> thalweg_target:is_host(Value);
+        _ -> false
+    end.
+
+%% The target's counts, whatever the head says (RFC 9112, 3.2.2).
+-spec with_host(binary() | none, [{binary(), binary()}]) -> [{binary(), binary()}].
+with_host(none, Fields) -> Fields;
+with_host(Host, Fields) -> lists:keystore(<<"host">>, 1, Fields, {<<"host">>, Host}).
+
+%% @doc How long the body is that a head announces; `refused' where that is not said, or not once. Digits and nothing else (RFC 9110,
+%% 8.6): who sees another length here sees another request behind it.
+-spec length(head()) -> {ok, non_neg_integer()} | {refused, pos_integer()}.
+length({_, _, _, Fields}) ->
+    case {proplists:is_defined(<<"transfer-encoding">>, Fields), [Value || {<<"content-length">>, Value} <- Fields]} of
+        %% Nobody who speaks for a browser sends such a body without its length.
+        {true, _} -> {refused, 411};
+        {false, []} -> {ok, 0};
+        {false, [Value]} ->
+            case digits(Value) of
+                none -> {refused, 400};
+                Length -> {ok, Length}
+            end;
+        _ -> {refused, 400}
+    end.
+
+%% @doc The number that digits say.
+-spec digits(binary()) -> non_neg_integer() | none.
+digits(Value) ->
+    case Value =/= <<>> andalso lists:all(fun(Byte) -> Byte >= $0 andalso Byte =< $9 end, binary_to_list(Value)) of
+        true -> binary_to_integer(Value);
+        false -> none
+    end.
+
+%% @doc What has to be done for a client to go on (RFC 9110, 10.1.1): nothing, a word, or what nobody here knows.
+-spec expectation(head()) -> none | continue | unknown.
+expectation({_, _, 0, _}) -> none;
+expectation({_, _, _, Fields}) ->
+    case [lowered(Value) || {<<"expect">>, Value} <- Fields] of
+        [] -> none;
+        [<<"100-continue">>] -> continue;
+        _ -> unknown
+    end.
+
+-spec fields(gen_tcp:socket(), binary(), integer() | infinity, [{binary(), binary()}], non_neg_integer()) ->
     {ok, [{binary(), binary()}], binary()} | {refused, pos_integer()}.
-fields(Socket, Buffer, Idle, Fields, Bytes) ->
-    case line(Socket, Buffer, until(Idle)) of
+fields(Socket, Buffer, Until, Fields, Bytes) ->
+    case line(Socket, Buffer, Until) of
         {ok, <<>>, Rest} -> {ok, lists:reverse(Fields), Rest};
-        {ok, Line, _} when length(Fields) >= ?FIELDS_MAX; Bytes + byte_size(Line) > ?FIELDS_BYTES_MAX -> {refused, 431};
+        {ok, Line, _} when erlang:length(Fields) >= ?FIELDS_MAX; Bytes + byte_size(Line) > ?FIELDS_BYTES_MAX -> {refused, 431};
         {ok, Line, Rest} ->
             case field(Line) of
-                {ok, Field} -> fields(Socket, Rest, Idle, [Field | Fields], Bytes + byte_size(Line));
+                {ok, Field} -> fields(Socket, Rest, Until, [Field | Fields], Bytes + byte_size(Line));
                 error -> {refused, 400}
             end;
         too_long -> {refused, 431};
+        late -> {refused, 408};
         closed -> {refused, 400}
     end.
 
@@ -73,7 +140,7 @@ field(Line) ->
     end.
 
 %% A line without its end, and what is behind it.
--spec line(gen_tcp:socket(), binary(), integer() | infinity) -> {ok, binary(), binary()} | too_long | closed.
+-spec line(gen_tcp:socket(), binary(), integer() | infinity) -> {ok, binary(), binary()} | too_long | late | closed.
 line(Socket, Buffer, Until) ->
     case binary:match(Buffer, <<"\n">>, [{scope, {0, min(byte_size(Buffer), ?LINE_BYTES_MAX)}}]) of
         {At, 1} ->
@@ -83,6 +150,7 @@ line(Socket, Buffer, Until) ->
         nomatch ->
             case gen_tcp:recv(Socket, 0, left(Until)) of
                 {ok, Bytes} -> line(Socket, <<Buffer/binary, Bytes/binary>>, Until);
+                {error, timeout} -> late;
                 {error, _} -> closed
             end
     end.

@@ -5,7 +5,8 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
-        long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text,
+        long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
+        bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, said_behind_the_last_part,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -149,8 +150,8 @@ long_heads(Config) ->
             {201, <<(Line(20))/binary, (Field(8192))/binary, "connection: close\r\n\r\n">>},
             {431, <<(Line(20))/binary, (Field(8193))/binary, "connection: close\r\n\r\n">>},
             {431, <<(Line(20))/binary, (filled(8192))/binary>>},
-            {201, <<(Line(20))/binary, (Fields(99, 8))/binary, "connection: close\r\n\r\n">>},
-            {431, <<(Line(20))/binary, (Fields(100, 8))/binary, "connection: close\r\n\r\n">>},
+            {201, <<(Line(20))/binary, (Fields(98, 8))/binary, "connection: close\r\n\r\n">>},
+            {431, <<(Line(20))/binary, (Fields(99, 8))/binary, "connection: close\r\n\r\n">>},
             {201, <<(Line(20))/binary, (Fields(8, 8000))/binary, "connection: close\r\n\r\n">>},
             {431, <<(Line(20))/binary, (Fields(9, 8000))/binary, "connection: close\r\n\r\n">>}
         ]
@@ -200,14 +201,216 @@ dripped(Socket, Bytes) ->
 slow_reader(_Config) ->
     {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, idle_ms_max => 200}),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, thalweg_asgi:port(Server), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, <<"GET /endless HTTP/1.1\r\n\r\n">>),
+    ok = gen_tcp:send(Socket, <<"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n">>),
     thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
     thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end),
     ok = gen_tcp:close(Socket),
     ok = thalweg_asgi:stop(Server).
 
+%% Bytes in percent are decoded first, and what is no such byte stays; what the path was is there as well.
 path_that_is_no_text(Config) ->
+    {_, <<"GET /\xef\xbf\xbd \xc3\xa9%zz%   1">>} = http(Config, <<"GET /%fF%20%c3%A9%zz% HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {_, <<"/told /%74old a=%20 test">>} = http(Config, <<"GET /%74old?a=%20 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
     {<<"HTTP/1.1 201 ", _/binary>>, <<"GET /\xef\xbf\xbd   1">>} = http(Config, <<"GET /\xff HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% One, and one that may be one (RFC 9112, 3.2); older clients need name none.
+hosts(Config) ->
+    [
+        {Fields, {<<"HTTP/1.1 400 ", _/binary>>, <<>>}} = {Fields, raw(Config, <<"GET / ", Version/binary, "\r\n", Fields/binary, "\r\n">>)}
+     || {Version, Fields} <- [
+            {<<"HTTP/1.1">>, <<>>},
+            {<<"HTTP/1.1">>, <<"host: a\r\nhost: a\r\n">>},
+            {<<"HTTP/1.0">>, <<"host: a\r\nhost: b\r\n">>},
+            {<<"HTTP/1.1">>, <<"host: a b\r\n">>},
+            {<<"HTTP/1.1">>, <<"host: a@b\r\n">>},
+            {<<"HTTP/1.1">>, <<"host: a/b\r\n">>}
+        ]
+    ],
+    [
+        {Fields, {<<"HTTP/1.1 200 ", _/binary>>, Told}} =
+            {Fields, raw(Config, <<"GET /told ", Version/binary, "\r\n", Fields/binary, "connection: close\r\n\r\n">>)}
+     || {Version, Fields, Told} <- [
+            {<<"HTTP/1.0">>, <<>>, <<"/told /told  -">>},
+            {<<"HTTP/1.1">>, <<"host: \r\n">>, <<"/told /told  ">>},
+            {<<"HTTP/1.1">>, <<"Host: [::1]:80\r\n">>, <<"/told /told  [::1]:80">>}
+        ]
+    ].
+
+%% In every form that a server is asked in, the target's host counts (RFC 9112, 3.2.2), and the asterisk is the path of `OPTIONS'.
+targets(Config) ->
+    [
+        {Line, {<<"HTTP/1.1 200 ", _/binary>>, Told}} = {Line, http(Config, <<Line/binary, " HTTP/1.1\r\nconnection: close\r\n\r\n">>)}
+     || {Line, Told} <- [
+            {<<"GET http://other:8080/told?a=b?c">>, <<"/told /told a=b?c other:8080">>},
+            {<<"GET HTTPS://other/%74old">>, <<"/told /%74old  other">>},
+            {<<"GET /told?http://other/">>, <<"/told /told http://other/ test">>},
+            {<<"OPTIONS *">>, <<"* *  test">>},
+            {<<"OPTIONS http://other">>, <<"* *  other">>}
+        ]
+    ],
+    [
+        {Line, {<<"HTTP/1.1 201 ", _/binary>>, Told}} = {Line, http(Config, <<Line/binary, " HTTP/1.1\r\nconnection: close\r\n\r\n">>)}
+     || {Line, Told} <- [{<<"GET http://other">>, <<"GET /   1">>}, {<<"GET http://other?a=b">>, <<"GET / a=b  1">>}]
+    ],
+    [
+        {Line, {<<"HTTP/1.1 400 ", _/binary>>, <<>>}} = {Line, http(Config, <<Line/binary, " HTTP/1.1\r\n\r\n">>)}
+     || Line <- [
+            <<"GET *">>, <<"GET ftp://other/">>, <<"GET http://">>, <<"GET http:///told">>, <<"GET http://me@other/">>, <<"CONNECT other:80">>,
+            <<"GET told">>, <<"OPTIONS *a">>
+        ]
+    ],
+    %% Its own host has to be named all the same.
+    {<<"HTTP/1.1 400 ", _/binary>>, <<>>} = raw(Config, <<"GET http://other/ HTTP/1.1\r\n\r\n">>).
+
+%% A head that was begun and does not come to its end is 408, wherever it stops; who asks nothing is told nothing.
+late_heads(_Config) ->
+    with_server(#{idle_ms_max => 100}, fun(Config) ->
+        [
+            {Begun, {<<"HTTP/1.1 408 ", _/binary>>, <<>>}} = {Begun, raw(Config, Begun)}
+         || Begun <- [<<"G">>, <<"GET / HTTP/1.1\r\n">>, <<"GET / HTTP/1.1\r\nhost: a\r\nx: ">>]
+        ],
+        %% However steadily its lines come.
+        Socket = connected(Config),
+        ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n">>),
+        _ = [{timer:sleep(20), gen_tcp:send(Socket, <<"x: 1\r\n">>)} || _ <- lists:seq(1, 20)],
+        {ok, <<"HTTP/1.1 408 ", _/binary>>} = gen_tcp:recv(Socket, 0),
+        {error, closed} = gen_tcp:recv(connected(Config), 0)
+    end).
+
+%% Whoever waits to be asked for a body is asked when the application receives it, and not where it answers first.
+expectations(Config) ->
+    Head = fun(Path, Expected) ->
+        <<"POST ", Path/binary, " HTTP/1.1\r\nhost: test\r\nexpect: ", Expected/binary, "\r\ncontent-length: 4\r\n\r\n">>
+    end,
+    Socket = connected(Config),
+    Answers = fun() ->
+        ok = gen_tcp:send(Socket, Head(<<"/">>, <<"100-Continue">>)),
+        {ok, <<"HTTP/1.1 100 Continue\r\n\r\n">>} = gen_tcp:recv(Socket, 25),
+        {error, timeout} = gen_tcp:recv(Socket, 0, 50),
+        ok = gen_tcp:send(Socket, <<"body">>),
+        {ok, Answer} = gen_tcp:recv(Socket, 0),
+        {match, _} = re:run(Answer, "^HTTP/1.1 201 .*POST /  body 1$", [dotall])
+    end,
+    %% The connection stays.
+    [Answers() || _ <- [1, 2]],
+    {<<"HTTP/1.1 200 ", First/binary>>, <<"/told /told  test">>} = raw(Config, Head(<<"/told">>, <<"100-continue">>)),
+    {match, _} = re:run(First, "connection: close"),
+    %% Who sends already waits for nothing.
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  body 1", _/binary>>} =
+        raw(Config, <<(Head(<<"/">>, <<"100-continue">>))/binary, "body", "GET /2 HTTP/1.0\r\n\r\n">>),
+    [{<<"HTTP/1.1 417 ", _/binary>>, <<>>} = raw(Config, Head(<<"/">>, Other)) || Other <- [<<"more">>, <<"100-continue, more">>, <<>>]],
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  body 1">>} =
+        http(Config, <<"POST / HTTP/1.0\r\nexpect: more\r\ncontent-length: 4\r\n\r\nbody">>).
+
+%% They come in pieces, to their end and no further, however long they are.
+long_bodies(_Config) ->
+    with_server(#{body_bytes_max => 1 bsl 30}, fun(Config) ->
+        [
+            begin
+                Length = integer_to_binary(Bytes),
+                Socket = connected(Config),
+                ok = gen_tcp:send(Socket, <<"POST /count HTTP/1.1\r\nhost: test\r\ncontent-length: ", Length/binary, "\r\n\r\n">>),
+                _ = [ok = gen_tcp:send(Socket, binary:copy(<<"a">>, Part)) || Part <- parts_of(Bytes)],
+                ok = gen_tcp:send(Socket, <<"GET /told HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n">>),
+                Answers = iolist_to_binary(all_of(Socket)),
+                Expected = ["\r\n", Length, " (\\d+)HTTP/1.1 200 .*/told /told  test$"],
+                {match, [Longest]} = re:run(Answers, Expected, [dotall, {capture, all_but_first, binary}]),
+                true = binary_to_integer(Longest) =< 65536
+            end
+         || Bytes <- [65535, 65536, 65537, 200000, 80 bsl 20]
+        ]
+    end).
+
+parts_of(Bytes) when Bytes =< 1 bsl 20 -> [Bytes];
+parts_of(Bytes) -> [1 bsl 20 | parts_of(Bytes - (1 bsl 20))].
+
+%% Whoever sends one is held up while nobody asks for more, and is not late meanwhile; nor is the answer while the body comes.
+long_bodies_are_waited_for(_Config) ->
+    Self = self(),
+    ok = thalweg:register(gate, fun([]) ->
+        Self ! {gate, self()},
+        receive open -> none end
+    end),
+    Bytes = 80 bsl 20,
+    with_server(#{body_bytes_max => Bytes, timeout => 400}, fun(Config) ->
+        Socket = connected(Config),
+        Length = integer_to_binary(Bytes),
+        ok = gen_tcp:send(Socket, <<"POST /count-later HTTP/1.1\r\nhost: test\r\ncontent-length: ", Length/binary, "\r\n\r\n">>),
+        {_, Sender} = spawn_monitor(fun() ->
+            Parts = parts_of(Bytes),
+            [ok = gen_tcp:send(Socket, binary:copy(<<"a">>, Part)) || Part <- tl(Parts)],
+            timer:sleep(1000),
+            ok = gen_tcp:send(Socket, binary:copy(<<"a">>, hd(Parts)))
+        end),
+        Gate = receive {gate, Pid} -> Pid after 5000 -> ct:fail({never_asked, gen_tcp:recv(Socket, 0, 0)}) end,
+        receive
+            {'DOWN', Sender, process, _, Reason} -> ct:fail({not_held_up, Reason})
+        after 200 -> Gate ! open
+        end,
+        receive
+            {'DOWN', Sender, process, _, Ended} -> normal = Ended
+        end,
+        {ok, Answer} = gen_tcp:recv(Socket, 0),
+        {match, _} = re:run(Answer, ["^HTTP/1.1 200 .*", Length], [dotall])
+    end),
+    ok = thalweg:unregister(gate).
+
+%% To the application the client is gone, and then the connection is.
+bodies_that_stop(_Config) ->
+    with_server(#{idle_ms_max => 100}, fun(Config) ->
+        {<<"HTTP/1.1 200 ", Head/binary>>, <<"gone">>} =
+            http(Config, <<"POST /count HTTP/1.1\r\ncontent-length: 100000\r\n\r\nbegun">>),
+        {match, _} = re:run(Head, "connection: close")
+    end).
+
+%% What is left of one is no other request, and who sends it finds the answer.
+bodies_that_nobody_reads(_Config) ->
+    with_server(#{}, fun(Config) ->
+        Rest = binary:copy(<<"GET /2 HTTP/1.1\r\nhost: test\r\n\r\n">>, 30000),
+        Length = integer_to_binary(byte_size(Rest)),
+        {<<"HTTP/1.1 200 ", Head/binary>>, <<"/told /told  test">>} =
+            raw(Config, <<"POST /told HTTP/1.1\r\nhost: test\r\ncontent-length: ", Length/binary, "\r\n\r\n", Rest/binary>>),
+        {match, _} = re:run(Head, "connection: close")
+    end).
+
+%% A piece whose receiver gave up waiting is the next one's.
+pieces_that_are_given_up(_Config) ->
+    with_server(#{}, fun(Config) ->
+        Socket = connected(Config),
+        ok = gen_tcp:send(Socket, <<"POST /impatient HTTP/1.1\r\nhost: test\r\ncontent-length: 200000\r\n\r\n">>),
+        _ = [{timer:sleep(50), ok = gen_tcp:send(Socket, binary:copy(<<"a">>, 50000))} || _ <- lists:seq(1, 4)],
+        {ok, Answer} = gen_tcp:recv(Socket, 0),
+        {match, _} = re:run(Answer, "^HTTP/1.1 200 .*200000$", [dotall])
+    end).
+
+%% An application that goes on behind its last part is told so; the answer is whole, and the connection goes on.
+said_behind_the_last_part(Config) ->
+    Second = <<"GET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>,
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"wholeHTTP/1.1 201 ", _/binary>>} =
+        http(Config, <<"GET /say-more HTTP/1.1\r\n\r\n", Second/binary>>),
+    {ok, <<"http.response.body behind the last part of an answer">>} = thalweg:call(web, what_was_raised, []),
+    thalweg_pool_SUITE:with_log(fun() ->
+        {<<"HTTP/1.1 200 ", _/binary>>, <<"5\r\nwhole\r\n0\r\n\r\nHTTP/1.1 201 ", _/binary>>} =
+            http(Config, <<"GET /fail-behind HTTP/1.1\r\n\r\n", Second/binary>>),
+        receive
+            {logged, error, <<"an application failed behind its answer", Words/binary>>} -> {_, _} = binary:match(Words, <<"ValueError: behind">>)
+        after 5000 -> ct:fail(not_logged)
+        end
+    end),
+    {ok, {200, [], <<"whole">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/fail-behind">>}, <<>>).
+
+with_server(Options, Test) ->
+    {ok, Server} = thalweg_asgi:listen(Options#{app => <<"web:app">>}),
+    try
+        Test([{server, Server}])
+    after
+        thalweg_asgi:stop(Server)
+    end.
+
+connected(Config) ->
+    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    Socket.
 
 %% What an application may not say ends its request, and nobody reads it.
 answers_that_are_none(Config) ->
@@ -264,7 +467,7 @@ short_of_descriptors(_Config) ->
         Socket
     end,
     Answered = fun(Socket) ->
-        ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n\r\n">>),
+        ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: test\r\n\r\n">>),
         {ok, <<"HTTP/1.1 502 ", _/binary>>} = gen_tcp:recv(Socket, 0)
     end,
     %% Everything that it takes to answer is loaded from here on.
@@ -313,7 +516,7 @@ ends_as(Reason, Told) ->
     {Owner, Server} = owned(),
     Port = thalweg_asgi:port(Server),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, <<"HEAD / HTTP/1.1\r\n\r\n">>),
+    ok = gen_tcp:send(Socket, <<"HEAD / HTTP/1.1\r\nhost: test\r\n\r\n">>),
     {ok, <<"HTTP/1.1 201 ", _/binary>>} = gen_tcp:recv(Socket, 0),
     Monitor = monitor(process, Server),
     _ = case Reason of done -> Owner ! done; _ -> exit(Owner, Reason) end,
@@ -323,8 +526,10 @@ ends_as(Reason, Told) ->
     {error, closed} = gen_tcp:recv(Socket, 0),
     thalweg_test:until(fun() -> gen_tcp:connect({127, 0, 0, 1}, Port, []) =:= {error, econnrefused} end).
 
-%% Everything that comes until the connection ends: the first head, and what is behind it.
-http(Config, Request) ->
+%% Everything that comes until the connection ends: the first head, and what is behind it. Each request names a host.
+http(Config, Request) -> raw(Config, binary:replace(Request, <<" HTTP/1.1\r\n">>, <<" HTTP/1.1\r\nhost: test\r\n">>, [global])).
+
+raw(Config, Request) ->
     Port = thalweg_asgi:port(proplists:get_value(server, Config)),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, Request),

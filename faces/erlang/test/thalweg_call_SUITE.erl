@@ -6,7 +6,7 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupted_once, not_suspended, stopped_loop, ended_loop, called_within_a_task, cancelled, overloaded, exceptions,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
@@ -203,6 +203,14 @@ ended_loop(_Config) ->
     {error, {fault, disconnected, _}} = thalweg:call(sample, end_the_loop, [3], #{pool => ending}),
     {error, {fault, disconnected, _}} = thalweg:await(Beside),
     ok = thalweg:stop_pool(ending).
+
+%% And so is what waits in a worker whose pool is stopped.
+stopped_pool(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1})),
+    Beside = thalweg:spawn_call(sample, sleep, [3600], #{pool => ending}),
+    {ok, 1} = thalweg:call(sample, echo, [1], #{pool => ending}),
+    ok = thalweg:stop_pool(ending),
+    {error, {fault, disconnected, _}} = thalweg:await(Beside).
 
 %% What is done because of an interrupt comes to its end, whatever else is given up meanwhile.
 interrupted_once(_Config) ->

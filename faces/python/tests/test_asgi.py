@@ -39,6 +39,20 @@ async def refuses(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "lifespan.startup.failed", "message": "not today"})
 
 
+async def says_more(scope: Any, receive: Any, send: Any) -> None:
+    await app(scope | {"path": "/"}, receive, send)
+    for _ in range(40):
+        try:
+            await send({"type": "http.response.body", "body": b"more"})
+        except RuntimeError as raised:
+            ended.append(str(raised))
+
+
+async def fails_behind(scope: Any, receive: Any, send: Any) -> None:
+    await app(scope | {"path": "/"}, receive, send)
+    raise ValueError("behind")
+
+
 async def lives(scope: Any, receive: Any, send: Any) -> None:
     global started
     if scope["type"] == "lifespan":
@@ -119,6 +133,39 @@ class Asgi(unittest.TestCase):
     def test_what_it_raises_is_raised(self) -> None:
         with self.assertRaisesRegex(ValueError, "badly"):
             thalweg.run(asgi.run(app, scope("/fail")))
+
+    def test_what_it_says_behind_its_last_part_is_refused(self) -> None:
+        async def main() -> None:
+            whole = (201, [(b"x-method", b"POST")], b"body!")
+            self.assertEqual(await asgi.run(says_more, scope("/"), b"body"), whole)
+            words = "http.response.body behind the last part of an answer"
+            await until_ended(words)
+            self.assertEqual(ended, ["/"] + [words] * 40)
+
+        thalweg.run(main())
+
+    def test_what_it_raises_behind_its_answer_is_logged(self) -> None:
+        async def main() -> None:
+            with self.assertLogs("thalweg.asgi", "ERROR") as logs:
+                answer = await asgi.run(fails_behind, scope("/"), b"body")
+                self.assertEqual(answer, (201, [(b"x-method", b"POST")], b"body!"))
+                while not logs.records:
+                    await asyncio.sleep(0)
+            self.assertIn("ValueError: behind", logs.output[0])
+            self.assertEqual(asgi._background, set())
+
+        thalweg.run(main())
+
+    def test_a_body_that_is_there_is_read_once(self) -> None:
+        async def main() -> None:
+            for given in (b"body", "body"):
+                body = asgi.Body(given)
+                self.assertFalse(body.is_read)
+                self.assertEqual(await body.read(), (b"body", False))
+                self.assertTrue(body.is_read)
+                self.assertEqual(await body.read(), (b"", False))
+
+        thalweg.run(main())
 
     def test_by_name_it_starts_up_once_and_its_scope_is_filled_in(self) -> None:
         async def main() -> None:

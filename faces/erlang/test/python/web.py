@@ -38,6 +38,8 @@ async def app(scope, receive, send):
         await send({"type": "lifespan.startup.complete"})
         await receive()
         return
+    if scope["path"] in ASKED:
+        return await ASKED[scope["path"]](scope, receive, send)
     body = (await receive())["body"]
     if scope["path"] == "/fail":
         raise ValueError("badly")
@@ -61,6 +63,87 @@ async def app(scope, receive, send):
     headers = [(b"content-length", str(len(words)).encode()), (b"x-seen", names.get(b"x-mine", b"-"))]
     await send({"type": "http.response.start", "status": 201, "headers": headers})
     await send({"type": "http.response.body", "body": words})
+
+
+async def _say(send, words):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(words))]})
+    await send({"type": "http.response.body", "body": words})
+
+
+async def _told(scope, _receive, send):
+    """What was asked for, before anything is received."""
+    host = dict(scope["headers"]).get(b"host", b"-")
+    await _say(send, b" ".join([scope["path"].encode(), scope["raw_path"], scope["query_string"], host]))
+
+
+async def _count(_scope, receive, send):
+    """How long the body was, and its longest piece; or that the client was gone."""
+    total = longest = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return await _say(send, b"gone")
+        total, longest = total + len(message["body"]), max(longest, len(message["body"]))
+        if not message["more_body"]:
+            return await _say(send, b"%d %d" % (total, longest))
+
+
+async def _count_later(scope, receive, send):
+    first = await receive()
+    await erlang.acall("gate")
+    total = len(first["body"])
+    while first["more_body"]:
+        first = await receive()
+        total += len(first["body"])
+    await _say(send, b"%d" % total)
+
+
+async def _impatient(_scope, receive, send):
+    """Gives up each wait for a piece, and misses none."""
+    total, is_more = 0, True
+    while is_more:
+        try:
+            message = await asyncio.wait_for(receive(), 0.01)
+        except TimeoutError:
+            continue
+        total, is_more = total + len(message["body"]), message["more_body"]
+    await _say(send, b"%d" % total)
+
+
+raised = None
+
+
+async def _say_more(scope, receive, send):
+    """Goes on behind its last part."""
+    global raised
+    await _say(send, b"whole")
+    for _ in range(40):
+        try:
+            await send({"type": "http.response.body", "body": b"more"})
+        except RuntimeError as error:
+            raised = str(error)
+
+
+async def _fail_behind(scope, receive, send):
+    await send(_start())
+    await send({"type": "http.response.body", "body": b"whole"})
+    raise ValueError("behind")
+
+
+def what_was_raised():
+    return raised
+
+
+ASKED = {
+    "/told": _told,
+    "*": _told,
+    "/count": _count,
+    "/count-later": _count_later,
+    "/impatient": _impatient,
+    "/say-more": _say_more,
+    "/fail-behind": _fail_behind,
+}
+"""Those that see to everything by themselves, by paths."""
 
 
 async def without_lifespan(scope, receive, send):

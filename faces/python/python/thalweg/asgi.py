@@ -1,12 +1,13 @@
 """ASGI applications: served in a loop of ours, or asked one request at a time by whoever has it already, Erlang say.
 
 `serve` runs an application under a server, uvicorn unless another runner is given. `respond` is what `thalweg_asgi` in
-Erlang calls by default; another function of the same shape may stand in its place. `shut_down` tells what it started that the
-process ends, as a worker of Erlang's does by itself.
+Erlang calls by default; another function of the same shape may stand in its place, and reads a request's body by `Body`.
+`shut_down` tells what it started that the process ends, as a worker of Erlang's does by itself.
 """
 
 import asyncio
 import importlib
+import logging
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
@@ -61,12 +62,45 @@ async def run(app: Application, scope: Message, body: bytes = b"") -> tuple[int,
     return status, headers, b"".join(parts)
 
 
-async def respond(name: str, scope: Message, body: bytes | str) -> AsyncIterator[Any]:
-    """The answer of the application that is called so, `module:attribute`: `(status, headers)`, then its body in parts."""
+async def respond(name: str, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
+    """The answer of the application that is called so, `module:attribute`: `(status, headers)`, then its body in parts.
+
+    A request's body is there, or is read from a process of Erlang's as the application asks for it.
+    """
     app: Application = _named(name)
     await _start(name, app)
-    async for part in _answer(app, _whole(scope), body.encode() if isinstance(body, str) else body):
+    async for part in _answer(app, _whole(scope), body):
         yield part
+
+
+class Body:
+    """A request's body, as a runner is given it: whole, or by the process in Erlang that reads it from the client."""
+
+    def __init__(self, body: bytes | str | erlang.Pid) -> None:
+        """One that nothing was read of."""
+        self._reader = body if isinstance(body, erlang.Pid) else None
+        self._rest = b"" if isinstance(body, erlang.Pid) else body.encode() if isinstance(body, str) else body
+        self._asked: asyncio.Future[Any] | None = None
+        self.is_read = False
+        """All of it was."""
+
+    async def read(self) -> tuple[bytes, bool]:
+        """The next piece, and whether more may follow. A client that is gone, or sends nothing for too long, is `EOFError`.
+
+        A piece that was not waited for to its end is the next one.
+        """
+        if self._reader is None:
+            self.is_read, rest, self._rest = True, self._rest, b""
+            return rest, False
+        if self._asked is None:
+            self._asked = asyncio.ensure_future(erlang.acall("thalweg:body", self._reader))
+        told = await asyncio.shield(self._asked)
+        self._asked = None
+        if not isinstance(told, tuple):
+            raise EOFError("the client is gone")
+        piece, is_more = told
+        self.is_read = not is_more
+        return piece, is_more
 
 
 def _named(name: str) -> Any:
@@ -107,27 +141,39 @@ def _whole(scope: Message) -> Message:
     return whole
 
 
-async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterator[Any]:
+async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
-    told = left = False
+    is_whole = left = False
     gone = asyncio.Event()
+    request = Body(body)
 
     async def receive() -> Message:
-        nonlocal told
-        if not told:
-            told = True
-            return {"type": "http.request", "body": body, "more_body": False}
+        if not request.is_read and not gone.is_set():
+            try:
+                piece, is_more = await request.read()
+            except EOFError:
+                gone.set()
+            else:
+                return {"type": "http.request", "body": piece, "more_body": is_more}
         await gone.wait()
         return {"type": "http.disconnect"}
 
+    async def send(message: Message) -> None:
+        nonlocal is_whole
+        if is_whole:
+            raise RuntimeError(f"{message['type']} behind the last part of an answer")
+        is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await messages.put(message)
+
     async def work() -> None:
         try:
-            await app(scope, receive, messages.put)
+            await app(scope, receive, send)
         finally:
             if not left:
                 await messages.put(None)
 
     task = asyncio.create_task(work())
+    is_over = False
     try:
         while (message := await messages.get()) is not None:
             if message["type"] == "http.response.start":
@@ -136,19 +182,29 @@ async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterato
                 if part := bytes(message.get("body", b"")):
                     yield part
                 if not message.get("more_body", False):
+                    is_over = True
                     break
         gone.set()
-        # What an application does behind its answer it may do; what it raised before it is the caller's.
-        if task.done():
+        if not is_over:
+            # What it raised amid its answer is the caller's.
             await task
         else:
+            # What an application does behind its answer it may do, and what it raises there is no part of that.
             _background.add(task)
-            task.add_done_callback(_background.discard)
+            task.add_done_callback(_behind)
+        is_over = True
     finally:
-        if not gone.is_set():
+        if not is_over:
             # Nobody reads what it may still have to say.
             left = True
             task.cancel()
+
+
+def _behind(task: asyncio.Task[None]) -> None:
+    """What an application did behind its answer is done."""
+    _background.discard(task)
+    if not task.cancelled() and (raised := task.exception()) is not None:
+        logging.getLogger("thalweg.asgi").error("an application failed behind its answer", exc_info=raised)
 
 
 async def shut_down(within: float | None = None) -> list[str]:

@@ -1,0 +1,140 @@
+%% @private A request's body on its way to an application that asks for it, piece by piece.
+%%
+%% What is short, or there already, is read at once and goes along with the request. Any other body is read from the socket by a
+%% process of its own, no more at a time than one piece and no sooner than the application asks: so a body of any length takes the
+%% memory of a piece, who sends it is held up by TCP until it is wanted, and a client that waits for `100 Continue' is told so when
+%% it is. That process ends with the connection's; it alone reads from the socket until the body is over, and never writes there:
+%% the connection does, which hears of each piece that is asked for, and of its coming ({@link next/4}).
+-module(thalweg_body).
+
+-export([begin_with/4, argument/1, next/4, is_read/1, rest/1]).
+-export([from_python/1]).
+-export_type([body/0]).
+
+%% What is read at once, and what is read at a time.
+-define(AT_ONCE_BYTES_MAX, 65536).
+-define(PIECE_BYTES_MAX, 65536).
+
+%% Whole, with what came behind it; or the process that reads it, and whether all of it was read.
+-opaque body() :: {whole, binary(), binary()} | {pieces, pid(), boolean()}.
+
+-record(state, {
+    socket :: gen_tcp:socket(),
+    owner :: pid(),
+    %% What came and was not asked for, and how much of the body is still to be said.
+    buffer :: binary(),
+    left :: non_neg_integer(),
+    idle :: timeout(),
+    %% Nothing comes before the client is told to go on.
+    waits :: boolean()
+}).
+
+%% @doc The body of a request: its length, and whether the client waits for `100 Continue'. `error' where it does not come in time.
+-spec begin_with(gen_tcp:socket(), binary(), {non_neg_integer(), boolean()}, timeout()) -> {ok, body()} | error.
+begin_with(Socket, Buffer, {Length, Waits}, Idle) when
+    Length =< byte_size(Buffer); Length =< ?AT_ONCE_BYTES_MAX, not Waits
+->
+    case thalweg_request:body(Socket, Buffer, Length, Idle) of
+        {ok, Body, Rest} -> {ok, {whole, Body, Rest}};
+        {error, _} -> error
+    end;
+begin_with(Socket, Buffer, {Length, Waits}, Idle) ->
+    %% Of a client that sends already nothing is waited for (RFC 9110, 10.1.1).
+    State = #state{
+        socket = Socket, owner = self(), buffer = Buffer, left = Length, idle = Idle, waits = Waits andalso Buffer =:= <<>>
+    },
+    {ok, {pieces, spawn(fun() -> pieces(monitor(process, State#state.owner), State) end), false}}.
+
+%% @doc What Python is given for it.
+-spec argument(body()) -> {bytes, binary()} | pid().
+argument({whole, Body, _}) -> {bytes, Body};
+argument({pieces, Reader, _}) -> Reader.
+
+%% @doc What comes next of the answer. It is not late as long as the body is: that has its own time. Before there is an answer a
+%% client that waits for it is told to go on, through the socket.
+-spec next(thalweg_stream:stream(), timeout(), body(), gen_tcp:socket() | none) -> {{data, term()} | done | {error, term()}, body()}.
+next(Stream, Timeout, {whole, _, _} = Body, _Socket) -> {thalweg_stream:next(Stream, Timeout), Body};
+next(Stream, Timeout, Body, Socket) -> next(Stream, {Timeout, Timeout}, thalweg_stream:reference(Stream), Body, Socket).
+
+-spec next(thalweg_stream:stream(), {timeout(), timeout()}, reference(), body(), gen_tcp:socket() | none) ->
+    {{data, term()} | done | {error, term()}, body()}.
+next(Stream, {Now, Timeout}, Reference, {pieces, Reader, _} = Body, Socket) ->
+    receive
+        {thalweg, Reference, {data, _} = Data} ->
+            ok = thalweg_stream:grant(Stream, 1),
+            {Data, Body};
+        {thalweg, Reference, End} -> {End, Body};
+        {Reader, continue} ->
+            _ = [gen_tcp:send(Socket, <<"HTTP/1.1 100 Continue\r\n\r\n">>) || Socket =/= none],
+            next(Stream, {Now, Timeout}, Reference, Body, Socket);
+        {Reader, asked} -> next(Stream, {infinity, Timeout}, Reference, Body, Socket);
+        {Reader, {came, IsOver}} -> next(Stream, {Timeout, Timeout}, Reference, {pieces, Reader, IsOver}, Socket)
+    after Now ->
+        ok = thalweg_stream:close(Stream),
+        {{error, timeout}, Body}
+    end.
+
+%% @doc Whether all of it was read, so that another request may follow.
+-spec is_read(body()) -> boolean().
+is_read({whole, _, _}) -> true;
+is_read({pieces, _, IsRead}) -> IsRead.
+
+%% @doc What came behind a body that was read, which is over.
+-spec rest(body()) -> binary().
+rest({whole, _, Rest}) -> Rest;
+rest({pieces, Reader, true}) ->
+    Monitor = monitor(process, Reader),
+    Reader ! {rest, self(), Monitor},
+    receive
+        {Monitor, Rest} ->
+            demonitor(Monitor, [flush]),
+            Rest;
+        {'DOWN', Monitor, process, _, Reason} -> exit(Reason)
+    end.
+
+%% @private What Python asks: the next piece and whether more may follow, or `closed' where the client is gone, or late.
+-spec from_python([pid()]) -> {{bytes, binary()}, boolean()} | closed.
+from_python([Reader]) when is_pid(Reader) ->
+    Monitor = monitor(process, Reader),
+    Reader ! {piece, self(), Monitor},
+    receive
+        {Monitor, Piece} ->
+            demonitor(Monitor, [flush]),
+            Piece;
+        {'DOWN', Monitor, process, _, _} -> closed
+    end.
+
+-spec pieces(reference(), #state{}) -> ok.
+pieces(Monitor, #state{owner = Owner, left = Left, buffer = Buffer} = State) ->
+    receive
+        {piece, From, Tag} when Left =:= 0 ->
+            From ! {Tag, {{bytes, <<>>}, false}},
+            pieces(Monitor, State);
+        {piece, From, Tag} ->
+            Owner ! {self(), asked},
+            _ = [Owner ! {self(), continue} || State#state.waits],
+            case piece(State) of
+                {ok, Bytes, Next} ->
+                    Owner ! {self(), {came, Next#state.left =:= 0}},
+                    From ! {Tag, {{bytes, Bytes}, Next#state.left > 0}},
+                    pieces(Monitor, Next);
+                closed ->
+                    Owner ! {self(), {came, false}},
+                    From ! {Tag, closed},
+                    ok
+            end;
+        {rest, From, Tag} ->
+            From ! {Tag, Buffer},
+            ok;
+        {'DOWN', Monitor, process, _, _} -> ok
+    end.
+
+-spec piece(#state{}) -> {ok, binary(), #state{}} | closed.
+piece(#state{socket = Socket, buffer = <<>>, left = Left, idle = Idle} = State) ->
+    case gen_tcp:recv(Socket, min(Left, ?PIECE_BYTES_MAX), Idle) of
+        {ok, Bytes} -> {ok, Bytes, State#state{left = Left - byte_size(Bytes), waits = false}};
+        {error, _} -> closed
+    end;
+piece(#state{buffer = Buffer, left = Left} = State) ->
+    {Bytes, Rest} = split_binary(Buffer, min(Left, byte_size(Buffer))),
+    {ok, Bytes, State#state{buffer = Rest, left = Left - byte_size(Bytes)}}.
