@@ -75,6 +75,7 @@ begin_answer(App, Scope, Body, Options) ->
 %% @doc Serves an application. The server ends with the process that starts it.
 -spec listen(options()) -> {ok, pid()} | {error, term()}.
 listen(#{app := _} = Options) ->
+    _ = thalweg:patience(maps:get(timeout, Options, 30000)),
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
     Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
     %% Who takes nothing of an answer has no connection for ever.

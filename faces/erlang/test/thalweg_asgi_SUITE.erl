@@ -6,8 +6,8 @@ all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
-        bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, said_behind_the_last_part,
-        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down, interrupted_to_shut_down
+        bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
+        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -382,6 +382,25 @@ pieces_that_are_given_up(_Config) ->
         {ok, Answer} = gen_tcp:recv(Socket, 0),
         {match, _} = re:run(Answer, "^HTTP/1.1 200 .*200000$", [dotall])
     end).
+
+%% Of several who wait each has a piece of its own.
+pieces_for_several(_Config) ->
+    with_server(#{}, fun(Config) ->
+        Socket = connected(Config),
+        ok = gen_tcp:send(Socket, <<"POST /together HTTP/1.1\r\nhost: test\r\ncontent-length: 150000\r\n\r\n">>),
+        ok = gen_tcp:send(Socket, binary:copy(<<"a">>, 150000)),
+        {ok, Answer} = gen_tcp:recv(Socket, 0),
+        {match, _} = re:run(Answer, "^HTTP/1.1 200 .*\r\n150000$", [dotall])
+    end).
+
+%% A timeout that is none is refused before anybody is served.
+timeouts_that_are_none(_Config) ->
+    [
+        {Timeout, {'EXIT', {badarg, _}}} = {Timeout, catch Begin(#{app => <<"web:app">>, timeout => Timeout})}
+     || Timeout <- [-1, 1.5, soon, 1 bsl 32],
+        Begin <- [fun thalweg_asgi:listen/1, fun(Options) -> thalweg_asgi:run(<<"web:app">>, #{}, <<>>, Options) end]
+    ],
+    [0] = thalweg:load(default).
 
 %% An application that goes on behind its last part is told so; the answer is whole, and the connection goes on.
 said_behind_the_last_part(Config) ->

@@ -110,6 +110,12 @@ async def _impatient(_scope, receive, send):
     await _say(send, b"%d" % total)
 
 
+async def _together(_scope, receive, send):
+    """Several wait for pieces at once."""
+    messages = await asyncio.gather(*(receive() for _ in range(4)))
+    await _say(send, b"%d" % sum(len(message["body"]) for message in messages))
+
+
 raised = None
 
 
@@ -140,6 +146,7 @@ ASKED = {
     "/count": _count,
     "/count-later": _count_later,
     "/impatient": _impatient,
+    "/together": _together,
     "/say-more": _say_more,
     "/fail-behind": _fail_behind,
 }

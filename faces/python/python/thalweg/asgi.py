@@ -81,21 +81,23 @@ class Body:
         self._reader = body if isinstance(body, erlang.Pid) else None
         self._rest = b"" if isinstance(body, erlang.Pid) else body.encode() if isinstance(body, str) else body
         self._asked: asyncio.Future[Any] | None = None
+        self._turn = asyncio.Lock()
         self.is_read = False
         """All of it was."""
 
     async def read(self) -> tuple[bytes, bool]:
         """The next piece, and whether more may follow. A client that is gone, or sends nothing for too long, is `EOFError`.
 
-        A piece that was not waited for to its end is the next one.
+        A piece that was not waited for to its end is the next one, and of several who wait each has another.
         """
         if self._reader is None:
             self.is_read, rest, self._rest = True, self._rest, b""
             return rest, False
-        if self._asked is None:
-            self._asked = asyncio.ensure_future(erlang.acall("thalweg:body", self._reader))
-        told = await asyncio.shield(self._asked)
-        self._asked = None
+        async with self._turn:
+            if self._asked is None:
+                self._asked = asyncio.ensure_future(erlang.acall("thalweg:body", self._reader))
+            told = await asyncio.shield(self._asked)
+            self._asked = None
         if not isinstance(told, tuple):
             raise EOFError("the client is gone")
         piece, is_more = told
