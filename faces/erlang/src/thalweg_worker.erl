@@ -10,6 +10,8 @@
 
 %% Milliseconds that a worker whose applications are late has to say which.
 -define(SAYS_SO_WITHIN, 500).
+%% Milliseconds until a worker that was asked to look for what was given up is asked again.
+-define(LOOK_AGAIN, 50).
 
 -record(state, {
     pool :: atom(),
@@ -128,9 +130,13 @@ handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = St
     _ = [exit(Callback, kill) || #{Number := Callback} <- [Waiting]],
     {noreply, State};
 handle_info(interrupt, State) ->
-    %% Somebody gave up: the worker looks whether the function that runs is still wanted.
-    %% One that has not read the ones before needs no other.
-    _ = catch port_command(State#state.port, <<"!">>, [nosuspend]),
+    %% Somebody gave up: the worker looks whether the function that runs is still wanted, and once more, because Python does not
+    %% hear of a signal between its last look for one and the system's call that it waits in.
+    ok = has_it_look(State),
+    _ = erlang:send_after(?LOOK_AGAIN, self(), look_again),
+    {noreply, State};
+handle_info(look_again, State) ->
+    ok = has_it_look(State),
     {noreply, State};
 handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
     %% To another node; what goes to a process of this one went there.
@@ -172,6 +178,12 @@ handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) -
     end;
 handle_info(_Message, State) -> {noreply, State}.
 
+%% One that has not read the ones before needs no other.
+-spec has_it_look(#state{}) -> ok.
+has_it_look(#state{port = Port}) ->
+    _ = catch port_command(Port, <<"!">>, [nosuspend]),
+    ok.
+
 -spec terminate(term(), #state{} | start()) -> ok.
 terminate(_Reason, {_Place, _Pool, _Index, _Options}) -> ok;
 terminate(shutdown, #state{has_lifespan = true} = State) -> finish(shut_down(State));
@@ -199,7 +211,7 @@ until_shut_down(#state{port = Port} = State, Reference, Timer) ->
         {thalweg_event, _, down} -> have_shut_down(State, {error, down});
         {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
         %% It may be amid a function that is given up just now.
-        Message when Message =:= interrupt; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
+        Message when Message =:= interrupt; Message =:= look_again; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
             {noreply, Next} = handle_info(Message, State),
             until_shut_down(Next, Reference, Timer)
     end.

@@ -6,7 +6,7 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
@@ -176,9 +176,15 @@ interrupt_before_it_begins(_Config) ->
     timer:sleep(20),
     Second = thalweg:spawn_call(hashlib, pbkdf2_hmac, Hash),
     Third = thalweg:spawn_call(time, sleep, [20]),
-    {ok, _} = thalweg:await(First, 60000),
+    {ok, _} = thalweg:await(First, 10000),
     ok = thalweg:cancel(Third),
-    {ok, _} = thalweg:await(Second, 60000),
+    %% Its answer leaves when the worker has nothing else to begin.
+    {ok, _} = thalweg:await(Second, 10000),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% One is followed by another, in case that the first was heard a moment too early.
+interrupt_that_comes_to_nothing(_Config) ->
+    {error, timeout} = given_up(block_unheard, none),
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
 %% What cannot be handed to the event loop ends, and its call.
