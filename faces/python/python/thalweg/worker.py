@@ -458,11 +458,12 @@ def main() -> None:
     try:
         worker.run()
     except BaseException as raised:
-        if not isinstance(raised, SystemExit):
+        status = raised.code if isinstance(raised, SystemExit) else 1
+        if not isinstance(raised, SystemExit) or isinstance(status, str):
             traceback.print_exception(raised)
         sys.stdout.flush()
         # Whoever waits is told by the end of this process, which waits for no threads that are left.
-        os._exit(raised.code if isinstance(raised, SystemExit) and isinstance(raised.code, int) else 1)
+        os._exit(status if isinstance(status, int) else int(status is not None))
 
 
 if __name__ == "__main__":
