@@ -214,6 +214,36 @@ const events = (name) => page.evaluate((target) => new Promise((resolve, reject)
   source.addEventListener("error", () => (source.close(), reject(new Error("it ended before the stream did"))))
 }), url(name))
 
+await check("EventSource left to itself hears everything once, and asks no more at the end", async () => {
+  await put("alone", "first")
+  const heard = page.evaluate((target) => new Promise((resolve) => {
+    const source = new EventSource(`${target}?offset=-1&live=sse`)
+    const data = []
+    let openings = 0
+    source.addEventListener("open", () => (openings += 1))
+    source.addEventListener("data", (event) => data.push(event.data))
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) resolve({ data, openings })
+    })
+  }), url("alone"))
+  // The server ends a response after one to two seconds, and the browser waits for some before it asks again.
+  await sleep(6_000)
+  await post("alone", "second")
+  await post("alone", "third", { "Stream-Closed": "true" })
+  const { data, openings } = await within(20_000, heard, "the end of the source")
+  assert.equal(data.join(""), "firstsecondthird")
+  assert.ok(openings >= 2, `${openings} responses`)
+})
+
+await check("a stream that is opened as a page is a page of no origin", async () => {
+  const script = "<title>quiet</title><script>document.title = origin</script>"
+  assert.equal((await put("page.html", script, { "Content-Type": "text/html" })).status, 201)
+  const opened = await (await browser.newContext()).newPage()
+  await opened.goto(url("page.html"))
+  assert.equal(await opened.title(), "quiet")
+  await opened.close()
+})
+
 await check("EventSource reads lines as they were written", async () => {
   const text = "one\n\n  indented\ndata: no field\n: no comment\n\u{1f30d}\u2028\n"
   await put("lines", text, { "Stream-Closed": "true" })
