@@ -1,7 +1,8 @@
 //! The chunked transfer coding (RFC 9112 7.1), decoded as it comes.
 //!
 //! The decoder keeps no bytes: each step consumes a prefix of the input and may lend a range of it as
-//! data. Extensions and trailer fields are skipped and bounded, since nobody here reads them.
+//! data. Extensions and trailer fields are skipped and bounded, since nobody here reads them; a trailer line is a
+//! field line all the same, held to what a head's are.
 
 use crate::exchange::Refusal;
 
@@ -37,8 +38,10 @@ enum Expecting {
     DataLineFeed,
     /// The first byte of a trailer line.
     TrailerStart,
-    /// The rest of a trailer line.
-    Trailer,
+    /// The rest of a trailer field's name, and its colon.
+    TrailerName,
+    /// The value of a trailer field.
+    TrailerValue,
     /// LF behind the CR of a trailer line.
     TrailerLineFeed,
     /// LF of the final blank line.
@@ -105,11 +108,20 @@ impl ChunkedDecoder {
             (E::DataReturn, b'\r') => E::DataLineFeed,
             (E::DataLineFeed, b'\n') => E::Size { digits: 0 },
             (E::TrailerStart, b'\r') => E::FinalLineFeed,
-            (E::TrailerStart | E::Trailer, b) if b != b'\r' && b != b'\n' && b != 0 => {
+            // RFC 9112 7.1.2: trailers are field lines. None is folded, so none begins with a blank.
+            (E::TrailerStart | E::TrailerName, b) if is_token(b) => {
                 self.count(TRAILER_BYTES_MAX)?;
-                E::Trailer
+                E::TrailerName
             }
-            (E::Trailer, b'\r') => E::TrailerLineFeed,
+            (E::TrailerName, b':') => {
+                self.count(TRAILER_BYTES_MAX)?;
+                E::TrailerValue
+            }
+            (E::TrailerValue, b) if b == b'\t' || !b.is_ascii_control() => {
+                self.count(TRAILER_BYTES_MAX)?;
+                E::TrailerValue
+            }
+            (E::TrailerValue, b'\r') => E::TrailerLineFeed,
             (E::TrailerLineFeed, b'\n') => E::TrailerStart,
             (E::FinalLineFeed, b'\n') => E::Nothing,
             _ => return Err(MALFORMED),
@@ -137,11 +149,16 @@ impl ChunkedDecoder {
     }
 }
 
+/// RFC 9110 5.6.2: what names are made of.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
 const MALFORMED: Refusal = Refusal {
     status: 400,
     code: "chunk-malformed",
     field: "body",
-    detail: "A chunk is a hexadecimal size, CR LF, so many bytes, CR LF; the last has size 0.",
+    detail: "A chunk is a hexadecimal size, CR LF, so many bytes, CR LF; the last has size 0, and trailer lines behind it are name, colon and value.",
 };
 const LINE_TOO_LONG: Refusal = Refusal {
     status: 400,
@@ -153,6 +170,7 @@ const LINE_TOO_LONG: Refusal = Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1::{HeadParser, Limits};
     use proptest::prelude::*;
 
     /// Feeds `input` in the given cuts; the body and how many bytes it took, once done.
@@ -182,6 +200,8 @@ mod tests {
         let input = b"4;name=\"v\"\r\nWiki\r\n5 \r\npedia\r\n0\r\nX-Sum: 1\r\n\r\nGET /";
         assert_eq!(decode(input, &[]), Ok(Some((b"Wikipedia".to_vec(), input.len() - 5))));
         assert_eq!(decode(b"0\r\n\r\n", &[]), Ok(Some((Vec::new(), 5))));
+        let input = b"0\r\nX-Sum:\r\n~!`:a:\t\xff \r\n\r\n";
+        assert_eq!(decode(input, &[]), Ok(Some((Vec::new(), input.len()))));
     }
 
     #[test]
@@ -198,6 +218,15 @@ mod tests {
             b"12345678901234567\r\n",
             b"0\r\nX: 1\n\r\n",
             b" 4\r\nWiki\r\n",
+            b"0\r\nno colon here\r\n\r\n",
+            b"0\r\nno-colon\r\n\r\n",
+            b"0\r\n: no name\r\n\r\n",
+            b"0\r\nX : 1\r\n\r\n",
+            b"0\r\nX: 1\r\n folded\r\n\r\n",
+            b"0\r\nX: 1\r2\r\n\r\n",
+            b"0\r\nX: \x01\r\n\r\n",
+            b"0\r\nX: \x7f\r\n\r\n",
+            b"0\r\nX\xe9: 1\r\n\r\n",
         ] {
             assert_eq!(decode(bad, &[]).map_err(|r| r.code), Err("chunk-malformed"), "{bad:?}");
         }
@@ -224,6 +253,21 @@ mod tests {
             let length = input.len();
             input.extend_from_slice(&rest);
             prop_assert_eq!(decode(&input, &cuts), Ok(Some((parts.concat(), length))));
+        }
+
+        #[test]
+        fn trailers_are_what_a_head_takes_for_fields(
+            lines in proptest::collection::vec(
+                prop_oneof!["[a-zA-Z!~^ :\u{1}\u{7f}\u{e9}]{0,4}(: ?)?[ -~\t\u{e9}\u{b}\r]{0,6}", "[a-zA-Z-]{1,8}: [ -~]{0,8}"], 0..4),
+            cuts in proptest::collection::vec(any::<usize>(), 0..8),
+        ) {
+            let lines: String = lines.iter().map(|line| format!("X{line}\r\n")).collect();
+            let body = format!("0\r\n{lines}\r\n");
+            let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+            let taken = HeadParser::default().parse(head.as_bytes(), &Limits::default());
+            let decoded = decode(body.as_bytes(), &cuts);
+            prop_assert_eq!(decoded.is_ok(), taken.is_ok(), "{:?}", lines);
+            prop_assert!(decoded != Ok(None));
         }
 
         #[test]
