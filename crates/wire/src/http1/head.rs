@@ -51,7 +51,7 @@ pub struct Head<'a> {
     pub query: Option<&'a str>,
     /// Minor version: 0 or 1.
     pub minor_version: u8,
-    /// Header fields in order of arrival.
+    /// Header fields in order of arrival; `Host` says what the target does, where that names an authority.
     pub fields: Fields<'a>,
     /// Where the body begins.
     pub bytes: usize,
@@ -147,12 +147,15 @@ fn parse_whole<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(error) => return Err(syntax_refusal(error)),
     };
-    let fields: Fields<'a> =
+    let mut fields: Fields<'a> =
         parsed.headers.iter().map(|h| Field { name: h.name, value: trim_end(h.value) }).collect();
     let minor_version = parsed.version.unwrap_or(1);
     let method = method(parsed.method.unwrap_or_default());
-    let (path, query) = split_target(method, parsed.path.unwrap_or_default())?;
+    let Target { authority, path, query } = split_target(method, parsed.path.unwrap_or_default())?;
     let framing = judge(&fields, minor_version)?;
+    if let Some(authority) = authority {
+        name_host(&mut fields, authority);
+    }
     Ok(Some(Head {
         method,
         path,
@@ -186,29 +189,53 @@ fn method(token: &str) -> Method {
     }
 }
 
-/// RFC 9112 3.2: origin form, absolute form (its authority dropped), and `*` for OPTIONS.
-fn split_target(method: Method, target: &str) -> Result<(&str, Option<&str>), Refusal> {
+/// A request target, taken apart.
+struct Target<'a> {
+    /// Whom it names; `None` in origin form.
+    authority: Option<&'a str>,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+/// RFC 9112 3.2: origin form, absolute form, and `*` for OPTIONS.
+fn split_target(method: Method, target: &str) -> Result<Target<'_>, Refusal> {
     if target.bytes().any(|b| b == b'#' || !b.is_ascii_graphic()) {
         return Err(BAD_TARGET);
     }
     if target == "*" && method == Method::Options {
-        return Ok(("/", None));
+        return Ok(Target { authority: None, path: "/", query: None });
     }
-    let origin = if target.starts_with('/') { target } else { without_authority(target)? };
-    match memchr(b'?', origin.as_bytes()) {
-        Some(at) => Ok((if at == 0 { "/" } else { &origin[..at] }, Some(&origin[at + 1..]))),
-        None => Ok((if origin.is_empty() { "/" } else { origin }, None)),
-    }
+    let (authority, origin) = if target.starts_with('/') { (None, target) } else { split_authority(target)? };
+    let (path, query) = match memchr(b'?', origin.as_bytes()) {
+        Some(at) => (&origin[..at], Some(&origin[at + 1..])),
+        None => (origin, None),
+    };
+    Ok(Target { authority, path: if path.is_empty() { "/" } else { path }, query })
 }
 
-/// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`.
-fn without_authority(target: &str) -> Result<&str, Refusal> {
+/// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`. RFC 9110 4.2: a
+/// URL names a host, and user information in front of it is for deceiving somebody.
+fn split_authority(target: &str) -> Result<(Option<&str>, &str), Refusal> {
     let (scheme, rest) = target.split_once("://").ok_or(BAD_TARGET)?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
         return Err(BAD_TARGET);
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    if end == 0 { Err(BAD_TARGET) } else { Ok(&rest[end..]) }
+    let (authority, origin) = rest.split_at(end);
+    if authority.is_empty() || authority.starts_with(':') || !host_is_sane(authority.as_bytes()) {
+        return Err(BAD_TARGET);
+    }
+    Ok((Some(authority), origin))
+}
+
+/// RFC 9112 3.2.2: whom the target names counts, and what `Host` said does not.
+fn name_host<'a>(fields: &mut Fields<'a>, authority: &'a str) {
+    let value = authority.as_bytes();
+    match fields.iter_mut().find(|field| field.name.eq_ignore_ascii_case("host")) {
+        Some(host) => host.value = value,
+        // HTTP/1.0 has none.
+        None => fields.push(Field { name: "Host", value }),
+    }
 }
 
 struct FramingVerdict {
@@ -352,7 +379,7 @@ const BAD_TARGET: Refusal = refusal(
     400,
     "target-malformed",
     "request target",
-    "The target is a path beginning with `/` or an absolute http or https URL, percent-encoded, without a fragment.",
+    "The target is a path beginning with `/` or an absolute http or https URL, percent-encoded, without user name or fragment.",
 );
 const LENGTH_MALFORMED: Refusal = refusal(
     400,

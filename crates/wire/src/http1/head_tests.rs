@@ -55,10 +55,45 @@ fn targets() {
     assert_eq!(target("https://h/p?q"), is("/p", Some("q")));
     assert_eq!(target("http://h"), is("/", None));
     assert_eq!(target("http://h?q"), is("/", Some("q")));
-    for bad in ["http:///p", "https://", "httpss://h/", "h:80", "/a#b", "ftp://h/", "/\u{e9}", "a"] {
+    // What browsers leave as it is.
+    assert_eq!(target("/\"<>\\^`{|}?\"<>\\^`{|}"), is("/\"<>\\^`{|}", Some("\"<>\\^`{|}")));
+    let bad = ["http:///p", "https://", "httpss://h/", "h:80", "/a#b", "ftp://h/", "/\u{e9}", "a"];
+    for bad in
+        bad.into_iter().chain(["http://u@h/", "http://u:p@h/", "http://h\\p/", "http://h,i/", "http://:80/"])
+    {
         assert_eq!(target(bad), Err("target-malformed"), "{bad}");
     }
     assert_eq!(parse(b"GET * HTTP/1.1\r\nHost: a\r\n\r\n").map_err(|r| r.code), Err("target-malformed"));
+    // A target ends at a space, and a line with control characters is none.
+    assert_eq!(target("/a b"), Err("http-version-unsupported"));
+    for control in ["/a\u{1}", "/a\tb", "/\u{7f}"] {
+        assert_eq!(target(control), Err("request-line-malformed"), "{control:?}");
+    }
+}
+
+/// RFC 9112 3.2.2: the received `Host` is ignored where the target names one. It has to be there all the same.
+#[test]
+fn an_absolute_target_says_whom_it_is_for() {
+    let hosts = |text: &str| {
+        let head = whole(text);
+        let hosts = head.fields.iter().filter(|field| field.name.eq_ignore_ascii_case("host"));
+        hosts.map(|field| String::from_utf8(field.value.to_vec()).unwrap()).collect::<Vec<_>>()
+    };
+    for (target, version, received, host) in [
+        ("/p", "1.1", "Host: a\r\n", "a"),
+        ("http://b:80/p", "1.1", "Host: a\r\n", "b:80"),
+        ("HTTPS://[::1]?q", "1.1", "A: b\r\nhost:\r\n", "[::1]"),
+        ("http://b", "1.0", "", "b"),
+    ] {
+        let text = format!("GET {target} HTTP/{version}\r\n{received}\r\n");
+        assert_eq!(hosts(&text), [host], "{text}");
+    }
+    for (received, code) in
+        [("", "host-count"), ("Host: a\r\nHost: a\r\n", "host-count"), ("Host: u@b\r\n", "host-malformed")]
+    {
+        let text = format!("GET http://b/p HTTP/1.1\r\n{received}\r\n");
+        assert_eq!(parse(text.as_bytes()).map_err(|r| r.code), Err(code), "{text}");
+    }
 }
 
 #[test]
