@@ -11,7 +11,7 @@ use crate::{ATTEMPTS_MAX, Streams};
 use std::borrow::Cow;
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Answer, Now, Request, Response};
-use thalweg_wire::{media, rfc3339};
+use thalweg_wire::{media, path, rfc3339};
 
 /// PROTOCOL 5.1: the content type of a stream whose creator names none.
 const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -248,15 +248,15 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
 fn location(headers: &mut Headers, request: &Request<'_>) {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
     let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
-    let (scheme, path) = (request.scheme().as_bytes(), request.path.as_bytes());
+    let (scheme, path) = (request.scheme().as_bytes(), path::as_url(request.path));
     match host {
         Some(host) => {
             let url: smallvec::SmallVec<[u8; 256]> =
-                [scheme, b"://", host, path].into_iter().flatten().copied().collect();
+                [scheme, b"://", host, path.as_bytes()].into_iter().flatten().copied().collect();
             headers.line("Location", &url);
         }
         None => {
-            headers.line("Location", path);
+            headers.line("Location", path.as_bytes());
         }
     }
 }

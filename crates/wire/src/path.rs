@@ -90,11 +90,32 @@ pub fn encode(segment: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(byte.into());
         } else {
-            let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
-            encoded.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+            encoded.extend(escape(byte));
         }
     }
     encoded
+}
+
+/// The path of a target as a URL has it: what a target may hold raw, and RFC 3986 3.3 does not allow, is escaped.
+pub fn as_url(path: &str) -> Cow<'_, str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte);
+    if path.bytes().all(allowed) {
+        return Cow::Borrowed(path);
+    }
+    let mut escaped = String::with_capacity(path.len() + 16);
+    for byte in path.bytes() {
+        if allowed(byte) {
+            escaped.push(byte.into());
+        } else {
+            escaped.extend(escape(byte));
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+fn escape(byte: u8) -> [char; 3] {
+    let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
+    ['%', hex(byte >> 4), hex(byte & 15)]
 }
 
 /// The path of a stream, its name encoded but for the slashes. What [`stream_name`] makes a name of, behind [`STREAMS`].
@@ -149,6 +170,14 @@ mod tests {
             assert_eq!(stream_name(name), Err(error), "{name}");
         }
         assert_eq!(stream_name(&"%".repeat(4000)), Err(NameError::Length));
+    }
+
+    #[test]
+    fn a_path_is_escaped_where_a_url_has_to_be() {
+        assert!(matches!(as_url("/v1/stream/a-._~!$&'()*+,;=:@%20/b"), Cow::Borrowed(_)));
+        let raw = "/\"<>[\\]^`{|}";
+        assert_eq!(as_url(raw), "/%22%3C%3E%5B%5C%5D%5E%60%7B%7C%7D");
+        assert_eq!(stream_name(&as_url(raw)[1..]).unwrap(), &raw[1..]);
     }
 
     proptest! {

@@ -29,6 +29,19 @@ fn location_is_absolute_only_with_a_usable_host() {
 }
 
 #[test]
+fn location_escapes_what_a_url_may_not_hold_raw() {
+    let mut world = World::new();
+    let raw = path("a\"<>[\\]^`{|}!$&'()*+,;=:@%25");
+    let escaped = path("a%22%3C%3E%5B%5C%5D%5E%60%7B%7C%7D!$&'()*+,;=:@%25");
+    for (fields, begins) in [(&[][..], ""), (&[("Host", "h:1")], "http://h:1")] {
+        let reply = world.call(Method::Put, &raw, fields, "");
+        assert_eq!((reply.status, reply.field("location")), (201, format!("{begins}{escaped}").as_str()));
+        assert_eq!(world.call(Method::Get, &escaped, &[], "").status, 200);
+        world.call(Method::Delete, &escaped, &[], "");
+    }
+}
+
+#[test]
 fn without_a_content_type_bytes_are_bytes() {
     let mut world = World::new();
     let reply = world.call(Method::Put, &path("s"), &[], "");
