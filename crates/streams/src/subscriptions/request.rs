@@ -5,8 +5,12 @@ use super::refusal::Refusal;
 use super::subscription::{Config, Delivery};
 use super::target::Target;
 use crate::Options;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use thalweg_wire::exchange::Request;
 use thalweg_wire::media;
@@ -24,7 +28,7 @@ struct Wish {
     r#type: Option<String>,
     pattern: Option<String>,
     streams: Option<Vec<String>>,
-    webhook: Option<Webhook>,
+    webhook: Option<Object<Webhook>>,
     wake_stream: Option<String>,
     lease_ttl_ms: Option<u64>,
     description: Option<String>,
@@ -50,7 +54,7 @@ struct WorkBody {
     wake_id: String,
     generation: u64,
     #[serde(default)]
-    acks: Vec<AckBody>,
+    acks: Vec<Object<AckBody>>,
     #[serde(default)]
     done: bool,
 }
@@ -84,8 +88,39 @@ fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
             "the body is application/json",
         ));
     }
-    serde_json::from_slice(request.body)
-        .map_err(|error| Refusal::new(400, "INVALID_REQUEST", "body", format!("not as expected: {error}")))
+    let bad = |detail| Err(Refusal::new(400, "INVALID_REQUEST", "body", detail));
+    if request.body.trim_ascii().is_empty() {
+        return bad("the body is empty; it has to be a JSON object".to_owned());
+    }
+    match serde_json::from_slice(request.body) {
+        Ok(Object(body)) => Ok(body),
+        Err(error) => bad(format!("not as expected: {error}")),
+    }
+}
+
+/// What is written as an object and no other way: by itself a structure is taken from an array as well, which says its
+/// members without their names.
+struct Object<T>(T);
+
+impl<'a, T: Deserialize<'a>> Deserialize<'a> for Object<T> {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+/// Takes the members of an object.
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'a, T: Deserialize<'a>> Visitor<'a> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, members: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+    }
 }
 
 /// PROTOCOL 6: stream-root-relative. A slash in front changes nothing.
@@ -141,7 +176,7 @@ fn delivery(wish: &Wish, options: &Options) -> Result<Delivery, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     match wish.r#type.as_deref() {
         Some("webhook") if wish.wake_stream.is_none() => {
-            let url = wish.webhook.as_ref().and_then(|webhook| webhook.url.as_deref());
+            let url = wish.webhook.as_ref().and_then(|Object(webhook)| webhook.url.as_deref());
             let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
             // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
             Target::parse(url, options.webhooks_loopback)
@@ -187,7 +222,7 @@ pub(crate) fn work(request: &Request<'_>) -> Result<Work, Refusal> {
     Ok(Work { wake_id, generation, acks, done })
 }
 
-fn ack(ack: &AckBody) -> Result<Said, Refusal> {
+fn ack(Object(ack): &Object<AckBody>) -> Result<Said, Refusal> {
     let stream = stream(&ack.stream, "acks.stream")?;
     match Token::parse(ack.offset.as_bytes()) {
         Some(token) => Ok((stream, Some(token))),

@@ -71,6 +71,16 @@ impl World {
         body: &Value,
     ) -> Answer<usize> {
         let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.answer_to_text(method, target, fields, &text)
+    }
+
+    fn answer_to_text(
+        &mut self,
+        method: Method,
+        target: &str,
+        fields: &[(&str, &str)],
+        text: &str,
+    ) -> Answer<usize> {
         let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
         all.extend_from_slice(fields);
         let fields: Vec<Field<'_>> =
@@ -274,6 +284,44 @@ fn bad_configurations_are_refused_by_name() {
         refused.head
     );
     assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
+}
+
+#[test]
+fn a_body_is_an_object_and_so_is_what_it_holds() {
+    let mut world = World::new();
+    world.create("w");
+    world.put("s", &json!({ "type": "pull-wake", "pattern": "orders/*", "wake_stream": "w" }));
+    world.create("orders/1");
+    world.append("orders/1", 1);
+    world.turn();
+    let claimed = world.claim("s", "worker");
+    let bearer = format!("Bearer {}", claimed.body["token"].as_str().unwrap());
+    let no_object = "not as expected: invalid type: sequence, expected a JSON object at line 1 column ";
+    let empty = "the body is empty; it has to be a JSON object";
+    for (verb, body, detail) in [
+        ("", r#"["pull-wake","orders/*",null,null,"w",null,null]"#, no_object),
+        ("", "[]", no_object),
+        ("", r#"{"type":"webhook","pattern":"a","webhook":["https://example.com/"]}"#, no_object),
+        ("/streams", r#"[["a"]]"#, no_object),
+        ("/claim", r#"["worker"]"#, no_object),
+        ("/ack", r#"["w",1,[],true]"#, no_object),
+        ("/ack", r#"{"wake_id":"w","generation":1,"acks":[["a","-1"]]}"#, no_object),
+        ("/release", r#"["w",1,[],true]"#, no_object),
+        ("", "7", "not as expected: invalid type: integer `7`, expected a JSON object at line 1 column 1"),
+        ("", "", empty),
+        ("/claim", " \r\n\t", empty),
+        ("/claim", "{}", "not as expected: missing field `worker` at line 1 column 2"),
+    ] {
+        let method = if verb.is_empty() { Method::Put } else { Method::Post };
+        let target = format!("__ds/subscriptions/s{verb}");
+        let response = match world.answer_to_text(method, &target, &[("Authorization", &bearer)], body) {
+            Answer::Respond(response) | Answer::After(_, response) => response,
+            other => panic!("{verb} {body}: {other:?}"),
+        };
+        let said: Value = serde_json::from_slice(&response.body.concat()).unwrap();
+        assert_eq!((response.status, &said["field"]), (400, &json!("body")), "{verb} {body}: {said}");
+        assert!(said["detail"].as_str().unwrap().starts_with(detail), "{verb} {body}: {said}");
+    }
 }
 
 #[test]
