@@ -157,8 +157,8 @@ impl<S: Service> Http<S> {
         }
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
-        if let Some(refusal) = self.mistaken(&asked, peer).or_else(|| self.overload(weight, peer)) {
-            let answer = Answer::Respond(self.service.refuse(refusal, Some(head.path), Self::now(core)));
+        if let Some(refusal) = self.unheard(&asked, weight, peer) {
+            let answer = Answer::Respond(self.service.refuse(&refusal, Some(head.path), Self::now(core)));
             return Taken::Whole { answer, manner: manner(head), end };
         }
         if self.load.is_spent() && weight == Weight::Read {
@@ -187,13 +187,20 @@ impl<S: Service> Http<S> {
     ) -> Taken<S::Topic> {
         let asked = request(head, &[], peer);
         let weight = self.service.weight(&asked);
-        if let Some(refusal) = self.mistaken(&asked, peer).or_else(|| self.overload(weight, peer)) {
-            return Taken::Refused(*refusal);
+        if let Some(refusal) = self.unheard(&asked, weight, peer) {
+            return Taken::Refused(refusal);
         }
         match self.service.admit(&asked, Self::now(core)) {
             Some(response) => Taken::Denied(response),
             None => Taken::Head(body, head.expects_continue),
         }
+    }
+
+    /// Why the service does not hear of a request.
+    fn unheard(&self, asked: &Request<'_>, weight: Weight, peer: Peer) -> Option<Refusal> {
+        let mistaken = self.mistaken(asked, peer).copied();
+        let repeated = || asked.repeated().map(|field| Refusal { field, ..HEADER_DUPLICATE });
+        mistaken.or_else(repeated).or_else(|| self.overload(weight, peer).copied())
     }
 
     /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no page can.
@@ -350,6 +357,14 @@ const HOST_UNKNOWN: Refusal = Refusal {
     code: "host-unknown",
     field: "Host",
     detail: "The host is neither an address nor a name that this server goes by; its operator can add names.",
+};
+
+/// Of whatever field it is.
+const HEADER_DUPLICATE: Refusal = Refusal {
+    status: 400,
+    code: "header-duplicate",
+    field: "header block",
+    detail: "The header may appear once only.",
 };
 
 pub(crate) const TOO_SLOW: Refusal = Refusal {

@@ -74,6 +74,27 @@ fn what_reads_by_a_request_in_chunks_waits_for_writes_as_well() {
 }
 
 #[test]
+fn a_header_that_has_one_value_comes_once_and_a_list_goes_on() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    let ask = |fields: &str, body: &str| format!("POST /echo HTTP/1.1\r\nHost: t\r\n{fields}\r\n{body}");
+    let list = "Accept: a\r\nAccept: b\r\nConnection: keep-alive\r\nconnection: te\r\n";
+    for name in ["Authorization", "Origin", "Stream-Closed"] {
+        let twice = format!("{list}{name}: a\r\n{}: b\r\n", name.to_lowercase());
+        client.send(&ask(&format!("{twice}Content-Length: 2\r\n"), "hi"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text()), (400, format!("header-duplicate {name}")));
+        // Nor is a body waited for.
+        let mut other = server.connect();
+        other.send(&ask(&format!("{twice}Content-Length: 9\r\n"), "hi"));
+        assert_eq!(other.answer().status, 400);
+    }
+    client.send(&ask(&format!("{list}Content-Length: 2\r\nOrigin: a\r\n"), "hi"));
+    assert_eq!(client.answer().text(), "Post /echo -hi", "the connection goes on");
+    assert_eq!(server.shared.lock().unwrap().calls, 1);
+}
+
+#[test]
 fn a_failed_store_answers_whoever_waits() {
     let server = Server::start(patient());
     let mut client = server.connect();

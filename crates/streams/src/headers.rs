@@ -67,7 +67,8 @@ impl Headers {
     }
 }
 
-/// The value of a field that may appear once only.
+/// The value of a field that may appear once only. A connection lets none through that appears twice
+/// ([`Request::repeated`]); this is for whoever calls without one.
 pub(crate) fn single<'a>(request: &Request<'a>, name: &'static str) -> Result<Option<&'a [u8]>, Problem> {
     let mut values = request.fields.iter().filter(|field| is_named(field, name));
     let value = values.next().map(|field| field.value);

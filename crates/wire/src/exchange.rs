@@ -63,7 +63,37 @@ pub struct Request<'a> {
     pub secure: bool,
 }
 
+/// Fields that mean something to whoever is asked, and have one value. RFC 9110 5.3: no sender repeats them, and of two
+/// values a reader and whatever stands in front of it may choose different ones. Lists, such as `Connection`, `Accept` and
+/// `If-None-Match`, may go on in further lines. What frames a message is judged with its head.
+const SINGLE: [&str; 15] = [
+    "Authorization",
+    "Content-Type",
+    "Origin",
+    "Producer-Id",
+    "Producer-Epoch",
+    "Producer-Seq",
+    "Stream-Closed",
+    "Stream-Expires-At",
+    "Stream-Forked-From",
+    "Stream-Fork-Offset",
+    "Stream-Fork-Sub-Offset",
+    "Stream-Retain-Bytes",
+    "Stream-Retain-Seconds",
+    "Stream-Seq",
+    "Stream-TTL",
+];
+
 impl<'a> Request<'a> {
+    /// The name of a field that is there more than once and may not be.
+    pub fn repeated(&self) -> Option<&'static str> {
+        self.fields.iter().enumerate().find_map(|(index, field)| {
+            let is_same = |name: &str| name.eq_ignore_ascii_case(field.name);
+            let again = self.fields[..index].iter().any(|before| is_same(before.name));
+            SINGLE.into_iter().find(|single| again && is_same(single))
+        })
+    }
+
     /// The first field of that name, in whatever case it was sent.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
@@ -298,5 +328,23 @@ mod tests {
         assert_eq!([scheme(false, None), scheme(true, None)], ["http", "https"]);
         assert_eq!([scheme(false, Some("HTTPS")), scheme(true, Some("http"))], ["https", "https"]);
         assert_eq!([scheme(false, Some("http")), scheme(false, Some("httpsx"))], ["http", "http"]);
+    }
+
+    #[test]
+    fn what_has_one_value_is_there_once_and_a_list_as_often_as_it_likes() {
+        let repeated = |names: &[&'static str]| {
+            let fields: Vec<_> = names.iter().map(|name| Field { name, value: b"a" }).collect();
+            let fields = fields.as_slice();
+            Request { method: Method::Get, path: "/", query: None, fields, body: b"", secure: false }
+                .repeated()
+        };
+        for single in SINGLE {
+            let other = single.to_ascii_uppercase().leak();
+            assert_eq!(repeated(&["Accept", single, "Accept", other, other]), Some(single));
+            assert_eq!(repeated(&["Accept", single, "Accept"]), None);
+        }
+        for list in ["Accept", "Cache-Control", "Connection", "If-None-Match", "Via", "X-Unknown"] {
+            assert_eq!(repeated(&[list, list]), None, "{list}");
+        }
     }
 }
