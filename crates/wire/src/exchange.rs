@@ -66,9 +66,10 @@ pub struct Request<'a> {
 /// Fields that mean something to whoever is asked, and have one value. RFC 9110 5.3: no sender repeats them, and of two
 /// values a reader and whatever stands in front of it may choose different ones. Lists, such as `Connection`, `Accept` and
 /// `If-None-Match`, may go on in further lines. What frames a message is judged with its head.
-const SINGLE: [&str; 15] = [
+const SINGLE: [&str; 16] = [
     "Authorization",
     "Content-Type",
+    "Last-Event-ID",
     "Origin",
     "Producer-Id",
     "Producer-Epoch",
@@ -90,7 +91,7 @@ impl<'a> Request<'a> {
         self.fields.iter().enumerate().find_map(|(index, field)| {
             let is_same = |name: &str| name.eq_ignore_ascii_case(field.name);
             let again = self.fields[..index].iter().any(|before| is_same(before.name));
-            SINGLE.into_iter().find(|single| again && is_same(single))
+            if again { SINGLE.into_iter().find(|single| is_same(single)) } else { None }
         })
     }
 
