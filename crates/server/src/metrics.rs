@@ -30,8 +30,21 @@ const MICROS: f64 = 1e-6;
 
 /// Whether one of the two is what a request asks for.
 fn is_asked(request: &Request<'_>) -> bool {
-    [PATH, stats::PATH].contains(&request.path) && matches!(request.method, Method::Get | Method::Head)
+    [PATH, stats::PATH].contains(&request.path) && reads(request)
 }
+
+fn reads(request: &Request<'_>) -> bool {
+    matches!(request.method, Method::Get | Method::Head)
+}
+
+/// The words in which the other pages refuse.
+const READ_ONLY: Refusal = Refusal {
+    status: 405,
+    code: "method-not-allowed",
+    field: "method",
+    detail: "the resource does not know this method; Allow lists those it knows",
+};
+const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
 /// What one reactor did, and its connections.
 pub(crate) type Reactor = (Activity, Traffic);
@@ -275,6 +288,12 @@ impl<S: Service> Service for Metrics<S> {
     }
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
+        // The service behind knows the other path, and has an answer to OPTIONS for every one.
+        if request.path == PATH && !reads(request) && request.method != Method::Options {
+            let mut response = self.inner.refuse(&READ_ONLY, Some(PATH), now);
+            response.fields.push(ALLOW);
+            return Answer::Respond(response);
+        }
         if !is_asked(request) {
             return self.inner.call(request, now);
         }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, says};
+use common::{Server, ask, says};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -157,6 +157,22 @@ fn the_page_has_every_metric_that_is_documented_and_no_other() {
     }
     for kind in ["files", "streams", "connections", "subscribers", "tls", "sessions"] {
         assert!(samples.contains_key(&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")), "{kind}");
+    }
+    server.end();
+}
+
+#[test]
+fn the_page_takes_the_methods_that_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
+    for path in ["/metrics", "/healthz", "/v1/stats", "/v1/streams"] {
+        for method in ["POST", "PUT", "DELETE", "PATCH"] {
+            let said = ask(&server, &format!("{method} {path} HTTP/1.1\r\nContent-Length: 0"));
+            assert!(said.starts_with("HTTP/1.1 405 ") && said.contains("method-not-allowed"), "{said}");
+            assert!(said.contains("Allow: GET, HEAD, OPTIONS\r\n"), "{said}");
+        }
+        assert!(ask(&server, &format!("HEAD {path} HTTP/1.1")).starts_with("HTTP/1.1 200 "), "{path}");
+        assert!(ask(&server, &format!("OPTIONS {path} HTTP/1.1")).starts_with("HTTP/1.1 204 "), "{path}");
     }
     server.end();
 }
