@@ -52,6 +52,14 @@ impl fmt::Display for Listen {
 }
 
 impl Listen {
+    /// The same place, with what is spoken there where there is a certificate or none.
+    pub(crate) fn spoken(self, sealed: bool) -> Self {
+        match self {
+            Self::Tcp(address) if sealed => Self::Tls(address),
+            place => place,
+        }
+    }
+
     /// Whether only this machine can reach it.
     pub(crate) fn is_local(&self) -> bool {
         match self {
@@ -101,7 +109,7 @@ pub(crate) fn open(
         guarded: keeping.guarded,
     };
     for listen in listens {
-        open_one(&mut doors, listen).map_err(|error| (listen.clone(), error))?;
+        open_one(&mut doors, listen).map_err(|error| (doors.spoken(listen.clone()), error))?;
     }
     Ok(doors)
 }
@@ -189,11 +197,8 @@ impl Doors {
     }
 
     /// The place, with what is spoken there.
-    fn spoken(&self, place: Listen) -> Listen {
-        match place {
-            Listen::Tcp(address) if self.identity.is_some() => Listen::Tls(address),
-            place => place,
-        }
+    pub(crate) fn spoken(&self, place: Listen) -> Listen {
+        place.spoken(self.identity.is_some())
     }
 }
 

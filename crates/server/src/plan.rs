@@ -46,6 +46,7 @@ impl Plan {
             return Err(Failure::Nowhere);
         }
         let reachable = places.chain(&options.rpc_listen).find(|place| !place.is_local()).cloned();
+        let reachable = reachable.map(|place| place.spoken(options.tls_certificate.is_some()));
         let is_open = !front.is_guarded() && !options.insecure_listen_anywhere;
         if let Some(place) = reachable.as_ref().filter(|_| is_open) {
             return Err(Failure::Reachable(place.clone()));

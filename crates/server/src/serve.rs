@@ -256,7 +256,7 @@ fn open_doors(
         listen::open(wanted, reactors, keeping).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
-        added.map_err(|error| Failure::Listen(place, error))?;
+        added.map_err(|error| Failure::Listen(doors.spoken(place), error))?;
     }
     Ok(doors)
 }

@@ -155,7 +155,7 @@ fn certificate_and_key_come_together_and_are_no_reason_to_let_everybody_in() {
     ];
     assert_eq!(fails("", &serve).0, 2);
     let (code, said) = fails("", &[&serve[..], &["--tls-key", key]].concat());
-    assert!(code == 2 && said.contains("--tokens"), "{said}");
+    assert!(code == 2 && said.contains("--tokens") && said.contains("reach https://0.0.0.0:0,"), "{said}");
     let open = [&serve[..], &["--insecure-listen-anywhere", "--tls-key", "/nowhere"]].concat();
     let (code, said) = fails("", &open);
     assert!(code == 2 && said.contains("/nowhere"), "{said}");
