@@ -48,7 +48,12 @@ impl Span {
 fn time(key: &'static str, text: Option<&str>) -> Result<Option<u64>, Problem> {
     let Some(text) = text else { return Ok(None) };
     if !is_integer(text) {
-        let detail = "a time is RFC 3339 (2030-01-01T00:00:00Z), or milliseconds since 1970";
+        let detail = match text.contains(' ') {
+            false => "a time is RFC 3339 (2030-01-01T00:00:00Z), or milliseconds since 1970",
+            true => {
+                "a time is RFC 3339, without blanks, or milliseconds since 1970; a + in a query is a blank: write it %2B"
+            }
+        };
         let time = rfc3339::parse(text).map(Some);
         return time.ok_or_else(|| Problem::new(400, "time-malformed", key, detail));
     }

@@ -160,4 +160,7 @@ fn bounds_that_are_no_times_or_contradict_are_refused() {
         assert_eq!((reply.status, reply.rule().as_str()), (400, rule), "{query}");
     }
     assert_eq!(world.get("missing", "?since=1").status, 404);
+    let zone = |plus| format!("?since=2020-01-01T00:00:00{plus}00:00");
+    assert!(world.get("s", &zone("+")).problem()["detail"].as_str().unwrap().contains("write it %2B"));
+    assert_eq!(world.get("s", &zone("%2B")).status, 200);
 }
