@@ -3,8 +3,6 @@
 mod offline;
 
 use crate::arguments::Durability;
-use crate::client::Output;
-use crate::serve::Failure;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use thalweg_sys::disk::Disk;
 use thalweg_sys::process::random_bytes;
 use thalweg_sys::{clock, code};
 
-pub(crate) use offline::{Refusal, backup, parse, restore};
+pub(crate) use offline::{Refusal, backup, parse, restore, verify};
 pub(crate) use thalweg_streams::store::Stats as Totals;
 
 /// The name of the state that is served.
@@ -300,43 +298,4 @@ impl log::Watch for Ringer {
     fn advanced(&self, log: log::LogId) {
         self.subscriptions.moved(log);
     }
-}
-
-/// Checks a store that nobody has open, and prints what is found. Whether it is whole.
-///
-/// # Errors
-/// It cannot be read as a store at all.
-pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Failure> {
-    let report = log::verify(&Disk::Real, directory).map_err(|error| Failure::Store(error.to_string()))?;
-    let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
-    let whole = damage.is_empty();
-    let mut text = format!(
-        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
-        directory.display(),
-        report.segments,
-        report.batches,
-        report.logs,
-        report.bytes,
-        report.checkpoints
-    );
-    if report.torn_bytes > 0 {
-        text += &format!(
-            "{} bytes at the end were never acknowledged; the next start discards them\n",
-            report.torn_bytes
-        );
-    }
-    damage.iter().for_each(|damage| text += &format!("{damage}\n"));
-    text += if whole { "no damage\n" } else { "DAMAGED\n" };
-    let json = serde_json::json!({
-        "directory": directory.display().to_string(),
-        "segments": report.segments,
-        "batches": report.batches,
-        "streams": report.logs,
-        "bytes": report.bytes,
-        "checkpoints": report.checkpoints,
-        "tornBytes": report.torn_bytes,
-        "damage": damage,
-    });
-    output.say(text, json).map_err(|error| Failure::Store(error.to_string()))?;
-    Ok(whole)
 }

@@ -80,7 +80,7 @@ pub fn main() -> ExitCode {
         Verb::Verify { data } => match engine::verify(&data, output) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_DAMAGED),
-            Err(error) => complain(&error, EXIT_FAILED, output),
+            Err(refusal) => refused(&refusal, output),
         },
         Verb::Doctor { data, config } => doctor(data, config, output),
         Verb::Parse { path, log } => match engine::parse(&path, log.as_deref(), output) {

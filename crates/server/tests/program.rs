@@ -262,7 +262,41 @@ fn verify_finds_damage_and_says_where() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("is damaged from byte") && said.ends_with("DAMAGED\n"), "{said}");
+    assert!(!said.contains("thalweg verify"), "{said}");
     assert_eq!(fails("", &["verify", "--data", "/nowhere/at/all"]).0, 1);
+}
+
+#[test]
+fn a_store_whose_control_file_is_none_is_damaged_and_what_is_no_store_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &[]);
+    says(&server.url, &["create", "v"]);
+    server.end();
+    let control = data.join("control");
+    let sound = std::fs::read(&control).unwrap();
+    let mut flipped = sound.clone();
+    flipped[0] ^= 1;
+    let (from, to) = (data.to_str().unwrap(), directory.path().join("to"));
+    let to = to.to_str().unwrap();
+    for (bytes, hint) in [(&flipped[..], "magic"), (&sound[..100], "too short")] {
+        std::fs::write(&control, bytes).unwrap();
+        for verb in
+            [&["verify", "--data", from][..], &["parse", from], &["backup", from, to], &["restore", from, to]]
+        {
+            let (code, said) = fails("", verb);
+            assert!(
+                code == 5 && said.contains(hint) && said.contains("it is damaged"),
+                "{verb:?}: {code} {said}"
+            );
+        }
+    }
+    std::fs::remove_file(&control).unwrap();
+    assert_eq!(fails("", &["verify", "--data", from]).0, 5);
+    let other = tempfile::tempdir().unwrap();
+    std::fs::write(other.path().join("control"), &flipped).unwrap();
+    let (code, said) = fails("", &["verify", "--data", other.path().to_str().unwrap()]);
+    assert!(code == 1 && !said.contains("damaged"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is done to a store's files without serving them: parse, back up, restore.
+//! What is done to a store's files without serving them: verify, parse, back up, restore.
 
 use crate::client::Output;
 use base64::Engine;
@@ -6,10 +6,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
-use thalweg_log::{self as log, BackupError, Disk, Piece};
+use thalweg_log::{self as log, BackupError, Disk, OpenError, Piece};
 
 /// Bytes of a payload that are shown to people.
 const SHOWN_BYTES: usize = 64;
+/// How the log has the description of damage end.
+const ADVICE: &str = "; inspect it with `thalweg verify`";
+/// What the names of segments begin with.
+const SEGMENT: &str = "segment-";
 
 /// Why it was not done.
 #[derive(Debug)]
@@ -30,19 +34,72 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl From<BackupError> for Refusal {
-    fn from(error: BackupError) -> Refusal {
-        let why = error.to_string();
-        match error {
-            BackupError::Damaged(_) => Refusal::Damaged(why),
-            BackupError::Occupied { .. } | BackupError::NotClosed { .. } => Refusal::Conflict(why),
-            _ => Refusal::Failed(why),
-        }
+/// Why what stands in a directory was not written to another.
+fn unwritten(from: &Path, error: &BackupError) -> Refusal {
+    match error {
+        BackupError::Damaged(_) => Refusal::Damaged(error.to_string()),
+        BackupError::Occupied { .. } | BackupError::NotClosed { .. } => Refusal::Conflict(error.to_string()),
+        BackupError::Source(error) => unread(from, error),
+        _ => failed(error),
     }
 }
 
 fn failed(error: impl fmt::Display) -> Refusal {
     Refusal::Failed(error.to_string())
+}
+
+/// Why a store does not read as one. Where there are segments it is a store, and damaged.
+fn unread(directory: &Path, error: &OpenError) -> Refusal {
+    let names = Disk::Real.names(directory).unwrap_or_default();
+    match error {
+        OpenError::NotAStore { .. } if names.iter().any(|name| name.starts_with(SEGMENT)) => {
+            Refusal::Damaged(format!(
+                "{error}; there are segments beside it, so this is a store, and it is damaged"
+            ))
+        }
+        _ => failed(error),
+    }
+}
+
+/// Checks a store that nobody has open, and prints what is found. Whether it is whole.
+///
+/// # Errors
+/// It cannot be read as a store at all, though it may be one that is damaged.
+pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> {
+    let report = log::verify(&Disk::Real, directory).map_err(|error| unread(directory, &error))?;
+    // Whoever reads this has asked already.
+    let said = |damage: &log::Damage| damage.to_string().trim_end_matches(ADVICE).to_owned();
+    let damage: Vec<String> = report.damage.iter().map(said).collect();
+    let whole = damage.is_empty();
+    let mut text = format!(
+        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
+        directory.display(),
+        report.segments,
+        report.batches,
+        report.logs,
+        report.bytes,
+        report.checkpoints
+    );
+    if report.torn_bytes > 0 {
+        text += &format!(
+            "{} bytes at the end were never acknowledged; the next start discards them\n",
+            report.torn_bytes
+        );
+    }
+    damage.iter().for_each(|damage| text += &format!("{damage}\n"));
+    text += if whole { "no damage\n" } else { "DAMAGED\n" };
+    let json = json!({
+        "directory": directory.display().to_string(),
+        "segments": report.segments,
+        "batches": report.batches,
+        "streams": report.logs,
+        "bytes": report.bytes,
+        "checkpoints": report.checkpoints,
+        "tornBytes": report.torn_bytes,
+        "damage": damage,
+    });
+    output.say(text, json).map_err(failed)?;
+    Ok(whole)
 }
 
 /// Prints what stands in a segment or a store, of one stream if it is named. Whether all of it is whole.
@@ -51,7 +108,7 @@ fn failed(error: impl fmt::Display) -> Refusal {
 /// Nothing can be parsed, or standard output cannot be written.
 pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result<bool, Refusal> {
     let (mut whole, mut found) = (true, stream.is_none());
-    for piece in log::parse(&Disk::Real, path).map_err(failed)? {
+    for piece in log::parse(&Disk::Real, path).map_err(|error| unread(path, &error))? {
         let piece = piece.map_err(failed)?;
         whole &= !matches!(piece, Piece::Damage(_));
         found |= matches!(&piece, Piece::Frame(_)) && stream.is_some_and(|stream| concerns(&piece, stream));
@@ -178,7 +235,8 @@ fn object(piece: &Piece) -> Value {
 /// # Errors
 /// Why there is no backup.
 pub(crate) fn backup(from: &Path, to: &Path, output: Output) -> Result<(), Refusal> {
-    done("backed up", log::backup(&Disk::Real, from, to)?, to, output)
+    let backup = log::backup(&Disk::Real, from, to).map_err(|error| unwritten(from, &error))?;
+    done("backed up", backup, to, output)
 }
 
 /// Puts a backup back.
@@ -186,7 +244,8 @@ pub(crate) fn backup(from: &Path, to: &Path, output: Output) -> Result<(), Refus
 /// # Errors
 /// Why nothing was restored.
 pub(crate) fn restore(from: &Path, to: &Path, output: Output) -> Result<(), Refusal> {
-    done("restored", log::restore(&Disk::Real, from, to)?, to, output)
+    let restored = log::restore(&Disk::Real, from, to).map_err(|error| unwritten(from, &error))?;
+    done("restored", restored, to, output)
 }
 
 fn done(what: &str, done: log::Backup, to: &Path, output: Output) -> Result<(), Refusal> {
