@@ -59,6 +59,15 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
     answer(connect(), "PUT /v1/stream/a HTTP/1.1\r\nConnection: close\r\nHost: localhost");
     let said = answer(connect(), &format!("{poll}\r\n\r\n{list}"));
     assert!(said.starts_with("HTTP/1.1 204 ") && said.contains("\r\n\r\nHTTP/1.1 403 "), "{said}");
+    // RFC 9112 3.2.2: where the target is a URL, that says whom it is for.
+    for (target, host, status) in [("localhost", "evil.example", "201"), ("evil.example", "localhost", "403")]
+    {
+        let put = format!("PUT http://{target}:{port}/v1/stream/b HTTP/1.1\r\nConnection: close");
+        let said = answer(connect(), &format!("{put}\r\nContent-Length: 0\r\nHost: {host}"));
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{target} {host}: {said}");
+        let names_it = said.contains(&format!("Location: http://{target}:{port}/v1/stream/b\r\n"));
+        assert_eq!(names_it, status == "201", "{said}");
+    }
     // No browser leaves it out.
     assert!(answer(connect(), "GET /healthz HTTP/1.0").starts_with("HTTP/1.1 200 "));
     server.end();
