@@ -63,7 +63,7 @@ pub(crate) fn run(_: &Options) -> Outcome {
     Ok(tally)
 }
 
-/// The damaged stream is refused, with where and what to do.
+/// The damaged stream is refused, with where and what to do, and can be deleted.
 fn judge_refusal(connection: &mut Connection, tally: &mut Tally) -> Result<(), String> {
     for method in ["GET", "POST"] {
         let body = if method == "POST" { &b"!"[..] } else { b"" };
@@ -72,6 +72,10 @@ fn judge_refusal(connection: &mut Connection, tally: &mut Tally) -> Result<(), S
         let named =
             problem.contains("segment-") && problem.contains("byte") && problem.contains("thalweg verify");
         tally.check(reply.status == 500 && named, || format!("{method}: {} {problem}", reply.status));
+    }
+    for (method, expected) in [("DELETE", 204), ("PUT", 201), ("POST", 204), ("DELETE", 204)] {
+        let status = connection.request(method, &path("unlucky"), &TEXT, b"anew")?.status;
+        tally.check(status == expected, || format!("{method} of what was damaged: {status}"));
     }
     Ok(())
 }

@@ -212,13 +212,14 @@ impl Store {
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
         let mut inner = log.lock();
+        check_whole(&inner)?;
         check(&inner, expected)?;
         let notes = Notes::of(None, commit)?;
         self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
     }
 
-    /// Deletes the log if its staged version is `expected`. While other logs inherit from it, it is
-    /// [retained](Log::retained).
+    /// Deletes the log if its staged version is `expected`, also one that damage took something of. While other logs inherit
+    /// from it, it is [retained](Log::retained).
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
@@ -256,12 +257,16 @@ impl Store {
     }
 }
 
+fn check_whole(inner: &Inner) -> Result<(), CommitError> {
+    match inner.damage().filter(|_| !inner.deleting) {
+        Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
+        None => Ok(()),
+    }
+}
+
 fn check(inner: &Inner, expected: u32) -> Result<(), CommitError> {
     if inner.deleting {
         return Err(CommitError::Deleted);
-    }
-    if let Some(damage) = inner.damage() {
-        return Err(CommitError::Damaged(Box::new(damage.clone())));
     }
     if inner.version != expected {
         return Err(CommitError::Conflict { expected, found: inner.version });

@@ -44,6 +44,7 @@ mod format;
 pub mod fuzzing;
 mod gather;
 mod groups;
+mod harm;
 mod index;
 mod layout;
 mod log;

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::groups::GroupMeters;
+use crate::harm::Harm;
 use crate::pace::Leisure;
 use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
@@ -256,6 +257,7 @@ impl Store {
             control,
             segments: Arc::new(found.segments),
             gate: Arc::new(gate),
+            harm: Harm::found(&report.damage, &found.catalogue),
             catalogue: found.catalogue,
             watchers: Default::default(),
             expiry: Default::default(),
@@ -269,7 +271,6 @@ impl Store {
             checkpointing: Default::default(),
             leisure: Leisure::default(),
             checkpoints: parking_lot::Mutex::new(checkpoints),
-            damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),
             group_meters: GroupMeters::default(),
             lock,

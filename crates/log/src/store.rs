@@ -6,6 +6,7 @@ use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
+use crate::harm::Harm;
 use crate::log::Log;
 use crate::open::{Durability, Options};
 use crate::pace::Leisure;
@@ -60,7 +61,7 @@ pub(crate) struct Shared {
     pub(crate) leisure: Leisure,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
-    pub(crate) damage: Vec<Damage>,
+    pub(crate) harm: Harm,
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
@@ -170,12 +171,6 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// Some log may have lost something. Then nothing is removed and no checkpoint forgets: what is repaired
-    /// by hand, a file put back say, must find everything else as it was.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.damage.iter().any(|damage| damage.logs.as_ref().is_none_or(|logs| !logs.is_empty()))
-    }
-
     pub(crate) fn next_log_id(&self) -> u64 {
         let mut next = self.next_log.lock();
         *next += 1;
@@ -343,8 +338,8 @@ impl Store {
     }
 
     /// Spans found damaged when the store was opened.
-    pub fn damage(&self) -> &[Damage] {
-        &self.shared.damage
+    pub fn damage(&self) -> Vec<Damage> {
+        self.shared.harm.spans()
     }
 
     /// Makes everything committed so far durable and visible, in any mode with files.

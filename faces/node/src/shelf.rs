@@ -164,7 +164,7 @@ impl Shelf {
         };
         let held = opened.map_err(|error| open_failure(&error))?;
         let (maps, damage) = match &held {
-            Held::Store(store) => (store.maps(), store.damage().to_vec()),
+            Held::Store(store) => (store.maps(), store.damage()),
             Held::Attached(attached) => (attached.maps(), attached.damage().to_vec()),
         };
         let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;

@@ -220,7 +220,7 @@ impl Store {
         self.shared.with(|open| {
             let spans = match &open.backing {
                 Backing::Own(store) => store.damage(),
-                Backing::Attached(attached) => attached.damage(),
+                Backing::Attached(attached) => attached.damage().to_vec(),
             };
             spans.iter().map(Damage::from).collect()
         })

@@ -7,6 +7,7 @@ mod compact;
 mod damage;
 mod flips;
 mod fork;
+mod harm;
 mod linear;
 mod parse;
 mod places;
