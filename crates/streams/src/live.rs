@@ -8,11 +8,12 @@ use crate::expiry::is_expired;
 use crate::headers::Headers;
 use crate::problem::Problem;
 use crate::read::body;
-use crate::store::{Read, Store};
+use crate::span::Halt;
+use crate::store::{Read, Store, StoreError};
 use crate::{Streams, cursor};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response, Work};
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response};
 use thalweg_wire::media::{self, Kind};
 use thalweg_wire::piece::Piece;
 use thalweg_wire::sse;
@@ -120,9 +121,11 @@ impl<S: Store> Streams<S> {
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
         let mut read = match self.event(stream, live) {
             Ok(read) => read,
-            Err(Some(work)) => return Advance::Cold(work),
+            Err(Halt::Cold(work)) => return Advance::Cold(work),
+            // Nothing was sent yet, so whoever asked is told why nothing will be.
+            Err(Halt::Refused(problem)) if !live.opened => return Advance::Respond(problem.respond()),
             // The response is under way, so its end is all that can be told (PROTOCOL 5.4).
-            Err(None) => {
+            Err(Halt::Refused(_)) => {
                 return Advance::Events { bytes: Bytes::new(), next: live.offset, end: true };
             }
         };
@@ -154,10 +157,11 @@ impl<S: Store> Streams<S> {
 
     /// What the next event is made of: of text, more than part of a character, unless there is no more yet. Or else what
     /// has to be brought into memory first, if anything can be read at all.
-    fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, Option<Work>> {
+    fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, Halt> {
         let mut limit = self.options.event_bytes_max;
         loop {
-            let read = self.store.read(stream, live.offset, limit).map_err(|_| None)?;
+            let read = self.store.read(stream, live.offset, limit);
+            let read = read.map_err(|error| Halt::Refused(self.unread(stream, &error)))?;
             let held = live.flavour == TEXT && read.next - unfinished(&read) == live.offset;
             let Some(twice) = limit.max(1).checked_mul(2).filter(|_| held && !read.at_tail) else {
                 return Ok(read);
@@ -165,8 +169,16 @@ impl<S: Store> Streams<S> {
             // The rest of the character begins a record that had no room beside its first bytes.
             limit = twice;
             if let Some(work) = self.store.cold(stream, live.offset, limit) {
-                return Err(Some(work));
+                return Err(Halt::Cold(work));
             }
+        }
+    }
+
+    /// Why a stream that was found is not read.
+    fn unread(&self, stream: &S::Stream, error: &StoreError) -> Problem {
+        match error {
+            StoreError::Gone => self.missing(stream).problem(),
+            error => Problem::from(error),
         }
     }
 }

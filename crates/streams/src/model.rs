@@ -25,6 +25,7 @@ struct Inner {
     rivals: u32,
     renewal_us: Option<u64>,
     fault: Option<StoreError>,
+    damage: Option<StoreError>,
     writes: u64,
     announced: Vec<(usize, &'static str)>,
     cold: Arc<Mutex<bool>>,
@@ -77,6 +78,11 @@ impl Model {
     /// Every write fails from now on.
     pub(crate) fn fail(&self, fault: Option<StoreError>) {
         self.0.lock().fault = fault;
+    }
+
+    /// Every read by offset fails from now on.
+    pub(crate) fn damage(&self, damage: StoreError) {
+        self.0.lock().damage = Some(damage);
     }
 
     /// Nothing is in memory until the work that a cold read names is done.
@@ -368,6 +374,7 @@ impl Store for Model {
     fn read(&self, stream: &usize, from: u64, limit: usize) -> Result<Read, StoreError> {
         let inner = self.0.lock();
         let state = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
+        inner.damage.clone().map_or(Ok(()), Err)?;
         if from > state.tail {
             return Err(StoreError::PastEnd);
         }

@@ -336,3 +336,22 @@ fn who_connects_again_goes_on_behind_the_event_it_heard_last() {
     let (events, end) = world.events(&mut Tail { topic, live, head }).unwrap();
     assert!(events.starts_with("event: data\ndata:three\n") && end);
 }
+
+#[test]
+fn what_cannot_be_read_is_refused_unless_events_are_under_way() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "existing");
+    let mut following = world.tail("s", "?offset=-1&live=sse");
+    assert!(world.events(&mut following).is_some());
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    world.model.damage(crate::store::StoreError::Damaged("segment-0000000001 is damaged".into()));
+    let begun = world.tail("s", "?offset=-1&live=sse");
+    for tail in [&begun, &poll] {
+        let Advance::Respond(response) = world.advance(tail) else { panic!("it goes on") };
+        let reply = Reply::new(response, 0);
+        assert_eq!((reply.status, &*reply.rule()), (500, "store-damaged"));
+    }
+    assert_eq!(world.events(&mut following), Some((String::new(), true)), "its end is all that can be told");
+    let reply = world.get("s", "?offset=now&live=long-poll");
+    assert_eq!((reply.status, &*reply.rule()), (500, "store-damaged"));
+}
