@@ -165,7 +165,8 @@ impl<'r> EntriesBack<'r> {
                 }
             } else if self.end > SEGMENT_HEADER_BYTES {
                 if !std::mem::replace(&mut self.checked, true) {
-                    segment.verify(SEGMENT_HEADER_BYTES..bound)?;
+                    let verified = segment.verify(SEGMENT_HEADER_BYTES..bound);
+                    verified.inspect_err(|error| self.source.failed(error))?;
                 }
                 if self.note_block(segment, bound)? {
                     return Ok(true);
@@ -213,7 +214,10 @@ impl<'r> EntriesBack<'r> {
             at = match segment.readable(at, bound) {
                 Readable::To(end) if end > at && self.note(segment, (at, end), to) => end,
                 Readable::To(_) => return,
-                Readable::Damaged(_, resumes) => resumes,
+                Readable::Damaged(damage, resumes) => {
+                    self.source.sight.home.came_upon(&damage);
+                    resumes
+                }
             };
         }
     }

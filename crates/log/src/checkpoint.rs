@@ -328,6 +328,9 @@ impl Shared {
         let bytes = finished
             .and_then(|bytes| {
                 self.settle_before_checkpoint()?;
+                if self.is_damaged() {
+                    return Err(io::Error::other("a read came upon damage meanwhile"));
+                }
                 self.disk.rename(&working, &directory.join(&name))?;
                 self.disk.sync_directory(directory).map(|()| bytes)
             })
@@ -427,6 +430,8 @@ impl Store {
             Err(error) if is_full(&error) && shared.writer.lock().reserve.lend() => {
                 shared.write_checkpoint(directory)
             }
+            // Damage was come upon meanwhile.
+            Err(_) if shared.is_damaged() => return Ok(()),
             written => written,
         };
         let kept = written.map(|written| self.keep(directory, written, purged_bytes));

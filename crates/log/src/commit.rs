@@ -211,8 +211,20 @@ impl Store {
         commit: &Commit<'_>,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
+        self.commit_unless(log, expected, commit, watcher, check_whole)
+    }
+
+    /// The same, unless something stands in its way, which is looked at with the log locked.
+    pub(crate) fn commit_unless(
+        &self,
+        log: &Arc<Log>,
+        expected: u32,
+        commit: &Commit<'_>,
+        watcher: Option<WatcherId>,
+        refuse: impl FnOnce(&Inner) -> Result<(), CommitError>,
+    ) -> Result<Receipt, CommitError> {
         let mut inner = log.lock();
-        check_whole(&inner)?;
+        refuse(&inner)?;
         check(&inner, expected)?;
         let notes = Notes::of(None, commit)?;
         self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
@@ -257,7 +269,7 @@ impl Store {
     }
 }
 
-fn check_whole(inner: &Inner) -> Result<(), CommitError> {
+pub(crate) fn check_whole(inner: &Inner) -> Result<(), CommitError> {
     match inner.damage().filter(|_| !inner.deleting) {
         Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
         None => Ok(()),

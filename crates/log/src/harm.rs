@@ -1,13 +1,20 @@
 //! What is known to be damaged, and whom it harms.
 //!
-//! Purpose: the spans that are told of, and the logs that lost something in them: these show nothing by offset and take no commit
-//! until they are deleted, which makes the store whole again as far as anybody can tell. Owns both lists. Whoever reads or
-//! writes what is whole takes no lock of this; its lock comes in front of those of logs. Checked by the tests of damage.
+//! Purpose: damage that recovery comes upon, and damage that a read comes upon later, are told of and treated alike. Each span is
+//! named and counted once; a log that lost something in it shows nothing by offset and takes no commit until it is deleted,
+//! which leaves a store that is whole as far as anybody can tell. Recovery reads what no checkpoint lies behind, and no more, so
+//! what a read comes upon is payload, and whose it was is told by the extents of the logs. Owns both lists, which last as
+//! long as the store is open. Whoever reads or writes what is whole takes no lock of this; its lock comes in front of those of
+//! logs. Checked by the tests of damage and of harm.
 
 use crate::catalogue::Catalogue;
 use crate::error::Damage;
+use crate::extents::Extent;
 use crate::log::Log;
+use crate::places::Reach;
+use crate::segment::file_name;
 use crate::store::Shared;
+use crate::{LogId, Position, position, segment_of};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -19,6 +26,15 @@ struct Known {
     spans: Vec<Damage>,
     /// Those that are gone are taken out by whoever asks.
     harmed: Vec<Arc<Log>>,
+}
+
+impl Known {
+    fn names(&self, damage: &Damage) -> bool {
+        let (from, to) = reach(damage);
+        self.spans
+            .iter()
+            .any(|known| known.file == damage.file && reach(known).0 <= from && to <= reach(known).1)
+    }
 }
 
 impl Harm {
@@ -36,6 +52,21 @@ impl Harm {
         self.0.lock().spans.clone()
     }
 
+    fn names(&self, damage: &Damage) -> bool {
+        self.0.lock().names(damage)
+    }
+
+    /// Adds a span and the logs that lost something in it; `false` when it is known by now.
+    fn add(&self, damage: &Damage, harmed: &[Arc<Log>]) -> bool {
+        let mut known = self.0.lock();
+        if known.names(damage) {
+            return false;
+        }
+        known.spans.push(damage.clone());
+        known.harmed.extend_from_slice(harmed);
+        true
+    }
+
     /// Whether a log misses something that is not gone itself.
     fn lasts(&self) -> bool {
         let harmed = &mut self.0.lock().harmed;
@@ -50,4 +81,54 @@ impl Shared {
     pub(crate) fn is_damaged(&self) -> bool {
         self.unnamed.is_some() || self.harm.lasts()
     }
+
+    /// Takes notice of damage that a read came upon, the first time that one does. Complexity: then a look at the extents of every log.
+    #[cold]
+    pub(crate) fn note_harm(&self, damage: &Damage) {
+        // What else is missing recovery has told of.
+        if damage.file != file_name(segment_of(damage.from)) || self.harm.names(damage) {
+            return;
+        }
+        let mut harmed = Vec::new();
+        let visitor = |log: &Arc<Log>| harmed.extend(self.harms(damage, log).then(|| log.clone()));
+        self.catalogue.visit_at_leisure(visitor, || {});
+        let mut logs: Vec<LogId> = harmed.iter().map(|log| log.id()).collect();
+        logs.sort_unstable();
+        let damage = Damage { logs: Some(logs), ..damage.clone() };
+        if !self.harm.add(&damage, &harmed) {
+            return;
+        }
+        tracing::error!(%damage, "a read came upon it: what it touches is not served, everything else is");
+        for log in harmed {
+            // Whoever waits for more of it waits in vain.
+            let tell = {
+                let mut inner = log.lock();
+                inner.note_damage(|| damage.clone());
+                inner.announce()
+            };
+            self.watchers.tell(tell, |watch| watch.advanced(log.id()));
+        }
+    }
+
+    /// Whether payload that a log needs lies in a damaged span.
+    fn harms(&self, damage: &Damage, log: &Log) -> bool {
+        if damage.logs.as_ref().is_some_and(|logs| !logs.contains(&log.id())) {
+            return false;
+        }
+        let (from, to) = reach(damage);
+        let overlaps = |extent: &Extent| extent.position < to && from < extent.end_position();
+        let lost: Vec<Extent> =
+            log.lock().extents.all().iter().filter(|one| overlaps(one)).copied().collect();
+        // Among what a folded one spans lies others'.
+        let (view, limit) = (self.segments.latest(), self.control.written());
+        let reach = Reach { view: &view, limit };
+        let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
+        lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))
+    }
+}
+
+/// Where a span begins and ends: at the end of its segment, if nothing resumes in it.
+fn reach(damage: &Damage) -> (Position, Position) {
+    let end = if damage.to > damage.from { damage.to } else { position(segment_of(damage.from) + 1, 0) };
+    (damage.from, end)
 }

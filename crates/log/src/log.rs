@@ -360,6 +360,11 @@ impl Inner {
             Phase::Creating => self.phase = Phase::Live,
             Phase::Live | Phase::Deleted => {}
         }
+        self.announce()
+    }
+
+    /// The watchers that are to be told that something happened to it.
+    pub(crate) fn announce(&mut self) -> u32 {
         let tell = self.interest & !self.announced;
         self.announced |= tell;
         tell

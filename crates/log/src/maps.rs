@@ -187,7 +187,10 @@ impl Maps {
         }
         match segment.readable(from, to) {
             Readable::To(end) => Ok(end.max(from)),
-            Readable::Damaged(damage, _) => Err(damage),
+            Readable::Damaged(damage, _) => {
+                self.sight.home.came_upon(&damage);
+                Err(damage)
+            }
         }
     }
 

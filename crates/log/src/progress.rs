@@ -147,19 +147,19 @@ impl Progress {
         let view = source.view();
         let more = match source.here(step, self.stretch, &self.filter) {
             Step::Found(_) => Ok(true),
-            Step::End => self.walk.more(view),
-            Step::Blank if self.walk.next_segment(view) => self.walk.more(view),
+            Step::End => self.more(source),
+            Step::Blank if self.walk.next_segment(view) => self.more(source),
             Step::Cut => {
                 self.walk.end = 0;
                 match source.next_stretch(&mut self.stretch, &mut self.filter, &mut self.walk) {
-                    true => self.walk.more(view),
+                    true => self.more(source),
                     false => Ok(false),
                 }
             }
             Step::Foreign => {
                 self.leapt = true;
                 source.leap(self.stretch, &mut self.walk);
-                self.walk.more(view)
+                self.more(source)
             }
             Step::Gap(from, to) if source.is_purged(to) => {
                 self.skipped += to - from;
@@ -177,6 +177,11 @@ impl Progress {
             }
         };
         more.inspect_err(|_| self.stop())
+    }
+
+    /// Finds the next run of bytes.
+    fn more(&mut self, source: &Source) -> Result<bool, ReadError> {
+        self.walk.more(source.view()).inspect_err(|error| source.failed(error))
     }
 
     /// Nothing of the run at hand is taken any more, not even by those who look before they ask.

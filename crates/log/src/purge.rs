@@ -7,6 +7,7 @@
 //! inherited stays until the last fork is gone. Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
 
+use crate::commit::check_whole;
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::log::{Inner, Log};
@@ -141,8 +142,11 @@ impl Store {
     fn let_go(&self, going: Going<'_>, purge: &Purge<'_>) -> Result<(Purged, Receipt), CommitError> {
         let Going { log, begin, first } = going;
         let entries = purge.count_entries.then(|| self.count_below(log, first));
-        let receipt =
-            if purge.destroy { self.destroy(log, purge.time)? } else { self.trim(log, first, purge.time)? };
+        let receipt = match purge.destroy {
+            true => self.destroy(log, purge.time)?,
+            // Who asks for it may let go of what is damaged, too.
+            false => self.trim_unless(log, first, purge.time, |_| Ok(()))?,
+        };
         let (name, bytes) = (log.name().to_vec(), first - begin);
         Ok((Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }, receipt))
     }
@@ -195,15 +199,25 @@ impl Store {
         }
     }
 
-    /// Purges everything below an offset, whoever commits meanwhile.
+    /// Purges everything below an offset, whoever commits meanwhile. What is damaged is left as it is.
     pub(crate) fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
+        self.trim_unless(log, first, time, check_whole)
+    }
+
+    fn trim_unless(
+        &self,
+        log: &Arc<Log>,
+        first: Offset,
+        time: Time,
+        refuse: impl Fn(&Inner) -> Result<(), CommitError>,
+    ) -> Result<Receipt, CommitError> {
         loop {
             let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
             if state.first >= first {
                 return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
             }
             let commit = Commit { trim: Some(first), time, ..Commit::default() };
-            match self.commit(log, state.version, &commit, None) {
+            match self.commit_unless(log, state.version, &commit, None, &refuse) {
                 Err(CommitError::Conflict { .. }) => {}
                 outcome => return outcome,
             }

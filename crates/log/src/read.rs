@@ -11,7 +11,7 @@ use crate::log::{Inner, Log, Phase};
 use crate::places::{Reach, Unfolded, said_in};
 use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment::{Segment, file_name};
-use crate::store::Store;
+use crate::store::{Shared, Store};
 use crate::view::View;
 use crate::{Offset, segment_of};
 use bytes::Bytes;
@@ -129,13 +129,17 @@ impl Gather {
 /// What has to be brought into memory before a read that does not wait. To be run where waiting is fine.
 pub struct Warming {
     spans: SmallVec<[(Arc<Segment>, Range<u32>); 4]>,
+    shared: Arc<Shared>,
 }
 
 impl Warming {
     /// Reads and verifies, waiting for the disk.
     pub fn run(self) {
         for (segment, range) in self.spans {
-            segment.warm(range);
+            // What is damaged the read that follows says; whom it harms is found out here.
+            if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
+                self.shared.note_harm(&damage);
+            }
         }
     }
 }
@@ -168,8 +172,8 @@ impl<'v> Probe<'v> {
         }
     }
 
-    fn found(self) -> Option<Warming> {
-        (!self.spans.is_empty()).then_some(Warming { spans: self.spans })
+    fn found(self, shared: &Arc<Shared>) -> Option<Warming> {
+        (!self.spans.is_empty()).then(|| Warming { spans: self.spans, shared: shared.clone() })
     }
 }
 
@@ -194,7 +198,7 @@ impl Store {
                 said.look(number, places.start..places.end.min(there));
             }
         }
-        if let Some(warming) = said.found() {
+        if let Some(warming) = said.found(&self.shared) {
             // Until it is known where the rest lies there is nothing more to look at.
             return Some(warming);
         }
@@ -208,7 +212,7 @@ impl Store {
                 probe.look(segment_of(one.position), one.bytes());
             }
         }
-        probe.found()
+        probe.found(&self.shared)
     }
 
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
@@ -235,6 +239,21 @@ impl Store {
     }
 
     fn read_view(
+        &self,
+        log: &Log,
+        from: Offset,
+        limit: usize,
+        staged: bool,
+        view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
+    ) -> Result<Read, ReadError> {
+        let read = self.read_whole(log, from, limit, staged, view);
+        if let Err(ReadError::Damaged(damage)) = &read {
+            self.shared.note_harm(damage);
+        }
+        read
+    }
+
+    fn read_whole(
         &self,
         log: &Log,
         from: Offset,

@@ -347,8 +347,9 @@ impl Segment {
     /// Makes sure that the batches in a range match their checksums, looking at each once per process.
     pub(crate) fn verify(&self, range: Range<u32>) -> Result<(), ReadError> {
         if range.end > self.region.published() {
-            let (from, to) = (self.position_of(range.start), self.position_of(range.end));
-            let damage = Damage { file: file_name(self.header.number), from, to, logs: None };
+            // All that a shortened file has lost.
+            let from = self.position_of(self.region.published());
+            let damage = Damage { file: file_name(self.header.number), from, to: from, logs: None };
             return Err(ReadError::Damaged(Box::new(damage)));
         }
         if range.start >= self.trusted_from || range.end <= self.clean.bytes() {
@@ -448,13 +449,13 @@ impl Segment {
     }
 
     /// Brings a range into memory and verifies it, waiting for the disk.
-    pub(crate) fn warm(&self, range: Range<u32>) {
-        // Whatever is damaged is reported by the read that follows, which is not to wait either.
-        let _ = self.verify(range.clone());
+    pub(crate) fn warm(&self, range: Range<u32>) -> Result<(), ReadError> {
+        let verified = self.verify(range.clone());
         let end = range.end.min(self.region.published());
         let (bytes, range) = (self.region.bytes(0..end), range.start..end);
         let touched = one_of_each_page(range).fold(0u8, |sum, at| sum.wrapping_add(bytes[at as usize]));
         std::hint::black_box(touched);
+        verified
     }
 
     /// Verifies one run of batches that stand, and whatever damage follows it.

@@ -5,7 +5,7 @@
 //! list of segments changed, to find where a log begins, or goes on among others, and whether it ended where a reader has not looked.
 
 use crate::control::Control;
-use crate::error::ReadError;
+use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::SEGMENT_HEADER_BYTES;
@@ -74,6 +74,8 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn task_waits(&self) -> io::Result<()> {
         Ok(())
     }
+    /// A reader came upon damage. Nothing is locked by whoever says so.
+    fn came_upon(&self, _damage: &Damage) {}
     /// No extent of any log is missing below this position.
     fn known(&self) -> Position;
     /// Where the newest checkpoint begins.
@@ -103,6 +105,14 @@ impl Source {
 
     pub(crate) fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// Has the damage known that is the reason for a failure.
+    #[cold]
+    pub(crate) fn failed(&self, error: &ReadError) {
+        if let ReadError::Damaged(damage) = error {
+            self.sight.home.came_upon(damage);
+        }
     }
 
     /// How far one may read now.

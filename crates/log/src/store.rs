@@ -162,6 +162,10 @@ impl Home for Shared {
     fn checkpoint(&self) -> Position {
         self.checkpoints.lock().last().copied().unwrap_or(0)
     }
+
+    fn came_upon(&self, damage: &Damage) {
+        self.note_harm(damage);
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -337,7 +341,8 @@ impl Store {
         self.shared.catalogue.count() as u64
     }
 
-    /// Spans found damaged when the store was opened.
+    /// Spans found damaged when the store was opened, and those that a read came upon since, each once. What opening has no need
+    /// to read, because a checkpoint lies behind it, is not looked at before somebody reads it.
     pub fn damage(&self) -> Vec<Damage> {
         self.shared.harm.spans()
     }

@@ -150,6 +150,11 @@ impl Engine {
         Embedded::new(self.store.clone(), None).stats()
     }
 
+    /// Spans of the store that are known to be damaged.
+    pub(crate) fn damaged_spans(&self) -> u64 {
+        self.store.damage().len() as u64
+    }
+
     /// The store's syncs.
     pub(crate) fn groups(&self) -> log::Groups {
         self.store.groups()

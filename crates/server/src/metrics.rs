@@ -188,6 +188,12 @@ impl<S> Metrics<S> {
         page.gauge("streams", "Streams, the server's own and retained ones included.", one(stats.logs))?;
         page.gauge("segments", "Segments of the store.", one(stats.segments))?;
         page.gauge("segment_bytes", "Bytes allocated for segments.", one(stats.segment_bytes))?;
+        let damaged_spans = self.engine.damaged_spans();
+        page.gauge(
+            "damaged_spans",
+            "Spans of the store that do not read as they were written.",
+            one(damaged_spans),
+        )?;
         let sessions = self.engine.state().sessions() as u64;
         page.gauge("state_sessions", "Sessions of the state that are open.", one(sessions))?;
         let groups = self.engine.groups();

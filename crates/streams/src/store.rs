@@ -233,7 +233,7 @@ pub struct Stats {
     pub kept_bytes: u64,
     /// Segments.
     pub segments: u64,
-    /// Spans found damaged when the store was opened.
+    /// Spans found damaged when the store was opened, and those that a read came upon since.
     pub damaged_spans: u64,
     /// Records appended since then.
     pub records: u64,

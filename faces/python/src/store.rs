@@ -215,7 +215,7 @@ impl Store {
         self.recovery.clone()
     }
 
-    /// Spans that were found damaged when the store was opened.
+    /// Spans that were found damaged when the store was opened, and, of one that is written, by reads since.
     fn damage(&self) -> PyResult<Vec<Damage>> {
         self.shared.with(|open| {
             let spans = match &open.backing {

@@ -179,6 +179,8 @@ fn a_shortened_segment_costs_what_lay_in_it() {
             let busy = store.find(b"busy").unwrap();
             let whole = store.read(&busy, 0, usize::MAX);
             assert!(matches!(whole, Err(ReadError::Damaged(_))), "{what}");
+            let refused = store.append(&busy, b"!", 9);
+            assert!(matches!(refused, Err(CommitError::Damaged(_))) && !store.damage().is_empty(), "{what}");
             assert!(segment(directory.path(), number).exists(), "left for inspection: {what}");
         }
     }
