@@ -27,10 +27,9 @@ impl fmt::Display for Damage {
             write!(out, " to its end")?;
         }
         match &self.logs {
-            Some(logs) => write!(out, ", touching {} log(s)", logs.len())?,
-            None => write!(out, ", touching logs that can no longer be named")?,
+            Some(logs) => write!(out, ", touching {} log(s)", logs.len()),
+            None => write!(out, ", touching logs that can no longer be named"),
         }
-        write!(out, "; inspect it with `thalweg verify`")
     }
 }
 

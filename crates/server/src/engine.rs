@@ -77,7 +77,7 @@ impl Engine {
         let (store, found) =
             log::Store::open(&Disk::Real, directory, options).map_err(|error| unopened(&error))?;
         for damage in &found.damage {
-            tracing::error!(%damage, "the streams it touches are not served, the others are");
+            tracing::error!(%damage, "the streams it touches are not served, the others are; `thalweg verify` names all there is");
         }
         if found.discarded_bytes > 0 {
             tracing::warn!(

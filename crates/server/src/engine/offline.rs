@@ -10,8 +10,6 @@ use thalweg_log::{self as log, BackupError, Disk, OpenError, Piece};
 
 /// Bytes of a payload that are shown to people.
 const SHOWN_BYTES: usize = 64;
-/// How the log has the description of damage end.
-const ADVICE: &str = "; inspect it with `thalweg verify`";
 /// What the names of segments begin with.
 const SEGMENT: &str = "segment-";
 
@@ -67,9 +65,7 @@ fn unread(directory: &Path, error: &OpenError) -> Refusal {
 /// It cannot be read as a store at all, though it may be one that is damaged.
 pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> {
     let report = log::verify(&Disk::Real, directory).map_err(|error| unread(directory, &error))?;
-    // Whoever reads this has asked already.
-    let said = |damage: &log::Damage| damage.to_string().trim_end_matches(ADVICE).to_owned();
-    let damage: Vec<String> = report.damage.iter().map(said).collect();
+    let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
     let whole = damage.is_empty();
     let mut text = format!(
         "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
