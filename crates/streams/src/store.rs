@@ -156,7 +156,7 @@ pub enum StoreError {
     #[error("the store stopped taking writes: {0}")]
     Poisoned(String),
     /// The bytes asked for lie in a damaged span.
-    #[error("{0}")]
+    #[error("{0}; inspect it with `thalweg verify`")]
     Damaged(String),
     /// What stood at the offset was let go of.
     #[error("what stood there is no longer kept")]
