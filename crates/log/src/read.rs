@@ -226,7 +226,7 @@ impl Store {
         let view = |inner: &Inner| {
             (inner.phase == Phase::Live).then_some((inner.tail_visible, inner.closed_visible))
         };
-        self.read_view(log, from, limit, false, view)
+        self.noted(self.read_view(log, from, limit, false, view))
     }
 
     /// What is left of one record from an offset on, in the staged view: for whoever has to decide on
@@ -235,25 +235,19 @@ impl Store {
     /// # Errors
     /// [`ReadError`].
     pub fn record(&self, log: &Log, from: Offset) -> Result<Read, ReadError> {
-        self.read_view(log, from, 1, true, |inner| (!inner.deleting).then_some((inner.tail, inner.closed)))
+        let view = |inner: &Inner| (!inner.deleting).then_some((inner.tail, inner.closed));
+        self.noted(self.read_view(log, from, 1, true, view))
     }
 
-    fn read_view(
-        &self,
-        log: &Log,
-        from: Offset,
-        limit: usize,
-        staged: bool,
-        view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
-    ) -> Result<Read, ReadError> {
-        let read = self.read_whole(log, from, limit, staged, view);
+    /// Has damage that a read came upon known.
+    fn noted(&self, read: Result<Read, ReadError>) -> Result<Read, ReadError> {
         if let Err(ReadError::Damaged(damage)) = &read {
             self.shared.note_harm(damage);
         }
         read
     }
 
-    fn read_whole(
+    fn read_view(
         &self,
         log: &Log,
         from: Offset,

@@ -8,7 +8,7 @@ use crate::Streams;
 use crate::access::Found;
 use crate::headers::{is_named, single};
 use crate::problem::Problem;
-use crate::store::{Fork, Store};
+use crate::store::{Fork, Read, Store};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Now, Request, Work};
 use thalweg_wire::path::{self, STREAMS};
@@ -170,29 +170,27 @@ impl<S: Store> Streams<S> {
 
     /// Of a stream of messages, an offset inside what was appended as one is none that the server gave out.
     fn between_messages(&self, source: &Found<S>, from: u64) -> Result<(), Halt> {
-        let stream = &source.stream;
-        if media::kind(&source.config.content_type) != media::Kind::Json || from == source.state.tail {
-            return Ok(());
+        if media::kind(&source.config.content_type) == media::Kind::Json
+            && from < source.state.tail
+            && self.record(&source.stream, from)?.inside
+        {
+            return Err(Halt::Refused(self.store.ticket(&source.stream), offset_malformed()));
         }
+        Ok(())
+    }
+
+    /// What is left of the record at an offset, once it is in memory.
+    fn record(&self, stream: &S::Stream, from: u64) -> Result<Read, Halt> {
         if let Some(work) = self.store.cold(stream, from, 1) {
             return Err(Halt::Cold(work));
         }
-        let record = self.store.record(stream, from);
-        let record = record.map_err(|error| Halt::Refused(0, Problem::from(&error)))?;
-        if record.inside {
-            return Err(Halt::Refused(self.store.ticket(stream), offset_malformed()));
-        }
-        Ok(())
+        self.store.record(stream, from).map_err(|error| Halt::Refused(0, Problem::from(&error)))
     }
 
     /// The place `count` bytes or messages behind `from`, within the record there.
     fn refine(&self, source: &Found<S>, from: u64, count: u64) -> Result<u64, Halt> {
         let stream = &source.stream;
-        if let Some(work) = self.store.cold(stream, from, 1) {
-            return Err(Halt::Cold(work));
-        }
-        let record = self.store.record(stream, from);
-        let record = record.map_err(|error| Halt::Refused(0, Problem::from(&error)))?;
+        let record = self.record(stream, from)?;
         let place = match media::kind(&source.config.content_type) {
             // PROTOCOL 4.2: of a JSON stream, flattened messages.
             media::Kind::Json => after_message(&record.pieces.concat(), count),
