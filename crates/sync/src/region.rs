@@ -150,6 +150,13 @@ impl Region {
         self.map.release();
     }
 
+    /// Brings published bytes into memory, waiting for the disk. What is not published is left alone.
+    pub fn touch(&self, range: Range<u32>) {
+        let bytes = self.bytes(0..self.published());
+        let touched = one_of_each_page(range.start..range.end.min(self.published()));
+        std::hint::black_box(touched.fold(0u8, |sum, at| sum.wrapping_add(bytes[at as usize])));
+    }
+
     /// Which bytes below `end` could be read without waiting for a disk.
     pub fn residency(&self, end: u32) -> Residency<'_> {
         self.map.residency(end as usize)
@@ -203,10 +210,32 @@ fn length(map: &Map) -> u32 {
     u32::try_from(map.length()).unwrap_or(u32::MAX)
 }
 
+/// A byte of each page that a range has some of: pages are in memory whole or not at all.
+fn one_of_each_page(range: Range<u32>) -> impl Iterator<Item = u32> {
+    /// No page of any machine is smaller.
+    const PAGE_BYTES: u32 = 4096;
+    let later = (range.start / PAGE_BYTES + 1..).map(|page| page * PAGE_BYTES);
+    (!range.is_empty()).then_some(range.start).into_iter().chain(later.take_while(move |at| *at < range.end))
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use thalweg_sys::disk::{Allocation, Disk};
+
+    #[test]
+    fn no_page_of_a_range_is_left_out() {
+        for start in [0, 1, 4095, 4096, 5000] {
+            for length in [0, 1, 95, 4095, 4096, 4097, 9000, 12_289] {
+                let range = start..start + length;
+                let touched: Vec<u32> = one_of_each_page(range.clone()).map(|at| at / 4096).collect();
+                let mut pages: Vec<u32> = range.clone().map(|at| at / 4096).collect();
+                pages.dedup();
+                assert_eq!(touched, pages, "{range:?}");
+                assert!(one_of_each_page(range.clone()).all(|at| range.contains(&at)));
+            }
+        }
+    }
 
     #[test]
     fn readers_see_what_was_published_and_no_more() {

@@ -220,6 +220,18 @@ impl Disk {
         }
     }
 
+    /// Bytes that this user may still fill where a directory lies.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        match self {
+            Disk::Real => crate::machine::file_system(directory).map(|found| found.free_bytes),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => Ok(disk.free_bytes()),
+        }
+    }
+
     /// Takes an exclusive lock on a file, created if needed, and writes `holder` into it if there is room.
     ///
     /// # Errors

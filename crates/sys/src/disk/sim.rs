@@ -151,6 +151,12 @@ impl SimDisk {
         held(&self.world).used()
     }
 
+    /// Bytes that there is room for.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let world = held(&self.world);
+        world.space_bytes.saturating_sub(world.used())
+    }
+
     /// Syncs so far, failed ones included.
     pub fn syncs(&self) -> u64 {
         held(&self.world).syncs
