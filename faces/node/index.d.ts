@@ -254,6 +254,8 @@ export interface Stats {
   readonly logs: number
   readonly segments: number
   readonly segmentBytes: number
+  /** Bytes of files that say again what segments hold, each log's bytes together. */
+  readonly settledBytes: number
   /** Bytes of this process's address space that segments are mapped at, once: what is lent of them is mapped again. */
   readonly mappedBytes: number
   /** Position at which the next entry will be written. */

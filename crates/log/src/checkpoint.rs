@@ -327,7 +327,7 @@ impl Shared {
         // Everything a record may speak of must be durable before the checkpoint can be found.
         let bytes = finished
             .and_then(|bytes| {
-                self.settle_before_checkpoint()?;
+                self.secure_before_checkpoint()?;
                 if self.is_damaged() {
                     return Err(io::Error::other("a read came upon damage meanwhile"));
                 }
@@ -346,7 +346,7 @@ impl Shared {
         self.options.interleave.step();
     }
 
-    fn settle_before_checkpoint(&self) -> io::Result<()> {
+    fn secure_before_checkpoint(&self) -> io::Result<()> {
         #[cfg(test)]
         if self.options.fault == crate::store::Fault::CheckpointBeforeSync {
             return Ok(());
@@ -375,7 +375,8 @@ impl Shared {
             return;
         }
         for number in &dead {
-            let bytes = self.segments.find(*number).map_or(0, |segment| segment.header.held_bytes());
+            let segment = self.segments.find(*number);
+            let bytes = segment.as_ref().map_or(0, |segment| segment.header.held_bytes());
             {
                 let mut writer = self.writer.lock();
                 if writer.live_bytes.remove(number).is_none() {
@@ -387,6 +388,7 @@ impl Shared {
             self.segments.remove(*number);
             if let Some(directory) = &self.directory {
                 let _ = self.disk.unlink(&directory.join(crate::segment::file_name(*number)));
+                segment.inspect(|segment| self.remove_settled(directory, segment));
             }
         }
         self.control.bump_segments();

@@ -133,7 +133,7 @@ impl Shared {
             Ok(()) => {
                 let took_ns = monotonic_ns().saturating_sub(begun_ns);
                 self.group_meters.note(group.batches, took_ns / 1_000);
-                self.settle(group, took_ns);
+                self.conclude(group, took_ns);
                 Ok(())
             }
             Err(error) => {
@@ -162,7 +162,7 @@ impl Shared {
         group.directory.as_ref().map_or(Ok(()), |directory| self.disk.sync_directory(directory))
     }
 
-    fn settle(&self, group: Group, took_ns: u64) {
+    fn conclude(&self, group: Group, took_ns: u64) {
         let (mut moved, mut trimmed) = (Vec::new(), false);
         for pending in group.pending {
             trimmed |= pending.seen.first > 0;

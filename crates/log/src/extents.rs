@@ -140,6 +140,13 @@ impl Extents {
         &self.list
     }
 
+    /// Those that lie in a segment.
+    pub(crate) fn of_segment(&self, number: u32) -> &[Extent] {
+        let first = self.list.partition_point(|extent| segment_of(extent.position) < number);
+        let rest = &self.list[first..];
+        &rest[..rest.partition_point(|extent| segment_of(extent.position) == number)]
+    }
+
     /// Takes over what a checkpoint knows, in order.
     pub(crate) fn restore(&mut self, extent: Extent) {
         self.list.push(extent);

@@ -8,6 +8,7 @@ use crate::format::{
 use crate::places::Places;
 use crate::runs::{self, Runs};
 use crate::scan::{Scan, Step};
+use crate::settled::{self, forged::leads_nowhere_that_harms};
 
 /// What headers and payloads say is the same once it was written again; the first byte says which is looked at.
 pub fn formats(data: &[u8]) {
@@ -34,6 +35,7 @@ pub fn formats(data: &[u8]) {
             encode_producer(id, producer, &mut written);
             assert_eq!(written, data);
         }
+        6 if which & 8 != 0 => settled(data),
         6 => runs(data),
         _ => {
             let _ = decode_trim(data);
@@ -84,6 +86,12 @@ fn runs(data: &[u8]) {
     while let Step::Batch(_) = scan.step() {}
 }
 
+/// What is settled, of which the first two bytes say how much it tells.
+fn settled(data: &[u8]) {
+    let Some(([ranges, bounds], told)) = data.split_first_chunk() else { return };
+    leads_nowhere_that_harms((ranges % 6).into(), (bounds % 16).into(), told, &[(0, 0), (1, 5)]);
+}
+
 fn seal_runs(table: &mut [u8]) {
     for entry in table.chunks_exact_mut(runs::ENTRY_BYTES as usize) {
         if let Some((words, sum)) = entry.split_last_chunk_mut() {
@@ -114,11 +122,13 @@ fn frames(body: &[u8]) {
     }
 }
 
-/// Makes a segment or a checkpoint whose bytes somebody changed add up again: checksums, and the chain of batches. A control file
+/// Makes a segment, what is settled of one, or a checkpoint whose bytes somebody changed add up again: checksums, and the chain of batches. A control file
 /// that adds up is believed, so that is left to its checksum.
 pub fn reseal(name: &str, bytes: &mut [u8]) {
     if name.starts_with("segment-") {
         reseal_segment(bytes);
+    } else if settled::number_of(name).is_some() {
+        settled::forged::reseal(bytes);
     } else if checkpoint::start_of(name).is_some()
         && let Some((whole, sum)) = bytes.split_last_chunk_mut()
     {

@@ -62,12 +62,16 @@ mod rare;
 mod read;
 mod reader;
 mod reclaim;
+mod records;
 mod recover;
 mod reserve;
 mod retention;
+mod route;
 mod runs;
 mod scan;
 mod segment;
+mod settle;
+mod settled;
 mod signal;
 mod since;
 mod sizes;
@@ -80,6 +84,7 @@ mod tip;
 mod verify;
 mod view;
 mod walk;
+mod warm;
 mod watch;
 mod writer;
 
@@ -107,7 +112,7 @@ pub use place::Place;
 pub use progress::{Ended, Unsure};
 pub use purge::{Purge, Purged};
 pub use query::{Entry, Query, Start};
-pub use read::{LENT_BYTES_MIN, Read, ReadPiece, Warming};
+pub use read::{LENT_BYTES_MIN, Read, ReadPiece};
 pub use reader::{Entries, Reader};
 pub use retention::RETAIN_NOTE;
 pub use store::{Stats, Store};
@@ -116,6 +121,7 @@ pub use thalweg_sys::disk::Disk;
 #[cfg(feature = "sim")]
 pub use thalweg_sys::disk::sim;
 pub use verify::{Report, verify};
+pub use warm::Warming;
 pub use watch::{Watch, WatcherId};
 
 /// Identity of a log within its store. Never reused.

@@ -61,6 +61,9 @@ pub struct Options {
     pub retain_except: Vec<Vec<u8>>,
     /// Whether sealed segments of which little is needed are written anew without the rest.
     pub compacts: bool,
+    /// Whether the payload of sealed segments, out of which much is read in small records, is kept once more with each log's bytes
+    /// together: at most as many bytes again as they have, none that `retain_bytes` has no room for, and the first to go on a full disk.
+    pub settles: bool,
     /// What [`Store::maintain`] writes, and whoever fills the next segment's file with zeros, rest so many times as long as they worked
     /// after each mebibyte, the latter 50 ms at most; 0: they never do. Nobody rests while somebody waits for it ([`Store::hurry`]).
     pub rest_parts: u32,
@@ -88,6 +91,7 @@ impl Default for Options {
             retain_bytes: None,
             retain_except: Vec::new(),
             compacts: true,
+            settles: true,
             rest_parts: 3,
             rotate_after_us: None,
             opened_at: 0,

@@ -1,30 +1,30 @@
-//! Reading a log's visible payload through its extents.
+//! Reading a log's visible payload: through its extents, and from what is settled.
 //!
 //! Large pieces are borrowed from the map (the region lives as long as the bytes do), small ones are
 //! gathered into one buffer: a piece costs a reference count, a copy costs its length.
 
 use crate::error::ReadError;
 use crate::extents::Extent;
-use crate::fork::{Span, Spans, spans};
-use crate::format::{self, BatchHeader, Kind};
+use crate::fork::{Spans, spans};
 use crate::log::{Inner, Log, Phase};
-use crate::places::{Reach, Unfolded, said_in};
+use crate::places::{Reach, said_in};
+use crate::records::{each_record, nothing_holds};
+use crate::route::{Leg, Route};
 use crate::scan::{Batch, Scan, Step, Stop};
-use crate::segment::{Segment, file_name};
-use crate::store::{Shared, Store};
+use crate::segment::Segment;
+use crate::store::Store;
 use crate::view::View;
-use crate::{Offset, segment_of};
+use crate::{LogId, Offset, segment_of};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
-use thalweg_sys::disk::Residency;
 use thalweg_sys::hint;
 
 /// Pieces shorter than this are copied together.
-const BORROW_BYTES_MIN: u32 = 4096;
+pub(crate) const BORROW_BYTES_MIN: u32 = 4096;
 
 /// Of pieces of so many bytes or more it is said which file holds them.
 pub const LENT_BYTES_MIN: usize = 64 << 10;
@@ -95,27 +95,58 @@ impl AsRef<[u8]> for Slice {
 
 /// Joins small slices, keeps large ones as they are.
 #[derive(Default)]
-struct Gather {
+struct Gather<'v> {
     pieces: SmallVec<[ReadPiece; 3]>,
     small: Vec<u8>,
     bytes: usize,
     /// The first byte is not the first of its record.
     inside: bool,
+    /// Bytes that were copied out of the segment that was last read.
+    copied: Option<(&'v Segment, u64)>,
 }
 
-impl Gather {
-    fn add(&mut self, segment: &Segment, range: Range<u32>) {
-        let region = segment.region();
+impl<'v> Gather<'v> {
+    /// Adds what lies in a segment.
+    fn add(&mut self, segment: &'v Segment, range: Range<u32>) {
+        let length = range.len();
+        self.put(segment.region(), range, || segment.descriptor());
+        if length < BORROW_BYTES_MIN as usize {
+            match &mut self.copied {
+                Some((same, copied)) if std::ptr::eq(*same, segment) => *copied += length as u64,
+                _ => {
+                    self.count();
+                    self.copied = Some((segment, length as u64));
+                }
+            }
+        }
+    }
+
+    /// Adds bytes of a file that is mapped.
+    fn put(&mut self, region: &Arc<Region>, range: Range<u32>, file: impl Fn() -> Option<Arc<OwnedFd>>) {
         self.bytes += range.len();
         if range.len() < BORROW_BYTES_MIN as usize {
             self.small.extend_from_slice(region.bytes(range));
             return;
         }
         self.flush();
-        let lent = if range.len() < LENT_BYTES_MIN { None } else { segment.descriptor() };
+        let lent = if range.len() < LENT_BYTES_MIN { None } else { file() };
         let file = lent.map(|file| (file, range.start.into()));
         let bytes = Bytes::from_owner(Slice { region: region.clone(), range });
         self.pieces.push(ReadPiece { bytes, file });
+    }
+
+    /// Says what was copied: a segment out of which much is copied is worth being settled.
+    fn count(&mut self) {
+        if let Some((segment, bytes)) = self.copied.take() {
+            segment.copied(bytes);
+        }
+    }
+
+    /// What was gathered, and whether its first byte is not the first of its record.
+    fn finish(mut self) -> (SmallVec<[ReadPiece; 3]>, bool) {
+        self.count();
+        self.flush();
+        (self.pieces, self.inside)
     }
 
     fn flush(&mut self) {
@@ -126,95 +157,7 @@ impl Gather {
     }
 }
 
-/// What has to be brought into memory before a read that does not wait. To be run where waiting is fine.
-pub struct Warming {
-    spans: SmallVec<[(Arc<Segment>, Range<u32>); 4]>,
-    shared: Arc<Shared>,
-}
-
-impl Warming {
-    /// Reads and verifies, waiting for the disk.
-    pub fn run(self) {
-        for (segment, range) in self.spans {
-            // What is damaged the read that follows says; whom it harms is found out here.
-            if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
-                self.shared.note_harm(&damage);
-            }
-        }
-    }
-}
-
-/// Looks for what is not in memory, or not verified, among ranges of segments; best in their order.
-struct Probe<'v> {
-    view: &'v View,
-    segment: Option<(&'v Arc<Segment>, Residency<'v>)>,
-    spans: SmallVec<[(Arc<Segment>, Range<u32>); 4]>,
-}
-
-impl<'v> Probe<'v> {
-    fn new(view: &'v View) -> Self {
-        Self { view, segment: None, spans: SmallVec::new() }
-    }
-
-    /// Notes a range of places that is cold. What is not there at all the read complains of, without waiting.
-    fn look(&mut self, number: u32, places: Range<u32>) {
-        if self.segment.as_ref().is_none_or(|(segment, _)| segment.header.number != number) {
-            let of = |segment: &'v Arc<Segment>| (segment, segment.residency(segment.region().published()));
-            self.segment = self.view.find(number).map(of);
-        }
-        if let Some((segment, residency)) = &mut self.segment
-            && let Some(range) = segment.runs().bytes_of(places)
-        {
-            let there = range.end <= segment.region().published();
-            if there && !segment.is_warm(range.clone(), residency) {
-                self.spans.push((Arc::clone(segment), range));
-            }
-        }
-    }
-
-    fn found(self, shared: &Arc<Shared>) -> Option<Warming> {
-        (!self.spans.is_empty()).then(|| Warming { spans: self.spans, shared: shared.clone() })
-    }
-}
-
 impl Store {
-    /// What a read of the same bytes would have to wait for; `None` when it would not. Whoever has brought it in asks again: what
-    /// says where more lies may have been part of it. The segment being written is always warm.
-    pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
-        let to = from.saturating_add(limit.max(1) as u64);
-        let found = {
-            let inner = log.lock();
-            let to = to.min(inner.tail_visible);
-            self::spans(log, &inner, from, to, inner.tail_visible).unwrap_or_default()
-        };
-        let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
-        let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
-        let sealed = |extent: &Extent| segment_of(extent.position) != newest;
-        let mut said = Probe::new(&view);
-        for (_, extent) in in_order(&found).filter(|(_, extent)| sealed(extent) && extent.is_folded()) {
-            let (number, places) = said_in(extent);
-            let there = view.find(number).map_or(0, |segment| segment.places_end());
-            if number != newest && places.start < there {
-                said.look(number, places.start..places.end.min(there));
-            }
-        }
-        if let Some(warming) = said.found(&self.shared) {
-            // Until it is known where the rest lies there is nothing more to look at.
-            return Some(warming);
-        }
-        let mut probe = Probe::new(&view);
-        for (span, extent) in in_order(&found).filter(|(_, extent)| sealed(extent)) {
-            let to = to.min(span.cut);
-            // Where nobody says, the read looks everywhere.
-            let told = extent.is_folded().then(|| reach.told(span.log, extent)).flatten();
-            let each = told.map_or_else(|| Unfolded::itself(*extent), Unfolded::Told);
-            for one in each.filter(|one| one.holds(from, to)) {
-                probe.look(segment_of(one.position), one.bytes());
-            }
-        }
-        probe.found(&self.shared)
-    }
-
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
     /// one. An offset inside a record begins inside it; a record inside which a fork branches off ends
     /// there. Complexity: a search of the log's extents, and of those of the ancestors that hold some of
@@ -285,52 +228,84 @@ impl Store {
             }
         };
         let reach = Reach { view: &view, limit: self.shared.control.written() };
-        let mut gather =
-            Gather { small: Vec::with_capacity(limit.min(small_bytes(&spans))), ..Gather::default() };
-        let mut next = from;
-        let mut ahead = in_order(&spans).skip(AHEAD);
-        'read: for (span, extent) in in_order(&spans) {
-            if let Some((_, extent)) = ahead.next() {
-                fetch(&view, extent);
-            }
-            let unfolded = reach.unfold(span.log, extent).map_err(gone)?;
-            let mut ahead = unfolded.clone().skip(AHEAD);
-            let to = to.min(span.cut);
-            for extent in unfolded {
-                if let Some(extent) = ahead.next() {
-                    fetch(&view, &extent);
-                }
-                if !extent.holds(from, to) {
-                    continue;
-                }
-                if !read_extent(reach, (span, &extent), limit, &mut next, &mut gather).map_err(gone)? {
-                    break 'read;
-                }
-                if next < extent.end().min(to) {
-                    return Err(gone(nothing_holds(next, &extent)));
-                }
-            }
-        }
-        gather.flush();
-        Ok(Read { pieces: gather.pieces, next, at_tail: next == tail, closed, inside: gather.inside })
+        let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
+        let gather = Gather { small, ..Gather::default() };
+        let mut reading = Reading { reach, to, limit, next: from, gather };
+        reading.go(Route::new(&view, &spans, from, to)).map_err(gone)?;
+        let Reading { next, gather, .. } = reading;
+        let (pieces, inside) = gather.finish();
+        Ok(Read { pieces, next, at_tail: next == tail, closed, inside })
     }
 }
 
-/// An extent ends before it should.
-fn nothing_holds(offset: Offset, extent: &Extent) -> ReadError {
-    let why = format!("nothing holds offset {offset} there");
-    ReadError::Io { file: file_name(segment_of(extent.position)), why }
+/// A read that is under way.
+struct Reading<'v> {
+    reach: Reach<'v>,
+    to: Offset,
+    limit: usize,
+    next: Offset,
+    gather: Gather<'v>,
+}
+
+impl<'v> Reading<'v> {
+    /// Goes as far as the limit allows.
+    fn go(&mut self, mut route: Route<'v>) -> Result<(), ReadError> {
+        while let Some(leg) = route.next() {
+            match leg {
+                Leg::Together { settled, from, to, .. } if settled.verify(from..to) => {
+                    self.gather.put(settled.region(), from..to, || settled.descriptor());
+                    self.next += u64::from(to - from);
+                }
+                // It is not as it was written, and the segment is there.
+                Leg::Together { offset, .. } => route.again(offset),
+                Leg::Among { log, extent, cut, .. } => {
+                    if let Some(extent) = route.ahead(AHEAD) {
+                        fetch(self.reach.view, extent);
+                    }
+                    if !self.among(log, extent, cut)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what an extent holds of a log. `false`: as much was read as there may be.
+    fn among(&mut self, log: LogId, extent: &Extent, cut: Offset) -> Result<bool, ReadError> {
+        let Reading { reach, limit, next, gather, .. } = self;
+        let unfolded = reach.unfold(log, extent)?;
+        let (mut ahead, to) = (unfolded.clone().skip(AHEAD), self.to.min(cut));
+        for extent in unfolded {
+            if let Some(extent) = ahead.next() {
+                fetch(reach.view, &extent);
+            }
+            if !extent.holds(*next, to) {
+                continue;
+            }
+            let whole = each_record(*reach, log, &extent, cut, next, |segment, record| {
+                if gather.bytes > 0 && gather.bytes + record.range.len() > *limit {
+                    return false;
+                }
+                gather.inside |= gather.bytes == 0 && record.inside;
+                gather.add(segment, record.range);
+                true
+            })?;
+            if !whole {
+                return Ok(false);
+            }
+            if *next < extent.end().min(to) {
+                return Err(nothing_holds(*next, &extent));
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// What the copy buffer may come to need.
 fn small_bytes(spans: &Spans) -> usize {
     let extents = spans.iter().flat_map(|span| &span.extents);
     extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
-}
-
-/// The extents of a read, the first one first.
-fn in_order(spans: &Spans) -> impl Iterator<Item = (&Span, &Extent)> {
-    spans.iter().rev().flat_map(|span| span.extents.iter().map(move |extent| (span, extent)))
 }
 
 /// Has the processor fetch an extent that is read soon, or what says where it lies: records of one log lie far from each other
@@ -344,56 +319,6 @@ fn fetch(view: &View, extent: &Extent) {
         let bytes = segment.region().bytes(0..segment.region().published());
         hint::prefetch_run(bytes, range.start as usize..range.end as usize, FETCHED_BYTES_MAX);
     }
-}
-
-/// Gathers from one extent what lies below the cut. `false` when the limit is reached.
-fn read_extent(
-    reach: Reach<'_>,
-    (span, extent): (&Span, &Extent),
-    limit: usize,
-    next: &mut Offset,
-    gather: &mut Gather,
-) -> Result<bool, ReadError> {
-    let number = segment_of(extent.position);
-    let segment = reach.segment(number)?;
-    let Range { start, mut end } = segment.bytes_of(extent)?;
-    if extent.end_position() > reach.limit {
-        // Its last batches were staged when this read began.
-        end = end.min(segment.end(reach.limit).max(start));
-    }
-    segment.verify(start..end)?;
-    let bytes = segment.region().bytes(0..end);
-    let mut at = start;
-    while at < end {
-        let rest = &bytes[at as usize..];
-        let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0);
-        let body_of = |header: &BatchHeader| rest.get(header.body_start() as usize..header.length as usize);
-        let Some((header, body)) = header.and_then(|header| Some((header, body_of(&header)?))) else {
-            return Err(ReadError::Io { file: file_name(number), why: format!("no batch at byte {at}") });
-        };
-        let body_at = at + header.body_start();
-        for frame in format::frames(body) {
-            let end = (frame.offset + frame.payload.len() as u64).min(span.cut);
-            if frame.log != span.log || frame.kind != Kind::Data || end <= *next {
-                continue;
-            }
-            if frame.offset > *next {
-                let why = format!("the bytes from {next} on are not where they should be, at byte {at}");
-                return Err(ReadError::Io { file: file_name(number), why });
-            }
-            let length = usize::try_from(end - *next).unwrap_or(usize::MAX);
-            if gather.bytes > 0 && gather.bytes + length > limit {
-                return Ok(false);
-            }
-            gather.inside |= gather.bytes == 0 && frame.offset < *next;
-            let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
-            let payload_at = body_at + frame.payload_at;
-            gather.add(segment, payload_at + byte(*next)..payload_at + byte(end));
-            *next = end;
-        }
-        at += header.length;
-    }
-    Ok(true)
 }
 
 /// Walks every batch of a segment, for tools.

@@ -58,6 +58,8 @@ pub(crate) struct Reclaim {
     waiting_since: Option<Time>,
     /// Nobody looked since the last checkpoint, or there was more than one look takes.
     compacts: bool,
+    /// Batches that the disk had no room for when somebody last asked.
+    refused: u64,
     /// Segments that were not worth it when somebody looked, and what was needed of them then.
     in_vain: BTreeMap<u32, u64>,
 }
@@ -86,6 +88,11 @@ impl Reclaim {
     pub(crate) fn looked_in_vain(&mut self, segment: u32, needed: u64, among: &View) {
         self.in_vain.retain(|known, _| among.find(*known).is_some());
         self.in_vain.insert(segment, needed);
+    }
+
+    /// Whether the disk had no room since this was last asked, of so many times that it had none.
+    pub(crate) fn was_refused(&mut self, failures: u64) -> bool {
+        std::mem::replace(&mut self.refused, failures) < failures
     }
 
     /// What is let go since the older checkpoint, of all that ever was.

@@ -6,7 +6,8 @@
 //! spare, prepared ahead. Checksums are verified once per process: what lies from `trusted_from` on was written or replayed by this process,
 //! `verified` says how far the rest has been looked at, `clean` how far nothing was wrong, and spans found
 //! damaged are remembered, so that they cost only the logs that lie in them. Whoever reads below `clean` or
-//! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment.
+//! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment. Beside it may lie its payload
+//! once more, each log's bytes together ([`settled`](crate::settled)).
 
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
@@ -14,6 +15,7 @@ use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Se
 use crate::index::{self, TimeIndex};
 use crate::runs::Runs;
 use crate::scan::{Scan, Step};
+use crate::settled::Settled;
 use crate::{Position, Time, position};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use thalweg_sync::meter::Meter;
 use thalweg_sync::region::{Published, Region, RegionWriter};
 use thalweg_sys::disk::{Disk, File, Map, Residency};
 
@@ -56,6 +59,10 @@ pub(crate) struct Segment {
     index: OnceLock<TimeIndex>,
     /// Whether every entry of its table of runs stands.
     has_sound_table: OnceLock<bool>,
+    /// Its payload once more, each log's bytes together.
+    settled: OnceLock<Arc<Settled>>,
+    /// Bytes that reads copied out of it a record at a time.
+    copied: Meter<1>,
 }
 
 /// Bytes that can be read next, or why not.
@@ -154,6 +161,7 @@ impl Segment {
         let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
         let (followed, lost, has_sound_table) = (false, false, OnceLock::new());
+        let (settled, copied) = (OnceLock::new(), Meter::new());
         Segment {
             header,
             file,
@@ -167,6 +175,8 @@ impl Segment {
             damage,
             index,
             has_sound_table,
+            settled,
+            copied,
         }
     }
 
@@ -178,12 +188,52 @@ impl Segment {
 
     /// The same segment without a time index: the one there is goes with the last reader of this one.
     pub(crate) fn without_index(&self) -> Segment {
+        let same = self.alone();
+        if let Some(settled) = self.settled() {
+            same.settle(settled.clone());
+        }
+        same.copied(self.copied.read(0));
+        same
+    }
+
+    /// The same segment without what is not the segment: its time index, and its payload each log's together.
+    pub(crate) fn alone(&self) -> Segment {
         let Segment { trusted_from, followed, lost, successor, .. } = *self;
         let of = Segment::of(self.header, self.file.clone(), self.region.clone(), trusted_from);
         // The damage last: a mark never speaks of bytes whose damage is not noted.
         let (verified, clean) = (Published::new(self.verified.bytes()), Published::new(self.clean.bytes()));
         let damage = Mutex::new(self.damage.lock().clone());
         Segment { followed, lost, successor, verified, clean, damage, ..of }
+    }
+
+    /// Its payload once more, each log's bytes together, if that is there and nothing wrong with it is known.
+    pub(crate) fn settled(&self) -> Option<&Arc<Settled>> {
+        self.settled.get().filter(|settled| settled.is_sound())
+    }
+
+    /// The same, whatever is wrong with it.
+    pub(crate) fn settled_file(&self) -> Option<&Arc<Settled>> {
+        self.settled.get()
+    }
+
+    /// Has it read from there from now on. Nothing, if there is one already.
+    pub(crate) fn settle(&self, settled: Arc<Settled>) {
+        let _ = self.settled.set(settled);
+    }
+
+    /// So many bytes more were copied out of it a record at a time.
+    pub(crate) fn copied(&self, bytes: u64) {
+        self.copied.add_shared(0, bytes);
+    }
+
+    /// Bytes that were.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied.read(0)
+    }
+
+    /// Begins to count them anew.
+    pub(crate) fn count_anew(&self) {
+        self.copied.set(0, 0);
     }
 
     /// Bytes of memory that the time index may take, if somebody made one.
@@ -322,6 +372,9 @@ impl Segment {
     /// Lets go of the pages of a segment that is seldom read from now on.
     pub(crate) fn release(&self) {
         self.region.release();
+        if let Some(settled) = self.settled_file() {
+            settled.region().release();
+        }
     }
 
     /// The file's descriptor, if it has one.
@@ -452,9 +505,7 @@ impl Segment {
     pub(crate) fn warm(&self, range: Range<u32>) -> Result<(), ReadError> {
         let verified = self.verify(range.clone());
         let end = range.end.min(self.region.published());
-        let (bytes, range) = (self.region.bytes(0..end), range.start..end);
-        let touched = one_of_each_page(range).fold(0u8, |sum, at| sum.wrapping_add(bytes[at as usize]));
-        std::hint::black_box(touched);
+        self.region.touch(range.start.min(end)..end);
         verified
     }
 
@@ -513,31 +564,4 @@ pub(crate) fn read_header(disk: &Disk, path: &Path) -> io::Result<Option<Result<
         other => other?,
     }
     Ok((bytes != [0; SEGMENT_HEADER_BYTES as usize]).then(|| SegmentHeader::decode(&bytes)))
-}
-
-/// A byte of each page that a range has some of: pages are in memory whole or not at all.
-fn one_of_each_page(range: Range<u32>) -> impl Iterator<Item = u32> {
-    /// No page of any machine is smaller.
-    const PAGE_BYTES: u32 = 4096;
-    let later = (range.start / PAGE_BYTES + 1..).map(|page| page * PAGE_BYTES);
-    (!range.is_empty()).then_some(range.start).into_iter().chain(later.take_while(move |at| *at < range.end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::one_of_each_page;
-
-    #[test]
-    fn no_page_of_a_range_is_left_out() {
-        for start in [0, 1, 4095, 4096, 5000] {
-            for length in [0, 1, 95, 4095, 4096, 4097, 9000, 12_289] {
-                let range = start..start + length;
-                let touched: Vec<u32> = one_of_each_page(range.clone()).map(|at| at / 4096).collect();
-                let mut pages: Vec<u32> = range.clone().map(|at| at / 4096).collect();
-                pages.dedup();
-                assert_eq!(touched, pages, "{range:?}");
-                assert!(one_of_each_page(range.clone()).all(|at| range.contains(&at)));
-            }
-        }
-    }
 }

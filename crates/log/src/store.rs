@@ -13,6 +13,8 @@ use crate::pace::Leisure;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
 use crate::retention::Retention;
+use crate::segment::Segment;
+use crate::settle::settled_bytes;
 use crate::source::{Home, Sight};
 use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
@@ -184,7 +186,8 @@ impl Shared {
 }
 
 fn mapped_bytes(segments: &Segments) -> u64 {
-    segments.latest().all().iter().map(|segment| u64::from(segment.region().capacity())).sum()
+    let of_each = |segment: &Arc<Segment>| u64::from(segment.region().capacity()) + settled_bytes(segment);
+    segments.latest().all().iter().map(of_each).sum()
 }
 
 /// A count of what a store holds.
@@ -196,6 +199,8 @@ pub struct Stats {
     pub segments: u64,
     /// Bytes allocated for segments.
     pub segment_bytes: u64,
+    /// Bytes of files that say again what segments hold, each log's bytes together.
+    pub settled_bytes: u64,
     /// Bytes of this process's address space that segments are mapped at. What of it is in memory is for the system to say.
     pub mapped_bytes: u64,
     /// End of the last batch, as [`Store::written`] says it.
@@ -319,6 +324,7 @@ impl Store {
             logs,
             segments: shared.segments.numbers().len() as u64,
             segment_bytes: shared.segments.allocated_bytes(),
+            settled_bytes: shared.segments.settled_bytes(),
             mapped_bytes: mapped_bytes(&shared.segments),
             written: writer.written(),
             durable: shared.control.durable(),
@@ -359,8 +365,8 @@ impl Store {
     }
 
     /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint
-    /// when one is due, removes segments that no log needs, and writes those anew of which little is needed, a bounded
-    /// part of all that in one call. `true`: there is more to do, and who calls again at once takes no more than housekeeping's
+    /// when one is due, removes segments that no log needs, writes those anew of which little is needed, and has each log's bytes together
+    /// of those out of which much is read, a bounded part of all that in one call. `true`: there is more to do, and who calls again at once takes no more than housekeeping's
     /// share of the time ([`Options::rest_parts`](crate::Options)), because the calls rest themselves. May wait for the disk.
     ///
     /// # Errors
@@ -386,10 +392,13 @@ impl Store {
         // What a full disk refused it refuses until something was given back.
         let reclaimed = self.reclaim(now);
         self.shared.set_room_aside();
+        let settled = self.shared.settle();
         let kept =
             rotated.into_iter().collect::<Result<(), _>>().and(trimmed.map(drop)).and(retired.map(drop));
         let kept = if kept == Err(CommitError::Closed) { Ok(()) } else { kept };
+        more |= settled.as_ref().is_ok_and(|more| *more);
         more |= kept.map_err(|error| io::Error::other(error.to_string())).and(reclaimed)?;
+        settled?;
         Ok(more)
     }
 

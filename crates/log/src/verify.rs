@@ -13,6 +13,7 @@ use crate::log::Log;
 use crate::read::walk;
 use crate::scan::{Scan, Stop, attested_durable};
 use crate::segment;
+use crate::settled::{self, Settled};
 use crate::signal;
 use crate::{Position, position, segment_of};
 use std::collections::{BTreeSet, HashSet};
@@ -160,6 +161,20 @@ fn check_compacted(
     Ok(())
 }
 
+/// What is settled of the segment in front of another, if it is there. It is nobody's loss, but the disk's mistake.
+fn check_settled(disk: &Disk, directory: &Path, next: &SegmentHeader, report: &mut Report) -> io::Result<()> {
+    let number = next.number - 1;
+    let name = settled::file_name(number);
+    let is_whole = match Settled::open(disk, &directory.join(&name), next) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        settled => settled?.is_some_and(|settled| settled.is_whole()),
+    };
+    if !is_whole {
+        report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });
+    }
+    Ok(())
+}
+
 /// How far the control file proves the store durable, where it says what can be.
 fn evidence(control: &Control, headers: &[SegmentHeader], report: &mut Report) -> Position {
     let last_present = headers.last().map_or(0, |header| header.number);
@@ -230,6 +245,9 @@ fn verify_segment(
     logs: &mut HashSet<u64>,
 ) -> io::Result<()> {
     report.segments += 1;
+    if let Follower::Next(next) = follower {
+        check_settled(disk, directory, next, report)?;
+    }
     let name = segment::file_name(header.number);
     let file = disk.open_read_only(&directory.join(&name))?;
     let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));

@@ -7,6 +7,7 @@
 
 use crate::Time;
 use crate::segment::Segment;
+use crate::settle::settled_bytes;
 use std::sync::Arc;
 use thalweg_sync::snapshot::{Cached, Snapshots};
 
@@ -135,6 +136,10 @@ impl Segments {
 
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.latest().segments.iter().map(|segment| segment.header.number).collect()
+    }
+
+    pub(crate) fn settled_bytes(&self) -> u64 {
+        self.latest().segments.iter().map(settled_bytes).sum()
     }
 
     pub(crate) fn allocated_bytes(&self) -> u64 {

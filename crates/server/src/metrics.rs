@@ -188,6 +188,8 @@ impl<S> Metrics<S> {
         page.gauge("streams", "Streams, the server's own and retained ones included.", one(stats.logs))?;
         page.gauge("segments", "Segments of the store.", one(stats.segments))?;
         page.gauge("segment_bytes", "Bytes allocated for segments.", one(stats.segment_bytes))?;
+        let help = "Bytes that say again what segments hold, each stream's together.";
+        page.gauge("settled_bytes", help, one(stats.settled_bytes))?;
         let damaged_spans = self.engine.damaged_spans();
         page.gauge(
             "damaged_spans",

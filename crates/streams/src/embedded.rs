@@ -324,7 +324,7 @@ impl Store for Embedded {
         Stats {
             durability,
             streams: stats.logs,
-            stored_bytes: stats.segment_bytes,
+            stored_bytes: stats.segment_bytes + stats.settled_bytes,
             kept_bytes: stats.live_bytes,
             segments: stats.segments,
             damaged_spans: self.store.damage().len() as u64,

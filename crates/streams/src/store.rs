@@ -227,7 +227,7 @@ pub struct Stats {
     pub durability: &'static str,
     /// Streams in the catalogue, the server's own and those retained for forks included.
     pub streams: u64,
-    /// Bytes taken for segments, preallocated ones included.
+    /// Bytes taken for segments, preallocated ones included, and for what is settled of them.
     pub stored_bytes: u64,
     /// Bytes of records that some stream still needs; what was let go of counts for up to 256 KiB of a stream longer.
     pub kept_bytes: u64,

@@ -17,7 +17,7 @@ pub(crate) fn remove(directory: &Path) -> Result<()> {
 
 fn removed(disk: &Disk, directory: &Path) -> io::Result<()> {
     let ours = |name: &str| {
-        ["segment-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
+        ["segment-", "settled-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
             || ["reserve", "signal"].contains(&name)
     };
     for name in disk.names(directory)?.iter().filter(|name| ours(name)) {

@@ -12,6 +12,8 @@ pub(crate) struct Stats {
     segments: u64,
     /// Bytes allocated for segments.
     segment_bytes: u64,
+    /// Bytes of files that say again what segments hold, each log's bytes together.
+    settled_bytes: u64,
     /// Bytes of this process's address space that segments are mapped at.
     mapped_bytes: u64,
     /// Position behind the last entry written.
@@ -47,11 +49,12 @@ impl From<thalweg_log::Stats> for Stats {
         let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
         let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
-        let thalweg_log::Stats { mapped_bytes, purges, .. } = stats;
+        let thalweg_log::Stats { settled_bytes, mapped_bytes, purges, .. } = stats;
         Stats {
             logs,
             segments,
             segment_bytes,
+            settled_bytes,
             mapped_bytes,
             written,
             durable,

@@ -5,9 +5,10 @@
 //! should be there, its place is taken by one that says so to whoever comes by.
 
 use super::{End, Recovery};
-use crate::format::{Link, SEGMENT_HEADER_BYTES};
+use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Found;
 use crate::segment::{self, Segment};
+use crate::settled::{self, Settled};
 use crate::view::Segments;
 use crate::{byte_of, position, segment_of};
 use std::io;
@@ -27,13 +28,44 @@ impl Recovery {
             let untouched = (length, length);
             let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
             let next = self.headers.get(&(number + 1));
-            sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
+            let segment = Segment::resume(*header, file, end, from)?.0.followed_by(next);
+            self.take_settled(&segment, next);
+            sealed.push(Arc::new(segment));
         }
+        self.remove_stray_settled(active)?;
         let missing =
             self.missing.range(..active).map(|(number, damage)| (*number, damage.clone())).collect();
         Segment::stand_in(&mut sealed, &missing, self.times.latest)?;
         segments.set(sealed);
         Ok(segments)
+    }
+
+    /// Removes what is settled of segments that are gone for good.
+    fn remove_stray_settled(&self, active: u32) -> io::Result<()> {
+        for name in self.disk.names(&self.directory)? {
+            let of = settled::number_of(&name);
+            let stays = |number| {
+                number < active && (self.headers.contains_key(&number) || self.missing.contains_key(&number))
+            };
+            if of.is_some_and(|number| !stays(number)) {
+                let _ = self.disk.unlink(&self.directory.join(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a segment read from what is settled of it, if that is there. What is not of it, or was begun by a program that is not this,
+    /// goes.
+    fn take_settled(&self, segment: &Segment, next: Option<&SegmentHeader>) {
+        let path = self.directory.join(settled::file_name(segment.header.number));
+        let opened = next.map_or(Ok(None), |next| Settled::open(&self.disk, &path, next));
+        match opened {
+            Ok(Some(settled)) => segment.settle(Arc::new(settled)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(None) | Err(_) => {
+                let _ = self.disk.unlink(&path);
+            }
+        }
     }
 
     pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {

@@ -17,6 +17,7 @@ mod reader;
 mod reclaim;
 mod refusals;
 mod reserve;
+mod settle;
 mod sim;
 mod spare;
 mod store;

@@ -172,6 +172,8 @@ struct Simulation {
     commits: u32,
     /// Segments that were written anew without what nobody needs.
     compacted: u32,
+    /// Segments that were settled.
+    settled: u32,
     /// Marks that were written, and segments that were begun because most of the last was gone.
     made_room: [u32; 2],
     /// Logs that purges took something of, or all; that their own bounds took something of; that the store's did.
@@ -194,6 +196,7 @@ impl Simulation {
             crashes: 0,
             commits: 0,
             compacted: 0,
+            settled: 0,
             made_room: [0; 2],
             let_go: [0; 3],
         }
@@ -508,6 +511,20 @@ impl Simulation {
         self.check(store);
     }
 
+    /// Has what was read much lie together; on a full disk, or with a sync that fails, it stays as it is.
+    fn settle(&mut self, store: &Store) {
+        let count = |store: &Store| {
+            let view = store.shared.segments.latest();
+            view.all().iter().filter(|segment| segment.settled().is_some()).count()
+        };
+        self.check(store);
+        let before = count(store);
+        let _ = store.shared.settle();
+        self.acknowledge(store);
+        self.settled += u32::try_from(count(store).saturating_sub(before)).unwrap();
+        self.check(store);
+    }
+
     /// Reclaims what was let go, as far as the disk allows.
     fn make_room(&mut self, store: &Store) {
         for _ in 0..self.random.below(3) {
@@ -580,7 +597,7 @@ impl Simulation {
     fn live(&mut self) {
         let store = self.open();
         for _ in 0..self.random.below(120) {
-            match self.random.below(48) {
+            match self.random.below(49) {
                 0..=25 => self.commit(&store),
                 26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
                 26..=33 => {
@@ -598,6 +615,7 @@ impl Simulation {
                 39..=41 => self.compact(&store),
                 42 => self.make_room(&store),
                 43..=45 => self.let_go(&store),
+                46 => self.settle(&store),
                 _ => {
                     self.sim.set_space(SPACE);
                     self.check(&store);
@@ -652,7 +670,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits, mut compacted, mut carried, mut torn) = (0, 0, 0, 0, 0);
+    let (mut crashes, mut commits, mut compacted, mut settled, mut carried, mut torn) = (0, 0, 0, 0, 0, 0);
     let (mut made_room, mut let_go) = ([0; 2], [0; 3]);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
@@ -663,19 +681,21 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         crashes += simulation.crashes;
         commits += simulation.commits;
         compacted += simulation.compacted;
+        settled += simulation.settled;
         carried += simulation.carried;
         torn += simulation.torn;
         made_room = [0, 1].map(|way| made_room[way] + simulation.made_room[way]);
         let_go = [0, 1, 2].map(|way| let_go[way] + simulation.let_go[way]);
     }
     println!(
-        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {torn} writes torn, {compacted} segments compacted, {made_room:?} marked and begun anew, logs let go of by purges and retention: {let_go:?}"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {torn} writes torn, {compacted} segments compacted, {settled} settled, {made_room:?} marked and begun anew, logs let go of by purges and retention: {let_go:?}"
     );
     let [marked, begun] = made_room.map(u64::from);
     assert!(marked > seeds && begun > seeds / 20, "too little was reclaimed: {made_room:?}");
     assert!(let_go.map(u64::from).iter().all(|logs| *logs > seeds), "too little was let go of: {let_go:?}");
     assert!(u64::from(carried) > seeds, "too few groups were led at the end of a turn: {carried}");
     assert!(u64::from(torn) > seeds, "too few writes of commits were torn: {torn}");
+    assert!(u64::from(settled) > seeds, "too few segments were settled: {settled}");
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
 }

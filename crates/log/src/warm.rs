@@ -1,0 +1,153 @@
+//! What a read would have to wait for.
+//!
+//! Purpose: a reactor never waits for a disk. It asks first, has what is cold brought in and verified elsewhere, and asks again. The
+//! way is the read's own ([`route`](crate::route)), and so what is looked at is what the read is going to touch. Owns nothing but the
+//! files it is to bring in. *Checked by* the tests of reading and of settling.
+
+use crate::error::ReadError;
+use crate::fork::spans;
+use crate::log::Log;
+use crate::places::{Reach, Unfolded, said_in};
+use crate::route::{Leg, Route};
+use crate::segment::Segment;
+use crate::settled::Settled;
+use crate::store::{Shared, Store};
+use crate::view::View;
+use crate::{Offset, segment_of};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_sys::disk::Residency;
+
+/// What has to be brought into memory before a read that does not wait. To be run where waiting is fine.
+pub struct Warming {
+    spans: SmallVec<[Cold; 4]>,
+    shared: Arc<Shared>,
+}
+
+/// Something that is not in memory, or not verified.
+enum Cold {
+    /// Bytes of a segment.
+    Segment(Arc<Segment>, Range<u32>),
+    /// Bytes of what is settled, or what tells where in it things lie.
+    Settled(Arc<Settled>, Range<u32>),
+}
+
+impl Warming {
+    /// Reads and verifies, waiting for the disk.
+    pub fn run(self) {
+        for cold in self.spans {
+            match cold {
+                // What is damaged the read that follows says; whom it harms is found out here.
+                Cold::Segment(segment, range) => {
+                    if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
+                        self.shared.note_harm(&damage);
+                    }
+                }
+                Cold::Settled(settled, range) => settled.warm(range),
+            }
+        }
+    }
+}
+
+/// Looks for what is cold among ranges of files; best in their order.
+struct Probe<'v> {
+    view: &'v View,
+    segment: Option<(&'v Arc<Segment>, Residency<'v>)>,
+    settled: Option<&'v Arc<Settled>>,
+    spans: SmallVec<[Cold; 4]>,
+}
+
+impl<'v> Probe<'v> {
+    fn new(view: &'v View) -> Self {
+        Self { view, segment: None, settled: None, spans: SmallVec::new() }
+    }
+
+    /// Notes a range of places that is cold. What is not there at all the read complains of, without waiting.
+    fn look(&mut self, number: u32, places: Range<u32>) {
+        if self.segment.as_ref().is_none_or(|(segment, _)| segment.header.number != number) {
+            let of = |segment: &'v Arc<Segment>| (segment, segment.residency(segment.region().published()));
+            self.segment = self.view.find(number).map(of);
+        }
+        if let Some((segment, residency)) = &mut self.segment
+            && let Some(range) = segment.runs().bytes_of(places)
+        {
+            let there = range.end <= segment.region().published();
+            if there && !segment.is_warm(range.clone(), residency) {
+                self.spans.push(Cold::Segment(Arc::clone(segment), range));
+            }
+        }
+    }
+
+    /// Notes what a look-up among what is settled would wait for.
+    fn look_up(&mut self, settled: &'v Arc<Settled>) {
+        let known = self.settled.replace(settled).is_some_and(|known| Arc::ptr_eq(known, settled));
+        if !known && !settled.tells_at_once() {
+            self.spans.push(Cold::Settled(settled.clone(), 0..0));
+        }
+    }
+
+    /// Notes a range of what is settled that is cold.
+    fn look_together(&mut self, settled: &'v Arc<Settled>, range: Range<u32>) {
+        if !settled.is_warm(range.clone()) {
+            self.spans.push(Cold::Settled(settled.clone(), range));
+        }
+    }
+
+    fn found(self, shared: &Arc<Shared>) -> Option<Warming> {
+        (!self.spans.is_empty()).then(|| Warming { spans: self.spans, shared: shared.clone() })
+    }
+}
+
+impl Store {
+    /// What a read of the same bytes would have to wait for; `None` when it would not. Whoever has brought it in asks again: what
+    /// says where more lies may have been part of it. The segment being written is always warm.
+    pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
+        let to = from.saturating_add(limit.max(1) as u64);
+        let found = {
+            let inner = log.lock();
+            self::spans(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible).unwrap_or_default()
+        };
+        let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
+        let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
+        let mut said = Probe::new(&view);
+        let route = Route::new(&view, &found, from, to);
+        route.settled().for_each(|settled| said.look_up(settled));
+        if let Some(warming) = said.found(&self.shared) {
+            return Some(warming);
+        }
+        let sealed = |leg: &Leg<'_>| !matches!(leg, Leg::Among { extent, .. } if segment_of(extent.position) == newest);
+        let legs: SmallVec<[Leg<'_>; 8]> = route.filter(sealed).collect();
+        let mut said = Probe::new(&view);
+        for leg in &legs {
+            let Leg::Among { extent, .. } = leg else { continue };
+            if !extent.is_folded() {
+                continue;
+            }
+            let (number, places) = said_in(extent);
+            let there = view.find(number).map_or(0, |segment| segment.places_end());
+            if number != newest && places.start < there {
+                said.look(number, places.start..places.end.min(there));
+            }
+        }
+        if let Some(warming) = said.found(&self.shared) {
+            // Until it is known where the rest lies there is nothing more to look at.
+            return Some(warming);
+        }
+        let mut probe = Probe::new(&view);
+        for leg in legs {
+            match leg {
+                Leg::Together { settled, from, to, .. } => probe.look_together(settled, from..to),
+                Leg::Among { log, extent, offset, cut } => {
+                    // Where nobody says, the read looks everywhere.
+                    let told = extent.is_folded().then(|| reach.told(log, extent)).flatten();
+                    let each = told.map_or_else(|| Unfolded::itself(*extent), Unfolded::Told);
+                    for one in each.filter(|one| one.holds(offset, to.min(cut))) {
+                        probe.look(segment_of(one.position), one.bytes());
+                    }
+                }
+            }
+        }
+        probe.found(&self.shared)
+    }
+}
