@@ -32,9 +32,12 @@ impl Size {
         Ok(Self { tiny, seconds: seconds.to_string() })
     }
 
-    fn words<'a>(&'a self, work: &'a Work) -> Vec<&'a str> {
-        let words = if self.tiny { work.tiny } else { work.words };
-        let mut words: Vec<&str> = words.split(' ').collect();
+    fn text(&self, work: &Work) -> &'static str {
+        if self.tiny { work.tiny } else { work.words }
+    }
+
+    fn words(&self, work: &Work) -> Vec<&str> {
+        let mut words: Vec<&str> = self.text(work).split(' ').collect();
         if words.first() != Some(&"idle") {
             words.extend(["--seconds", &self.seconds]);
             if self.tiny {
@@ -81,19 +84,37 @@ pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Resu
             words.push("--created");
             run(&server, &words)
         }
-        Scene::Among => {
+        Scene::Among | Scene::Settled => {
             let [streams, appends] = if size.tiny { ["2", "8192"] } else { ["64", "262144"] };
             let among = ["append", "--streams", streams, "--connections", streams, "--operations", appends];
             load.run(&server, &[&among[..], &["--seconds", "120", "--warm-up-ms", "0"]].concat())?;
             words.push("--created");
+            if work.scene == Scene::Settled {
+                read_before(&server, load, work, size, &run)?;
+            }
             run(&server, &words)
         }
         Scene::Streams => streams(&launch, load, work, size),
     }
 }
 
+/// Has what was written among others' be history, and read for so long that a server which learns from that has learned.
+fn read_before(
+    server: &Server,
+    load: &Load,
+    work: &Work,
+    size: &Size,
+    run: &impl Fn(&Server, &[&str]) -> Result<Value, String>,
+) -> Result<(), String> {
+    let (later, seconds) = if size.tiny { ("1048576", "1") } else { ("73400320", "10") };
+    let behind = ["catch-up", "--prefix", "later-", "--streams", "1", "--stream-bytes", later, "--only-fill"];
+    load.run(server, &behind)?;
+    let words = size.text(work).split(' ').chain(["--created", "--seconds", seconds]);
+    run(server, &words.collect::<Vec<_>>()).map(drop)
+}
+
 fn streams(launch: &Launch, load: &Load, work: &Work, size: &Size) -> Result<Value, String> {
-    let count = if size.tiny { work.tiny } else { work.words };
+    let count = size.text(work);
     let count = count.parse().map_err(|_| format!("{count}: no number of streams"))?;
     let scratch = Scratch::new("bench")?;
     let server = launch.start(&scratch.path().join("data"))?;

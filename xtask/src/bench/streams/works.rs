@@ -14,6 +14,8 @@ pub(super) enum Scene {
     AtRest,
     /// Filled by small appends to all of its streams in turn, then read.
     Among,
+    /// The same, once it is history that was read before.
+    Settled,
     /// Idle streams of one append each: memory of each.
     Streams,
 }
@@ -89,6 +91,15 @@ pub(super) const WORKS: &[Work] = &[
         scene: Scene::Among,
         ..load(
             "catch-up/among",
+            "catch-up --connections 64 --streams 64 --stream-bytes 1048576",
+            "catch-up --connections 2 --streams 2 --stream-bytes 1048576 --operations 4",
+            TWO,
+        )
+    },
+    Work {
+        scene: Scene::Settled,
+        ..load(
+            "catch-up/settled",
             "catch-up --connections 64 --streams 64 --stream-bytes 1048576",
             "catch-up --connections 2 --streams 2 --stream-bytes 1048576 --operations 4",
             TWO,
@@ -218,6 +229,8 @@ pub(super) const LINES: &[Line] = &[
         Of(Rust),
         Bar::None,
     ),
+    line("catch-up, the same, read a second time", "catch-up/settled", BytesRate, Of(Rust), AtLeast(1.0)),
+    line("catch-up, the same, read a second time", "catch-up/settled", CostOfGib, Of(Rust), AtMost(1.0)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Rust), AtMost(0.7)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", Cost, Of(Rust), AtMost(0.5)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Node), Bar::None),
