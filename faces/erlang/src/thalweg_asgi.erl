@@ -189,12 +189,17 @@ request(Socket, Options, Head, Buffer) ->
     case {thalweg_request:length(Head), thalweg_request:expectation(Head)} of
         {{refused, Status}, _} -> refuse(Socket, Status);
         {_, unknown} -> refuse(Socket, 417);
-        {{ok, Length}, _} when Length > Most -> refuse(Socket, 413);
+        {{ok, Length}, _} when is_integer(Length), Length > Most -> refuse(Socket, 413);
         {{ok, Length}, Expected} ->
-            Wish = {Length, Expected =:= continue},
-            case thalweg_body:begin_with(Socket, Buffer, Wish, maps:get(idle_ms_max, Options, 30000)) of
+            Size =
+                case Length of
+                    chunks -> {chunks, Most};
+                    _ -> Length
+                end,
+            case thalweg_body:begin_with(Socket, Buffer, {Size, Expected =:= continue}, maps:get(idle_ms_max, Options, 30000)) of
                 {ok, Body} -> answer(Socket, Options, Head, Body);
-                error -> gen_tcp:close(Socket)
+                late -> refuse(Socket, 408);
+                closed -> gen_tcp:close(Socket)
             end
     end.
 
@@ -213,6 +218,7 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
         {ok, Stream} ->
             {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket),
             case is_head(First) of
+                {refused, Status} -> refuse(Socket, Status);
                 {true, Status, Told, Length} ->
                     %% What is left of a body would be taken for the next request.
                     Stays = IsKept andalso thalweg_body:is_read(Read),
@@ -244,7 +250,9 @@ is_close(_) -> false.
 
 %% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
 %% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
--spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | false.
+-spec is_head(term()) ->
+    {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | false.
+is_head({error, {refused, Status}}) -> {refused, Status};
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
     case lists:all(fun is_line/1, Told) andalso lengths_of(Told) of
         [] -> {true, Status, without_encoding(Told), none};

@@ -3,7 +3,8 @@
 %% What is short, or there already, is read at once and goes along with the request. Any other body is read from the socket by a
 %% process of its own, no more at a time than one piece and no sooner than the application asks: so a body of any length takes the
 %% memory of a piece, who sends it is held up by TCP until it is wanted, and a client that waits for `100 Continue' is told so when
-%% it is. That process ends with the connection's; it alone reads from the socket until the body is over, and never writes there:
+%% it is. Of a body in chunks nobody knows how long it is, so it comes that way in any case, and is refused where it goes beyond what it
+%% may have, or is none. That process ends with the connection's; it alone reads from the socket until the body is over, and never writes there:
 %% the connection does, which hears of each piece that is asked for, and of its coming ({@link next/4}).
 -module(thalweg_body).
 
@@ -18,30 +19,40 @@
 %% Whole, with what came behind it; or the process that reads it, and whether all of it was read.
 -opaque body() :: {whole, binary(), binary()} | {pieces, pid(), boolean()}.
 
+%% How long a body is, or that it comes in chunks, of so many bytes in all at the most.
+-type size() :: non_neg_integer() | {chunks, Most :: non_neg_integer()}.
+
 -record(state, {
     socket :: gen_tcp:socket(),
     owner :: pid(),
     %% What came and was not asked for, and how much of the body is still to be said.
     buffer :: binary(),
-    left :: non_neg_integer(),
+    left :: non_neg_integer() | thalweg_chunks:chunks(),
     idle :: timeout(),
     %% Nothing comes before the client is told to go on.
     waits :: boolean()
 }).
 
-%% @doc The body of a request: its length, and whether the client waits for `100 Continue'. `error' where it does not come in time.
--spec begin_with(gen_tcp:socket(), binary(), {non_neg_integer(), boolean()}, timeout()) -> {ok, body()} | error.
+%% @doc The body of a request: its size, and whether the client waits for `100 Continue'. `late' where it does not come in time, `closed'
+%% where it does not come.
+-spec begin_with(gen_tcp:socket(), binary(), {size(), boolean()}, timeout()) -> {ok, body()} | late | closed.
 begin_with(Socket, Buffer, {Length, Waits}, Idle) when
-    Length =< byte_size(Buffer); Length =< ?AT_ONCE_BYTES_MAX, not Waits
+    is_integer(Length), Length =< byte_size(Buffer); is_integer(Length), Length =< ?AT_ONCE_BYTES_MAX, not Waits
 ->
     case thalweg_request:body(Socket, Buffer, Length, Idle) of
         {ok, Body, Rest} -> {ok, {whole, Body, Rest}};
-        {error, _} -> error
+        {error, timeout} -> late;
+        {error, _} -> closed
     end;
-begin_with(Socket, Buffer, {Length, Waits}, Idle) ->
+begin_with(Socket, Buffer, {Size, Waits}, Idle) ->
+    Left =
+        case Size of
+            {chunks, Most} -> thalweg_chunks:new(Most);
+            Length -> Length
+        end,
     %% Of a client that sends already nothing is waited for (RFC 9110, 10.1.1).
     State = #state{
-        socket = Socket, owner = self(), buffer = Buffer, left = Length, idle = Idle, waits = Waits andalso Buffer =:= <<>>
+        socket = Socket, owner = self(), buffer = Buffer, left = Left, idle = Idle, waits = Waits andalso Buffer =:= <<>>
     },
     {ok, {pieces, spawn(fun() -> pieces(monitor(process, State#state.owner), State) end), false}}.
 
@@ -50,7 +61,7 @@ begin_with(Socket, Buffer, {Length, Waits}, Idle) ->
 argument({whole, Body, _}) -> {bytes, Body};
 argument({pieces, Reader, _}) -> Reader.
 
-%% @doc What comes next of the answer. It is not late as long as the body is: that has its own time. Before there is an answer a
+%% @doc What comes next of the answer, or the status with which the body is to be refused. It is not late as long as the body is: that has its own time. Before there is an answer a
 %% client that waits for it is told to go on, through the socket.
 -spec next(thalweg_stream:stream(), timeout(), body(), gen_tcp:socket() | none) -> {{data, term()} | done | {error, term()}, body()}.
 next(Stream, Timeout, {whole, _, _} = Body, _Socket) -> {thalweg_stream:next(Stream, Timeout), Body};
@@ -67,6 +78,9 @@ next(Stream, {Now, Timeout}, Reference, {pieces, Reader, _} = Body, Socket) ->
         {Reader, continue} ->
             _ = [gen_tcp:send(Socket, <<"HTTP/1.1 100 Continue\r\n\r\n">>) || Socket =/= none],
             next(Stream, {Now, Timeout}, Reference, Body, Socket);
+        {Reader, {refused, _} = Refused} ->
+            ok = thalweg_stream:close(Stream),
+            {{error, Refused}, Body};
         {Reader, asked} -> next(Stream, {infinity, Timeout}, Reference, Body, Socket);
         {Reader, {came, IsOver}} -> next(Stream, {Timeout, Timeout}, Reference, {pieces, Reader, IsOver}, Socket)
     after Now ->
@@ -115,9 +129,14 @@ pieces(Monitor, #state{owner = Owner, left = Left, buffer = Buffer} = State) ->
             _ = [Owner ! {self(), continue} || State#state.waits],
             case piece(State) of
                 {ok, Bytes, Next} ->
-                    Owner ! {self(), {came, Next#state.left =:= 0}},
-                    From ! {Tag, {{bytes, Bytes}, Next#state.left > 0}},
+                    IsOver = Next#state.left =:= 0,
+                    Owner ! {self(), {came, IsOver}},
+                    From ! {Tag, {{bytes, Bytes}, not IsOver}},
                     pieces(Monitor, Next);
+                {refused, _} = Refused ->
+                    Owner ! {self(), Refused},
+                    From ! {Tag, closed},
+                    ok;
                 closed ->
                     Owner ! {self(), {came, false}},
                     From ! {Tag, closed},
@@ -129,7 +148,8 @@ pieces(Monitor, #state{owner = Owner, left = Left, buffer = Buffer} = State) ->
         {'DOWN', Monitor, process, _, _} -> ok
     end.
 
--spec piece(#state{}) -> {ok, binary(), #state{}} | closed.
+-spec piece(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
+piece(#state{left = Left} = State) when not is_integer(Left) -> chunk(State);
 piece(#state{socket = Socket, buffer = <<>>, left = Left, idle = Idle} = State) ->
     case gen_tcp:recv(Socket, min(Left, ?PIECE_BYTES_MAX), Idle) of
         {ok, Bytes} -> {ok, Bytes, State#state{left = Left - byte_size(Bytes), waits = false}};
@@ -138,3 +158,25 @@ piece(#state{socket = Socket, buffer = <<>>, left = Left, idle = Idle} = State) 
 piece(#state{buffer = Buffer, left = Left} = State) ->
     {Bytes, Rest} = split_binary(Buffer, min(Left, byte_size(Buffer))),
     {ok, Bytes, State#state{buffer = Rest, left = Left - byte_size(Bytes)}}.
+
+%% The next of a body in chunks, none once it is over.
+-spec chunk(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
+chunk(#state{socket = Socket, left = Chunks, buffer = Buffer, idle = Idle} = State) ->
+    case thalweg_chunks:take(Chunks, Buffer, ?PIECE_BYTES_MAX) of
+        {data, Bytes, Rest, Next} -> {ok, Bytes, over(State#state{left = Next, buffer = Rest, waits = false})};
+        {over, Rest} -> {ok, <<>>, State#state{left = 0, buffer = Rest, waits = false}};
+        {more, Rest, Next} ->
+            case gen_tcp:recv(Socket, 0, Idle) of
+                {ok, Bytes} -> chunk(State#state{left = Next, buffer = <<Rest/binary, Bytes/binary>>});
+                {error, _} -> closed
+            end;
+        {refused, Status} -> {refused, Status}
+    end.
+
+%% The same, over where the last chunk is there already: then nobody has to ask for what is none.
+-spec over(#state{}) -> #state{}.
+over(#state{left = Chunks, buffer = Buffer} = State) ->
+    case thalweg_chunks:take(Chunks, Buffer, 1) of
+        {over, Rest} -> State#state{left = 0, buffer = Rest};
+        _ -> State
+    end.

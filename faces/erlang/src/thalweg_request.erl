@@ -1,4 +1,4 @@
-%% @private Requests of HTTP/1.1 and 1.0 as they come through a socket: a head, then a body of a known length.
+%% @private Requests of HTTP/1.1 and 1.0 as they come through a socket: a head, then a body of a known length or in chunks.
 %%
 %% The socket is raw and passive, and what was received and not taken yet goes from call to call: a line that is too long is still
 %% answered, and what comes behind a request is the next one. A line, the fields of a head together and their number are bounded,
@@ -7,7 +7,7 @@
 -module(thalweg_request).
 -compile({no_auto_import, [length/1]}).
 
--export([head/3, length/1, digits/1, expectation/1, body/4, linger/1, lowered/1]).
+-export([head/3, length/1, digits/1, expectation/1, is_field/1, body/4, linger/1, lowered/1]).
 -export_type([head/0]).
 
 %% Names of fields are in lower case. The host is the target's, where that names one.
@@ -76,15 +76,17 @@ has_host(Minor, Fields) ->
 with_host(none, Fields) -> Fields;
 with_host(Host, Fields) -> lists:keystore(<<"host">>, 1, Fields, {<<"host">>, Host}).
 
-%% @doc How long the body is that a head announces; `refused' where that is not said, or not once. Digits and nothing else (RFC 9110,
-%% 8.6): who sees another length here sees another request behind it.
--spec length(head()) -> {ok, non_neg_integer()} | {refused, pos_integer()}.
-length({_, _, _, Fields}) ->
-    case {proplists:is_defined(<<"transfer-encoding">>, Fields), [Value || {<<"content-length">>, Value} <- Fields]} of
-        %% Nobody who speaks for a browser sends such a body without its length.
-        {true, _} -> {refused, 411};
-        {false, []} -> {ok, 0};
-        {false, [Value]} ->
+%% @doc How long the body is that a head announces, or that it comes in chunks; `refused' where that is not said, or not once. Digits and
+%% nothing else (RFC 9110, 8.6), one way to divide it, which is known (RFC 9112, 6.1), and not both (6.3): who sees another length here
+%% sees another request behind it.
+-spec length(head()) -> {ok, non_neg_integer() | chunks} | {refused, pos_integer()}.
+length({_, _, Minor, Fields}) ->
+    Codings = [lowered(Value) || {<<"transfer-encoding">>, Value} <- Fields],
+    case {Codings, [Value || {<<"content-length">>, Value} <- Fields]} of
+        {[<<"chunked">>], []} when Minor >= 1 -> {ok, chunks};
+        {[_], []} when Minor >= 1 -> {refused, 501};
+        {[], []} -> {ok, 0};
+        {[], [Value]} ->
             case digits(Value) of
                 none -> {refused, 400};
                 Length -> {ok, Length}
@@ -125,6 +127,10 @@ fields(Socket, Buffer, Until, Fields, Bytes) ->
         late -> {refused, 408};
         closed -> {refused, 400}
     end.
+
+%% @doc Whether a line is a field.
+-spec is_field(binary()) -> boolean().
+is_field(Line) -> field(Line) =/= error.
 
 %% Nothing stands between a name and its colon, and no line goes on in the next one (RFC 9112, 5.1 and 5.2): who sees another field
 %% here sees another request behind it.

@@ -6,7 +6,7 @@ all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
-        bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
+        bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -122,7 +122,11 @@ refusals(Config) ->
      || {Status, Request} <- [
             {500, <<"GET /fail HTTP/1.1\r\n\r\n">>},
             {413, <<"POST / HTTP/1.1\r\ncontent-length: 101\r\n\r\n">>},
-            {411, <<"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n">>},
+            {501, <<"POST / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n">>},
+            {501, <<"POST / HTTP/1.1\r\ntransfer-encoding: \r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n">>},
             {400, <<"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n">>},
             {400, <<"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n">>},
             {400, <<"POST / HTTP/1.1\r\ncontent-length: +4\r\n\r\nbody">>},
@@ -288,8 +292,7 @@ expectations(Config) ->
         {ok, <<"HTTP/1.1 100 Continue\r\n\r\n">>} = gen_tcp:recv(Socket, 25),
         {error, timeout} = gen_tcp:recv(Socket, 0, 50),
         ok = gen_tcp:send(Socket, <<"body">>),
-        {ok, Answer} = gen_tcp:recv(Socket, 0),
-        {match, _} = re:run(Answer, "^HTTP/1.1 201 .*POST /  body 1$", [dotall])
+        ok = comes(Socket, "^HTTP/1.1 201 .*POST /  body 1$")
     end,
     %% The connection stays.
     [Answers() || _ <- [1, 2]],
@@ -350,17 +353,95 @@ long_bodies_are_waited_for(_Config) ->
         receive
             {'DOWN', Sender, process, _, Ended} -> normal = Ended
         end,
-        {ok, Answer} = gen_tcp:recv(Socket, 0),
-        {match, _} = re:run(Answer, ["^HTTP/1.1 200 .*", Length], [dotall])
+        ok = comes(Socket, ["^HTTP/1.1 200 .*", Length])
     end),
     ok = thalweg:unregister(gate).
+
+%% Of whatever chunks, with what stands beside them, to the last and no further; another request may follow.
+bodies_in_chunks(_Config) ->
+    with_server(#{body_bytes_max => 1 bsl 20}, fun(Config) ->
+        Ask = fun(Path, Extra, Body) ->
+            Head = <<"POST ", Path/binary, " HTTP/1.1\r\nhost: test\r\nTransfer-Encoding: Chunked\r\n", Extra/binary, "\r\n">>,
+            <<Head/binary, Body/binary, "GET /told HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n">>
+        end,
+        Counted = fun(Bytes, Body) ->
+            {<<"HTTP/1.1 200 ", _/binary>>, Answers} = raw(Config, Ask(<<"/count">>, <<>>, Body)),
+            Expected = ["^", integer_to_binary(Bytes), " \\d+HTTP/1.1 200 .*/told /told  test$"],
+            {match, _} = re:run(Answers, Expected, [dotall])
+        end,
+        Counted(0, <<"0\r\n\r\n">>),
+        Counted(3, <<"3\r\nabc\r\n0\r\n\r\n">>),
+        Counted(3, <<"1;x=\"y\"\r\na\r\n0002 \t;z\r\nbc\r\n000\r\nx: 1\r\ny:\r\n\r\n">>),
+        Chunk = <<"fffF\r\n", (filled(65535))/binary, "\r\n">>,
+        Counted(10 * 65535, <<(binary:copy(Chunk, 10))/binary, "0\r\n\r\n">>),
+        %% One that is there is whole for those who ask but once.
+        {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  abc 1", _/binary>>} = raw(Config, Ask(<<"/">>, <<>>, <<"3\r\nabc\r\n0\r\n\r\n">>)),
+        %% Byte by byte, once it is asked for.
+        Socket = connected(Config),
+        ok = gen_tcp:send(Socket, <<"POST /count HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n">>),
+        {ok, <<"HTTP/1.1 100 Continue\r\n\r\n">>} = gen_tcp:recv(Socket, 25),
+        _ = [{timer:sleep(1), ok = gen_tcp:send(Socket, <<Byte>>)} || <<Byte>> <= <<"2\r\nab\r\nA\r\n0123456789\r\n0\r\nx: 1\r\n\r\n">>],
+        ok = comes(Socket, "^HTTP/1.1 200 .*\r\n12 ")
+    end).
+
+%% Nothing is overlooked, and nobody who sends one waits for an answer.
+chunks_that_are_none(Config) ->
+    Head = <<"POST /count HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n">>,
+    [
+        {{<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>>, <<>>}, Body} = {raw(Config, <<Head/binary, Body/binary>>), Body}
+     || {Status, Body} <- [
+            {<<"400">>, <<"x\r\n">>},
+            {<<"400">>, <<"\r\n">>},
+            {<<"400">>, <<"1\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"1\r\nab\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"1\r\na\n0\r\n\r\n">>},
+            {<<"400">>, <<"1 \r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<" 1\r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"+1\r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"0x1\r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"1;a\rb\r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"00000000000000001\r\na\r\n0\r\n\r\n">>},
+            {<<"400">>, <<"1;", (filled(2000))/binary>>},
+            {<<"400">>, <<"0\r\nx : 1\r\n\r\n">>},
+            {<<"400">>, <<"0\r\n x\r\n\r\n">>},
+            {<<"400">>, <<"0\r\n\n">>},
+            {<<"431">>, <<"0\r\nx: ", (filled(9000))/binary>>},
+            {<<"413">>, <<"65\r\n">>},
+            {<<"413">>, <<"64\r\n", (filled(100))/binary, "\r\n1\r\n">>},
+            {<<"413">>, <<"ffffffffffffffff\r\n">>}
+        ]
+    ].
+
+%% However it comes, it says the same.
+chunks_taken_apart(_Config) ->
+    Body = <<"3;x\r\nabc\r\n0A\r\n0123456789\r\n0\r\ny: z\r\n\r\nbehind">>,
+    All = fun
+        All(Chunks, Buffer, Rest, Step, Parts) ->
+            case thalweg_chunks:take(Chunks, Buffer, 4) of
+                {data, Part, Left, Next} when byte_size(Part) >= 1, byte_size(Part) =< 4 -> All(Next, Left, Rest, Step, [Part | Parts]);
+                {over, Left} -> {iolist_to_binary(lists:reverse(Parts)), <<Left/binary, Rest/binary>>};
+                {more, Left, Next} when Rest =/= <<>> ->
+                    {Came, Later} = split_binary(Rest, min(Step, byte_size(Rest))),
+                    All(Next, <<Left/binary, Came/binary>>, Later, Step, Parts);
+                Other -> Other
+            end
+    end,
+    [{<<"abc0123456789">>, <<"behind">>} = All(thalweg_chunks:new(13), <<>>, Body, Step, []) || Step <- lists:seq(1, byte_size(Body))],
+    [{refused, 413} = All(thalweg_chunks:new(12), <<>>, Body, Step, []) || Step <- [1, 7, 100]],
+    %% Short of its end it always lacks something.
+    Whole = byte_size(Body) - byte_size(<<"behind">>),
+    [{more, _, _} = All(thalweg_chunks:new(13), <<>>, binary_part(Body, 0, Cut), Cut, []) || Cut <- lists:seq(1, Whole - 1)].
 
 %% To the application the client is gone, and then the connection is.
 bodies_that_stop(_Config) ->
     with_server(#{idle_ms_max => 100}, fun(Config) ->
         {<<"HTTP/1.1 200 ", Head/binary>>, <<"gone">>} =
             http(Config, <<"POST /count HTTP/1.1\r\ncontent-length: 100000\r\n\r\nbegun">>),
-        {match, _} = re:run(Head, "connection: close")
+        {match, _} = re:run(Head, "connection: close"),
+        {<<"HTTP/1.1 200 ", _/binary>>, <<"gone">>} =
+            http(Config, <<"POST /count HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nbegun">>),
+        %% Of a short one nobody heard yet.
+        {<<"HTTP/1.1 408 ", _/binary>>, <<>>} = http(Config, <<"POST /count HTTP/1.1\r\ncontent-length: 10\r\n\r\nbegun">>)
     end).
 
 %% What is left of one is no other request, and who sends it finds the answer.
@@ -379,8 +460,7 @@ pieces_that_are_given_up(_Config) ->
         Socket = connected(Config),
         ok = gen_tcp:send(Socket, <<"POST /impatient HTTP/1.1\r\nhost: test\r\ncontent-length: 200000\r\n\r\n">>),
         _ = [{timer:sleep(50), ok = gen_tcp:send(Socket, binary:copy(<<"a">>, 50000))} || _ <- lists:seq(1, 4)],
-        {ok, Answer} = gen_tcp:recv(Socket, 0),
-        {match, _} = re:run(Answer, "^HTTP/1.1 200 .*200000$", [dotall])
+        ok = comes(Socket, "^HTTP/1.1 200 .*200000$")
     end).
 
 %% Of several who wait each has a piece of its own.
@@ -389,8 +469,7 @@ pieces_for_several(_Config) ->
         Socket = connected(Config),
         ok = gen_tcp:send(Socket, <<"POST /together HTTP/1.1\r\nhost: test\r\ncontent-length: 150000\r\n\r\n">>),
         ok = gen_tcp:send(Socket, binary:copy(<<"a">>, 150000)),
-        {ok, Answer} = gen_tcp:recv(Socket, 0),
-        {match, _} = re:run(Answer, "^HTTP/1.1 200 .*\r\n150000$", [dotall])
+        ok = comes(Socket, "^HTTP/1.1 200 .*\r\n150000$")
     end).
 
 %% A timeout that is none is refused before anybody is served.
@@ -555,6 +634,17 @@ raw(Config, Request) ->
     Bytes = iolist_to_binary(all_of(Socket)),
     [Head, Body] = binary:split(Bytes, <<"\r\n\r\n">>),
     {Head, Body}.
+
+%% What is sent in parts may come in parts.
+comes(Socket, Expected) -> comes(Socket, Expected, <<>>).
+
+comes(Socket, Expected, Before) ->
+    {ok, Bytes} = gen_tcp:recv(Socket, 0, 10000),
+    Answer = <<Before/binary, Bytes/binary>>,
+    case re:run(Answer, Expected, [dotall]) of
+        {match, _} -> ok;
+        nomatch -> comes(Socket, Expected, Answer)
+    end.
 
 all_of(Socket) ->
     case gen_tcp:recv(Socket, 0) of
