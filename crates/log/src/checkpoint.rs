@@ -375,8 +375,7 @@ impl Shared {
             return;
         }
         for number in &dead {
-            let segment = self.segments.find(*number);
-            let bytes = segment.as_ref().map_or(0, |segment| segment.header.held_bytes());
+            let bytes = self.segments.find(*number).map_or(0, |segment| segment.header.held_bytes());
             {
                 let mut writer = self.writer.lock();
                 if writer.live_bytes.remove(number).is_none() {
@@ -388,7 +387,7 @@ impl Shared {
             self.segments.remove(*number);
             if let Some(directory) = &self.directory {
                 let _ = self.disk.unlink(&directory.join(crate::segment::file_name(*number)));
-                segment.inspect(|segment| self.remove_settled(directory, segment));
+                self.remove_settled(directory, *number);
             }
         }
         self.control.bump_segments();

@@ -249,7 +249,7 @@ impl Shared {
         })?;
         self.writer.lock().tally.freed_bytes += given_back;
         self.segments.add(Arc::new(compacted));
-        self.remove_settled(directory, old);
+        self.remove_settled(directory, old.header.number);
         self.control.bump_segments();
         self.disk.sync_directory(directory).map(|()| true)
     }

@@ -77,7 +77,7 @@ impl Shared {
             let is_hot = segment.copied_bytes() * COPIED_PARTS >= header.held_bytes();
             let is_sealed = follower(view, segment).is_some() && !segment.is_lost();
             let can_be = is_sealed && segment.settled_file().is_none();
-            is_hot && can_be && writer.needed_bytes(header.number) <= room
+            is_hot && can_be && taken_by(writer.needed_bytes(header.number)) <= room
         };
         let due = view.all().iter().filter(is_due);
         (due.clone().max_by_key(|segment| segment.copied_bytes()), due.count() > 1)
@@ -124,16 +124,14 @@ impl Shared {
         // It may be gone by now, or another.
         if self.segments.find(segment.header.number).is_some_and(|same| Arc::ptr_eq(&same, segment)) {
             self.segments.add(alone.clone());
-            self.remove_settled(directory, segment);
+            self.remove_settled(directory, segment.header.number);
         }
         alone
     }
 
-    /// Removes the file, whoever reads from it meanwhile, with the segment or in front of it.
-    pub(crate) fn remove_settled(&self, directory: &Path, segment: &Segment) {
-        if segment.settled_file().is_some() {
-            let _ = self.disk.unlink(&directory.join(settled::file_name(segment.header.number)));
-        }
+    /// Removes the file, if there is one, whoever reads from it meanwhile: with the segment, or in front of it.
+    pub(crate) fn remove_settled(&self, directory: &Path, number: u32) {
+        let _ = self.disk.unlink(&directory.join(settled::file_name(number)));
     }
 
     fn settle_one(
@@ -187,6 +185,11 @@ impl Shared {
         logs.sort_unstable_by_key(|log| log.id());
         logs
     }
+}
+
+/// Bytes that so many of payload come to, with what tells where they lie.
+fn taken_by(payload: u64) -> u64 {
+    payload + payload / 16
 }
 
 /// The segment that follows on from one, and so says what that one holds.

@@ -300,7 +300,7 @@ impl Settled {
         if !self.is_sound() || !self.tells() {
             return None;
         }
-        let (index, range) = self.find(log, from)?;
+        let (index, range) = self.find(log, from).filter(|_| from < cut)?;
         let (bounds, count) = self.bounds(index, &range);
         let at = (from - range.offset) as u32;
         let behind = first(count, |bound| bounds(bound) > at);
