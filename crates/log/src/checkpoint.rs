@@ -406,7 +406,7 @@ impl Store {
 
     /// The same for whoever does not wait for it.
     pub(crate) fn checkpoint_at_leisure(&self) -> io::Result<()> {
-        let _one_at_a_time = self.shared.checkpointing.lock();
+        let _one_at_a_time = self.shared.turns.replacing.lock();
         self.checkpoint_alone()
     }
 
@@ -414,7 +414,7 @@ impl Store {
     /// may do later.
     pub(crate) fn checkpoint_unless_under_way(&self) {
         let _waits = self.shared.leisure.hurry();
-        if let Some(_one_at_a_time) = self.shared.checkpointing.try_lock()
+        if let Some(_one_at_a_time) = self.shared.turns.replacing.try_lock()
             && let Err(error) = self.checkpoint_alone()
         {
             tracing::warn!(%error, "cannot write a checkpoint: files that nobody needs stay for now");

@@ -68,7 +68,7 @@ impl Shared {
             return Ok(false);
         };
         // Nor is one removed meanwhile.
-        let _one_at_a_time = self.checkpointing.lock();
+        let _one_at_a_time = self.turns.replacing.lock();
         let view = self.segments.latest();
         let (candidates, mut more) = self.candidates(&view, below);
         let mut found: BTreeMap<u32, Needed> = BTreeMap::new();
@@ -241,6 +241,8 @@ impl Shared {
             let file = PacedFile::new(file, WRITE_BYTES, &self.leisure, self.options.rest_parts);
             let file = left.write(&header, bytes, file)?;
             let compacted = Segment::compacted(header, file)?;
+            // First, or a crash would leave it beside much less than it was made of.
+            self.remove_settled(directory, header.number);
             self.disk.rename(&working, &directory.join(&name))?;
             Ok(compacted)
         });
@@ -249,7 +251,6 @@ impl Shared {
         })?;
         self.writer.lock().tally.freed_bytes += given_back;
         self.segments.add(Arc::new(compacted));
-        self.remove_settled(directory, old.header.number);
         self.control.bump_segments();
         self.disk.sync_directory(directory).map(|()| true)
     }

@@ -272,7 +272,7 @@ impl Store {
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),
-            checkpointing: Default::default(),
+            turns: Default::default(),
             leisure: Leisure::default(),
             checkpoints: parking_lot::Mutex::new(checkpoints),
             unnamed: report.unnamed.clone(),

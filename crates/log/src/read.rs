@@ -103,6 +103,8 @@ struct Gather<'v> {
     inside: bool,
     /// Bytes that were copied out of the segment that was last read.
     copied: Option<(&'v Segment, u64)>,
+    /// The segment that is written to. What is read of it is what is new, and says nothing of history.
+    newest: u32,
 }
 
 impl<'v> Gather<'v> {
@@ -110,7 +112,7 @@ impl<'v> Gather<'v> {
     fn add(&mut self, segment: &'v Segment, range: Range<u32>) {
         let length = range.len();
         self.put(segment.region(), range, || segment.descriptor());
-        if length < BORROW_BYTES_MIN as usize {
+        if length < BORROW_BYTES_MIN as usize && segment.header.number < self.newest {
             match &mut self.copied {
                 Some((same, copied)) if std::ptr::eq(*same, segment) => *copied += length as u64,
                 _ => {
@@ -229,7 +231,8 @@ impl Store {
         };
         let reach = Reach { view: &view, limit: self.shared.control.written() };
         let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
-        let gather = Gather { small, ..Gather::default() };
+        let newest = view.all().last().map_or(0, |segment| segment.header.number);
+        let gather = Gather { small, newest, ..Gather::default() };
         let mut reading = Reading { reach, to, limit, next: from, gather };
         reading.go(Route::new(&view, &spans, from, to)).map_err(gone)?;
         let Reading { next, gather, .. } = reading;

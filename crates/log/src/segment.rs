@@ -189,7 +189,7 @@ impl Segment {
     /// The same segment without a time index: the one there is goes with the last reader of this one.
     pub(crate) fn without_index(&self) -> Segment {
         let same = self.alone();
-        if let Some(settled) = self.settled() {
+        if let Some(settled) = self.settled_file() {
             same.settle(settled.clone());
         }
         same.copied(self.copied.read(0));

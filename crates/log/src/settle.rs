@@ -15,14 +15,13 @@
 
 use crate::Offset;
 use crate::error::is_full;
-use crate::extents::Extent;
 use crate::format::SegmentHeader;
 use crate::log::Log;
 use crate::open::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::read::BORROW_BYTES_MIN;
-use crate::records::each_record;
+use crate::records::{Record, each_record};
 use crate::segment::Segment;
 use crate::settled::{self, Settled, Writing};
 use crate::store::Shared;
@@ -55,8 +54,7 @@ impl Shared {
         {
             return Ok(false);
         }
-        // Nor is one removed meanwhile, or written anew.
-        let _one_at_a_time = self.checkpointing.lock();
+        let _one_at_a_time = self.turns.settling.lock();
         let view = self.segments.latest();
         let (Some(segment), more) = self.hottest(directory, &view) else { return Ok(false) };
         let Some(next) = follower(&view, segment) else { return Ok(false) };
@@ -119,7 +117,7 @@ impl Shared {
 
     /// Has a segment read as it is. Answers what stands in its place now.
     fn unsettle(&self, directory: &Path, segment: &Arc<Segment>) -> Arc<Segment> {
-        let _one_at_a_time = self.checkpointing.lock();
+        let _one_at_a_time = self.turns.replacing.lock();
         let alone = Arc::new(segment.alone());
         // It may be gone by now, or another.
         if self.segments.find(segment.header.number).is_some_and(|same| Arc::ptr_eq(&same, segment)) {
@@ -148,23 +146,20 @@ impl Shared {
         let _ = self.disk.unlink(&working);
         let file = self.disk.create(&working)?;
         let file = PacedFile::new(file, WRITE_BYTES, &self.leisure, self.options.rest_parts);
-        let written = write(file, &logs, reach, next);
-        let named = written.and_then(|settled| match settled {
-            Some(settled) => {
-                self.disk.rename(&working, &directory.join(&name)).map(|()| Some(Arc::new(settled)))
-            }
-            None => Ok(None),
+        let named = write(file, &logs, reach, next).and_then(|made| {
+            let Some(settled) = made else { return Ok(false) };
+            // From here on it is not removed, or written anew.
+            let _one_at_a_time = self.turns.replacing.lock();
+            let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
+            let Some(same) = same else { return Ok(false) };
+            self.disk.rename(&working, &directory.join(&name))?;
+            same.settle(Arc::new(settled));
+            self.disk.sync_directory(directory).map(|()| true)
         });
-        let Ok(Some(settled)) = named else {
+        if !matches!(named, Ok(true)) {
             let _ = self.disk.unlink(&working);
-            return named.map(drop);
-        };
-        // Whoever let go of what can be had again may have put another in its place.
-        if let Some(same) = self.segments.find(segment.header.number) {
-            same.settle(settled.clone());
         }
-        segment.settle(settled);
-        self.disk.sync_directory(directory)
+        named.map(drop)
     }
 
     /// The logs that have enough in a segment, in small records, in the order of their ids.
@@ -178,10 +173,7 @@ impl Shared {
             }
         };
         self.catalogue.visit_at_leisure(visitor, || {});
-        logs.retain(|log| {
-            let first = log.lock().extents.of_segment(number).first().copied();
-            first.is_some_and(|first| is_of_small_records(reach, log, &first))
-        });
+        logs.retain(|log| is_of_small_records(reach, log, number));
         logs.sort_unstable_by_key(|log| log.id());
         logs
     }
@@ -207,15 +199,27 @@ pub(crate) fn settled_bytes(segment: &Arc<Segment>) -> u64 {
     segment.settled_file().map_or(0, |settled| settled.held_bytes())
 }
 
-/// Whether what an extent begins with would be copied, record by record.
-fn is_of_small_records(reach: Reach<'_>, log: &Log, extent: &Extent) -> bool {
-    let Some(one) = reach.known(log.id(), extent).next() else { return false };
-    let (mut next, mut records) = (one.offset, 0);
-    let read = each_record(reach, log.id(), &one, Offset::MAX, &mut next, |_, _| {
-        records += 1;
+/// Whether most of what a log has in a segment would be copied, record by record.
+fn is_of_small_records(reach: Reach<'_>, log: &Log, number: u32) -> bool {
+    let (mut small, mut large) = (0, 0);
+    each_of(reach, log, number, |_, record| {
+        let bytes = u64::from(record.range.end - record.range.start);
+        *if bytes < u64::from(BORROW_BYTES_MIN) { &mut small } else { &mut large } += bytes;
         true
     });
-    read.is_ok() && u64::from(one.length) < records * u64::from(BORROW_BYTES_MIN)
+    small >= LOG_BYTES_MIN && small >= large
+}
+
+/// Visits what a log has in a segment, record by record, until the visitor wants no more. What cannot be read is left out: whoever
+/// wants it meets the damage where it is.
+fn each_of<'v>(reach: Reach<'v>, log: &Log, number: u32, mut visit: impl FnMut(&'v Segment, Record) -> bool) {
+    let extents = log.lock().extents.of_segment(number).to_vec();
+    for one in extents.iter().flat_map(|extent| reach.known(log.id(), extent)) {
+        let mut next = one.offset;
+        if let Ok(false) = each_record(reach, log.id(), &one, Offset::MAX, &mut next, &mut visit) {
+            return;
+        }
+    }
 }
 
 /// Writes what logs have in a segment; `None`: they have nothing in it any more that can be read.
@@ -227,16 +231,12 @@ fn write(
 ) -> io::Result<Option<Settled>> {
     let mut writing = Writing::new(file);
     for log in logs {
-        let extents = log.lock().extents.of_segment(next.number - 1).to_vec();
-        for one in extents.iter().flat_map(|extent| reach.known(log.id(), extent)) {
-            let (mut next, mut put) = (one.offset, Ok(()));
-            // What cannot be read is left out: whoever wants it meets the damage where it is.
-            let _ = each_record(reach, log.id(), &one, Offset::MAX, &mut next, |segment, record| {
-                put = writing.put(log.id(), record.offset, segment.region().bytes(record.range));
-                put.is_ok()
-            });
-            put?;
-        }
+        let mut put = Ok(());
+        each_of(reach, log, next.number - 1, |segment, record| {
+            put = writing.put(log.id(), record.offset, segment.region().bytes(record.range));
+            put.is_ok()
+        });
+        put?;
     }
     if writing.is_empty() { Ok(None) } else { writing.finish(next).map(Some) }
 }

@@ -155,7 +155,7 @@ impl Stretch {
     }
 
     fn end(&self) -> Offset {
-        self.offset + u64::from(self.length)
+        self.offset.saturating_add(self.length.into())
     }
 }
 
@@ -297,26 +297,39 @@ impl Settled {
     /// How a log goes on from an offset that it has here: to `cut`, and not beyond `to` where a record goes on there. `None`: not from here.
     /// Complexity: two bisections.
     pub(crate) fn way(&self, log: LogId, from: Offset, cut: Offset, to: Offset) -> Option<Way> {
-        if !self.is_sound() || !self.tells() {
+        if !self.is_sound() || !self.tells() || cut <= from {
             return None;
         }
-        let (index, range) = self.find(log, from).filter(|_| from < cut)?;
+        let way = self.told_way(log, from, cut, to)?;
+        // What was verified may have come from the disk once more, and not as it was.
+        let leads_on = match &way {
+            Way::Together { bytes, .. } => bytes.start < bytes.end && bytes.end <= self.end.payload,
+            Way::Apart(bound) => *bound > from,
+        };
+        if !leads_on {
+            let _ = self.harmed.set(());
+        }
+        leads_on.then_some(way)
+    }
+
+    fn told_way(&self, log: LogId, from: Offset, cut: Offset, to: Offset) -> Option<Way> {
+        let (index, range) = self.find(log, from)?;
         let (bounds, count) = self.bounds(index, &range);
         let at = (from - range.offset) as u32;
         let behind = first(count, |bound| bounds(bound) > at);
-        if bounds(behind - 1) != at {
+        if behind == 0 || bounds(behind - 1) != at {
             let next = if behind < count { bounds(behind) } else { range.length };
-            return Some(Way::Apart(range.offset + u64::from(next)));
+            return Some(Way::Apart(range.offset.saturating_add(next.into())));
         }
         let stop = range.end().min(cut);
+        let byte = |offset: u32| range.byte.saturating_add(offset);
         if stop <= to {
-            let bytes = range.byte + at..range.byte + (stop - range.offset) as u32;
+            let bytes = byte(at)..byte((stop - range.offset) as u32);
             return Some(Way::Together { bytes, all: true });
         }
         let room = u32::try_from(to.saturating_sub(range.offset)).unwrap_or(u32::MAX);
-        let last = bounds(first(count, |bound| bounds(bound) > room) - 1);
-        let bytes = range.byte + at..range.byte + last;
-        (last > at).then_some(Way::Together { bytes, all: false })
+        let last = bounds(first(count, |bound| bounds(bound) > room).saturating_sub(1));
+        (last > at).then(|| Way::Together { bytes: byte(at)..byte(last), all: false })
     }
 
     /// The range that holds an offset of a log, and its place among all.
@@ -327,7 +340,8 @@ impl Settled {
         });
         let index = behind.checked_sub(1)?;
         let range = self.range(index);
-        (range.log == log && offset < range.end()).then_some((index, range))
+        let holds = range.log == log && (range.offset..range.end()).contains(&offset);
+        holds.then_some((index, range))
     }
 
     fn range(&self, index: u32) -> Stretch {
@@ -339,7 +353,11 @@ impl Settled {
         let told = &self.told()[(self.end.ranges * RANGE_BYTES) as usize..];
         let behind = if index + 1 < self.end.ranges { self.range(index + 1).bounds } else { self.end.bounds };
         let first = range.bounds;
-        (move |bound| word32(told, (first + bound) as usize * 4), behind - first)
+        let bound = move |bound: u32| {
+            let at = (first as usize + bound as usize) * 4;
+            told.get(at..at + 4).map_or(u32::MAX, |word| word32(word, 0))
+        };
+        (bound, behind.saturating_sub(first))
     }
 }
 

@@ -58,8 +58,7 @@ pub(crate) struct Shared {
     pub(crate) next_log: Mutex<u64>,
     /// Transactions under way, counted once per log they append to.
     pub(crate) transactions: Arc<Mutex<u64>>,
-    /// One checkpoint is written at a time.
-    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) turns: Turns,
     pub(crate) leisure: Leisure,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
@@ -82,6 +81,15 @@ pub(crate) struct Steps {
     pub(crate) before_words: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Between looking at a log that may be due and judging it.
     pub(crate) before_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+/// What is done with files by one at a time.
+#[derive(Default)]
+pub(crate) struct Turns {
+    /// Whoever settles. In front of the other.
+    pub(crate) settling: Mutex<()>,
+    /// Whoever writes a checkpoint, or removes files or puts others in their place.
+    pub(crate) replacing: Mutex<()>,
 }
 
 /// Ends the committer with the store.

@@ -3,7 +3,7 @@
 //! In a store that was closed cleanly a bit that flipped anywhere is found: segments and checkpoints carry
 //! checksums, what no batch took is zero, and the control file adds up. Three files hold nothing that could be lost, and no
 //! bit of them is judged: `signal`, which has a size, `lock`, which is empty when nobody holds the store, and `reserve`, which
-//! is only room. Checked by the flips test.
+//! is only room. Nor is what is settled of a segment that is not there, or is written to: opening removes it. Checked by the flips test.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Control};
@@ -167,7 +167,7 @@ fn check_settled(disk: &Disk, directory: &Path, next: &SegmentHeader, report: &m
     let name = settled::file_name(number);
     let is_whole = match Settled::open(disk, &directory.join(&name), next) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        settled => settled?.is_some_and(|settled| settled.is_whole()),
+        settled => settled.is_ok_and(|settled| settled.is_some_and(|settled| settled.is_whole())),
     };
     if !is_whole {
         report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });

@@ -60,9 +60,12 @@ impl Recovery {
         let path = self.directory.join(settled::file_name(segment.header.number));
         let opened = next.map_or(Ok(None), |next| Settled::open(&self.disk, &path, next));
         match opened {
-            Ok(Some(settled)) => segment.settle(Arc::new(settled)),
+            // More than the segment holds is of what it held before it was written anew.
+            Ok(Some(settled)) if settled.held_bytes() <= segment.header.held_bytes() => {
+                segment.settle(Arc::new(settled));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(None) | Err(_) => {
+            Ok(_) | Err(_) => {
                 let _ = self.disk.unlink(&path);
             }
         }

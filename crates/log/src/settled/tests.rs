@@ -5,7 +5,7 @@ use super::*;
 use crate::pace::Leisure;
 use crate::pace::PacedFile;
 use proptest::prelude::*;
-use thalweg_sys::disk::sim::SimDisk;
+use thalweg_sys::disk::sim::{Random, SimDisk};
 
 fn next() -> SegmentHeader {
     let previous = Link { length: 96, checksum: 5 };
@@ -113,4 +113,36 @@ fn what_makes_sense_is_believed() {
         told[at] = value;
         assert!(!leads_nowhere_that_harms(2, 3, &told, &[(4, 10)]), "{value} at {at}");
     }
+}
+
+/// What was verified is changed, by a disk that gives it back otherwise or by whoever may write there: nobody falls over it.
+#[test]
+fn what_changes_behind_ones_back_leads_nowhere_that_harms() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("settled");
+    let logs: Logs = (1..6).map(|log| (0..50).map(|record| (0, 1 + log * record)).collect()).collect();
+    let (records, _) = written(&Disk::Real, &path, &logs);
+    let whole = std::fs::read(&path).unwrap();
+    let mut random = Random::new(3);
+    let (mut led, mut harmed) = (0, 0);
+    for _ in 0..2_000 {
+        let settled = Settled::open(&Disk::Real, &path, &next()).unwrap().unwrap();
+        assert!(settled.is_whole());
+        let told = settled.end.payload as usize..whole.len() - END_BYTES as usize;
+        let file = Disk::Real.open(&path).unwrap();
+        let at = told.start + random.below((told.len() - 4) as u64) as usize / 4 * 4;
+        let word = [random.word() as u32, u32::MAX, 0x7fff_ffff, 0, 64][random.below(5) as usize];
+        file.write_at(&word.to_le_bytes(), at as u64).unwrap();
+        for (log, offset, _) in &records {
+            for to in [offset + 1, offset + 500, Offset::MAX] {
+                if let Some(Way::Together { bytes, .. }) = settled.way(*log, *offset, Offset::MAX, to) {
+                    led += 1;
+                    let _ = settled.verify(bytes);
+                }
+            }
+        }
+        harmed += u32::from(!settled.is_sound());
+        file.write_at(&whole, 0).unwrap();
+    }
+    assert!(led > 10_000 && harmed > 20, "{led} ways, {harmed} found out");
 }

@@ -195,6 +195,23 @@ fn only_what_is_copied_much_is_settled_and_only_once_it_is_sealed() {
     assert_eq!(settled(&store), [1]);
 }
 
+/// Whoever follows a log reads everything, and nothing of it is history.
+#[test]
+fn what_is_read_as_it_comes_is_not_settled() {
+    let store = open(&Disk::Sim(SimDisk::new(1, 64 << 20)), Path::new(DIRECTORY), small());
+    let log = store.log(b"log").unwrap();
+    let mut next = 0;
+    for time in 0..1_000 {
+        store.append(&log, &[7; 50], time).unwrap();
+        store.flush().unwrap();
+        (0..3).for_each(|_| drop(store.read(&log, next, usize::MAX).unwrap()));
+        next = store.read(&log, next, usize::MAX).unwrap().next;
+        store.shared.settle().unwrap();
+    }
+    assert!(store.stats().segments > 3);
+    assert_eq!(settled(&store), []);
+}
+
 #[test]
 fn who_does_not_want_it_does_not_get_it_nor_does_what_is_large() {
     let options = Options { settles: false, ..small() };
@@ -204,20 +221,27 @@ fn who_does_not_want_it_does_not_get_it_nor_does_what_is_large() {
     let disk = Disk::Sim(SimDisk::new(2, 64 << 20));
     let options = Options { segment_bytes_min: 65_536, ..small() };
     let store = open(&disk, Path::new(DIRECTORY), options);
-    for (log, length) in [(b"large", 5_000), (b"small", 50)] {
-        let log = store.log(log).unwrap();
-        (0..10).for_each(|time| assert!(store.append(&log, &vec![1; length], time).is_ok()));
+    // What most of its bytes lie in decides, whatever it begins with.
+    let records: [(&[u8], &[usize], bool); 4] = [
+        (b"large", &[5_000; 5], false),
+        (b"mostly-large", &[50, 5_000, 50], false),
+        (b"mostly-small", &[5_000, 3_000, 3_000], true),
+        (b"small", &[50; 10], true),
+    ];
+    for (name, lengths, _) in records {
+        let log = store.log(name).unwrap();
+        lengths.iter().for_each(|length| assert!(store.append(&log, &vec![1; *length], 7).is_ok()));
     }
     store.rotate().unwrap();
     store.flush().unwrap();
-    let (large, log) = (store.find(b"large").unwrap(), store.find(b"small").unwrap());
-    (0..100).for_each(|_| drop((all(&store, &large), all(&store, &log))));
+    (0..100).for_each(|_| logs(&store).iter().for_each(|log| drop(all(&store, log))));
     store.shared.settle().unwrap();
-    let of = |log: &Log| {
-        let view = store.shared.segments.latest();
-        view.all()[0].settled().unwrap().way(log.id(), 0, Offset::MAX, Offset::MAX)
-    };
-    assert!(of(&log).is_some() && of(&large).is_none());
+    let view = store.shared.segments.latest();
+    for (name, _, is_settled) in records {
+        let (log, settled) = (store.find(name).unwrap(), view.all()[0].settled().unwrap());
+        let way = settled.way(log.id(), 0, Offset::MAX, Offset::MAX);
+        assert_eq!(way.is_some(), is_settled, "{}", String::from_utf8_lossy(name));
+    }
 }
 
 #[test]
@@ -271,6 +295,7 @@ fn it_goes_with_its_segment() {
     let store = open(&Disk::Real, directory.path(), Options { rest_parts: 0, ..small() });
     fill(&store, 600, 100);
     assert!(settle(&store) > 2 && files(directory.path()) == settled(&store).len());
+    let stale = fs::read(directory.path().join(file_name(1))).unwrap();
     // Written anew without the other three's, segments have to be worth it once more.
     for log in 1..LOGS {
         let log = store.find(&name(log)).unwrap();
@@ -279,6 +304,13 @@ fn it_goes_with_its_segment() {
     super::compact::reclaim(&store);
     assert_eq!((files(directory.path()), settled(&store)), (0, vec![]));
     assert!(settle(&store) > 0 && files(directory.path()) == settled(&store).len());
+    // What a crash left of before is more than is needed.
+    store.close().unwrap();
+    drop(store);
+    fs::write(directory.path().join(file_name(1)), stale).unwrap();
+    let store = open(&Disk::Real, directory.path(), Options { rest_parts: 0, ..small() });
+    assert!(!settled(&store).contains(&1) && files(directory.path()) == settled(&store).len());
+    assert!(settle(&store) > 0);
     let last = store.find(&name(0)).unwrap();
     store.delete(&last, last.staged().unwrap().version, 3_000, None).unwrap();
     super::compact::reclaim(&store);
