@@ -1,6 +1,6 @@
 //! Settling: a segment out of which much is copied has its payload written once more, each log's bytes together.
 //!
-//! Purpose: whoever reads one log's history reads a range of a file ([`settled`](crate::settled)), whatever lay between its records, and
+//! Purpose: whoever reads one log's history reads a range of a file ([`settled`]), whatever lay between its records, and
 //! a disk brings in no others'. To write everything twice would cost more than it saves, because most logs are read at their end or not
 //! at all. So it is what was read that decides: once a quarter as many bytes were copied out of a sealed segment as it has, a record at a
 //! time, it is settled, and from then on they are sent from there. What settling costs has been paid by reads before, and is saved by those
