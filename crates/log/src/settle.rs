@@ -10,8 +10,8 @@
 //! anew, when something is wrong with it.
 //!
 //! Invariants: a settled file has its name only once it is durable, and is taken for a segment's only if the next segment follows on
-//! from the very batches it was made from, so that a crash may take what it likes. Reads find the one or the other, and never a gap. It runs where housekeeping does, and rests as that does. *Checked by* the tests of settling,
-//! and by the crash simulation.
+//! from the very batches it was made from, so that a crash may take what it likes. Reads find the one or the other, and never a gap.
+//! It runs where housekeeping does, and rests as that does. *Checked by* the tests of settling, and by the crash simulation.
 
 use crate::Offset;
 use crate::error::is_full;
@@ -47,14 +47,10 @@ impl Shared {
         else {
             return Ok(false);
         };
-        let wanted = self.options.settles && !self.is_damaged();
-        if !self.give_up_settled(directory)
-            || !wanted
-            || self.hottest(directory, &self.segments.latest()).0.is_none()
-        {
+        if !self.give_up_settled(directory) || !self.options.settles || self.is_damaged() {
             return Ok(false);
         }
-        let _one_at_a_time = self.turns.settling.lock();
+        let Some(_one_at_a_time) = self.turns.settling.try_lock() else { return Ok(false) };
         let view = self.segments.latest();
         let (Some(segment), more) = self.hottest(directory, &view) else { return Ok(false) };
         let Some(next) = follower(&view, segment) else { return Ok(false) };

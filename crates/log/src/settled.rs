@@ -262,9 +262,10 @@ impl Settled {
     /// Makes sure that a range is as it was written, looking at each block once. `false`: it is not, and nothing is read from here any
     /// more.
     pub(crate) fn verify(&self, range: Range<u32>) -> bool {
-        let stands = blocks(&range).all(|block| {
-            let stands = self.looked.has(block) || self.stands(block);
-            if stands && !self.looked.has(block) {
+        let mut unseen = blocks(&range).filter(|block| !self.looked.has(*block));
+        let stands = unseen.all(|block| {
+            let stands = self.stands(block);
+            if stands {
                 self.looked.set(block);
             }
             stands
