@@ -22,6 +22,7 @@ use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Response, Service};
+use thalweg_wire::host::Hosts;
 use thalweg_wire::http1::Date;
 
 /// Active parts kept for the next connection that needs one.
@@ -140,8 +141,7 @@ pub struct Http<S: Service> {
     pub(crate) config: Config,
     /// One per listener, by the index in its entry.
     pub(crate) doors: Vec<Door>,
-    /// Names that it goes by, beside addresses and `localhost`.
-    pub(crate) hosts: Arc<[String]>,
+    pub(crate) hosts: Hosts,
     pub(crate) secure: Secure,
     pub(crate) accepted: Vec<OwnedFd>,
     pub(crate) warnings: Warnings,
@@ -215,7 +215,7 @@ impl<S: Service> Http<S> {
             service,
             config,
             doors,
-            hosts: Arc::default(),
+            hosts: Hosts::default(),
             secure: Secure::default(),
             accepted: Vec::new(),
             warnings: Warnings::default(),
@@ -257,7 +257,7 @@ impl<S: Service> Http<S> {
     /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside addresses and `localhost`.
     #[must_use]
     pub fn with_hosts(self, hosts: Arc<[String]>) -> Self {
-        Self { hosts, ..self }
+        Self { hosts: Hosts::new(hosts), ..self }
     }
 
     /// Counts where others read it.

@@ -6,7 +6,6 @@ use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
-use thalweg_wire::host;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser, announced_path};
 
 /// What one attempt at a request came to.
@@ -197,19 +196,19 @@ impl<S: Service> Http<S> {
     }
 
     /// Why the service does not hear of a request.
-    fn unheard(&self, asked: &Request<'_>, weight: Weight, peer: Peer) -> Option<Refusal> {
+    fn unheard(&mut self, asked: &Request<'_>, weight: Weight, peer: Peer) -> Option<Refusal> {
         let mistaken = self.mistaken(asked, peer).copied();
         let repeated = || asked.repeated().map(|field| Refusal { field, ..HEADER_DUPLICATE });
         mistaken.or_else(repeated).or_else(|| self.overload(weight, peer).copied())
     }
 
     /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no page can.
-    fn mistaken(&self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
+    fn mistaken(&mut self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
         if !peer.naming {
             return None;
         }
         let host = asked.field("Host")?;
-        (!host::is_ours(host, &self.hosts)).then_some(&HOST_UNKNOWN)
+        (!self.hosts.include(host)).then_some(&HOST_UNKNOWN)
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.

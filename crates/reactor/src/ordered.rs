@@ -67,8 +67,9 @@ impl<T> Ordered<T> {
         let answer = self.head.take()?;
         self.first = self.first.wrapping_add(1);
         self.pending -= 1;
-        self.head = self.rest.pop_front().flatten();
-        if self.pending == 0 {
+        if self.pending > 0 {
+            self.head = self.rest.pop_front().flatten();
+        } else if self.rest.capacity() > 0 {
             // Gives the allocation of a past burst back.
             self.rest = VecDeque::new();
         }

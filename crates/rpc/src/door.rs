@@ -4,9 +4,8 @@
 //! may send without asking first (a preflight, which is refused like every method but POST) has no JSON content type. A page
 //! whose name is made to lead here after the fact is stopped by its `Host`.
 
-use crate::gateway::Bounds;
 use thalweg_wire::exchange::{Method, Request, Response};
-use thalweg_wire::host::is_ours;
+use thalweg_wire::host::Hosts;
 use thalweg_wire::media;
 use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
 
@@ -31,7 +30,7 @@ pub(crate) fn no_service() -> Response {
 ///
 /// # Errors
 /// What is to be answered instead.
-pub(crate) fn admit(request: &Request<'_>, bounds: &Bounds) -> Result<(), Box<Response>> {
+pub(crate) fn admit(request: &Request<'_>, hosts: &mut Hosts) -> Result<(), Box<Response>> {
     let refuse = |status, rule, field, detail: &str, fields| {
         Err(Box::new(refusal(&Problem { status, rule, field, detail }, fields)))
     };
@@ -39,7 +38,7 @@ pub(crate) fn admit(request: &Request<'_>, bounds: &Bounds) -> Result<(), Box<Re
         let detail = "a service is called with POST";
         return refuse(405, "method-not-allowed", "method", detail, "Allow: POST\r\n");
     }
-    if !request.field("host").is_some_and(|host| is_ours(host, &bounds.hosts)) {
+    if !request.field("host").is_some_and(|host| hosts.include(host)) {
         let detail = "the host is neither an address nor a name that this server goes by";
         return refuse(403, "host-unknown", "Host", detail, "");
     }

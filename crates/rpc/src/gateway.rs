@@ -27,6 +27,7 @@ use thalweg_reactor::{Handle, Permit};
 use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
 use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
 use thalweg_wire::fault::Fault;
+use thalweg_wire::host::Hosts;
 use thalweg_wire::jsonrpc::{self, Call, Id, Item, write};
 use thalweg_wire::problem::Problem;
 
@@ -112,6 +113,7 @@ struct Served {
 /// What it serves besides is for whoever composes: it answers 404 to every path that does not begin with `/rpc/`.
 pub struct Gateway {
     bounds: Bounds,
+    hosts: Hosts,
     rouser: Arc<Rouser>,
     served: Vec<Served>,
     flights: HashMap<u64, Flight>,
@@ -142,6 +144,7 @@ impl Gateway {
         let rouser = Rouser { permit: Mutex::new(handle.reserve()), handle };
         Self {
             budget: Budget::new(bounds.answers_bytes_max),
+            hosts: Hosts::new(bounds.hosts.as_slice().into()),
             bounds,
             rouser: Arc::new(rouser),
             served: Vec::new(),
@@ -195,11 +198,11 @@ impl Gateway {
     }
 
     /// The service that a request is for.
-    fn route(&self, request: &Request<'_>) -> Result<usize, Box<Response>> {
+    fn route(&mut self, request: &Request<'_>) -> Result<usize, Box<Response>> {
         let name = request.path.strip_prefix(PREFIX);
         let place = name.and_then(|name| self.served.iter().position(|served| served.name == name));
         let place = place.ok_or_else(|| Box::new(door::no_service()))?;
-        door::admit(request, &self.bounds).map(|()| place)
+        door::admit(request, &mut self.hosts).map(|()| place)
     }
 
     /// Carries out what a body asks, now or later.

@@ -4,9 +4,39 @@
 //! answers here. The browser still says the page's name, which is no address, and not `localhost`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-/// Whether a host is an address, this machine, or one of the names that were given; whatever its port.
-pub fn is_ours(host: &[u8], names: &[String]) -> bool {
+/// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its is not taken apart
+/// again the next time.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    names: Arc<[String]>,
+    /// The last that was one.
+    last: Vec<u8>,
+}
+
+impl Hosts {
+    /// By these names, beside addresses and `localhost`.
+    pub fn new(names: Arc<[String]>) -> Self {
+        Self { names, last: Vec::new() }
+    }
+
+    /// Whether a host is an address, this machine, or one of the names that were given; whatever its port.
+    pub fn include(&mut self, host: &[u8]) -> bool {
+        // None is empty, as this is before there was one.
+        if host == self.last && !host.is_empty() {
+            return true;
+        }
+        let is_ours = is_ours(host, &self.names);
+        if is_ours {
+            self.last.clear();
+            self.last.extend_from_slice(host);
+        }
+        is_ours
+    }
+}
+
+fn is_ours(host: &[u8], names: &[String]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     if let Some(rest) = host.strip_prefix('[') {
         let Some((address, port)) = rest.split_once(']') else { return false };
@@ -39,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_host_is_an_address_or_a_name_that_was_given() {
-        let names = ["engine.example".to_owned()];
+        let mut hosts = Hosts::new(["engine.example".to_owned()].into());
         for ours in [
             "127.0.0.1",
             "127.0.0.1:80",
@@ -50,7 +80,8 @@ mod tests {
             "10.0.0.7",
             "localhost:",
         ] {
-            assert!(is_ours(ours.as_bytes(), &names), "{ours}");
+            assert!(hosts.include(ours.as_bytes()), "{ours}");
+            assert!(hosts.include(ours.as_bytes()), "{ours} again");
         }
         for theirs in [
             "",
@@ -65,7 +96,8 @@ mod tests {
             "[::1]80",
             "[::1]:+80",
         ] {
-            assert!(!is_ours(theirs.as_bytes(), &names), "{theirs}");
+            assert!(!Hosts::default().include(theirs.as_bytes()), "{theirs}");
+            assert!(!hosts.include(theirs.as_bytes()), "{theirs} behind one that is");
         }
     }
 }

@@ -64,9 +64,14 @@ pub fn stream_name(encoded: &str) -> Result<Cow<'_, str>, NameError> {
     if encoded.len() > 3 * NAME_BYTES_MAX {
         return Err(NameError::Length);
     }
+    let mut has_escaped_slash = false;
     let name = match percent::decode(encoded, false).map_err(|_| NameError::Escape)? {
         Cow::Borrowed(_) => Cow::Borrowed(encoded),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).map_err(|_| NameError::Utf8)?),
+        Cow::Owned(bytes) => {
+            let name = String::from_utf8(bytes).map_err(|_| NameError::Utf8)?;
+            has_escaped_slash = slashes(&name) != slashes(encoded);
+            Cow::Owned(name)
+        }
     };
     if name.len() > NAME_BYTES_MAX {
         return Err(NameError::Length);
@@ -74,7 +79,7 @@ pub fn stream_name(encoded: &str) -> Result<Cow<'_, str>, NameError> {
     if name.chars().any(char::is_control) {
         return Err(NameError::Control);
     }
-    if slashes(&name) != slashes(encoded) {
+    if has_escaped_slash {
         return Err(NameError::Slash);
     }
     if name.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
