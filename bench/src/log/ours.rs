@@ -6,7 +6,9 @@ use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Place, Query, Reader, Start, Store};
+use thalweg_log::{
+    Attached, Cursor, Disk, Durability, Entries, Log, Options, Place, Query, Reader, Start, Store,
+};
 
 /// Entries that are appended by one call where there are many.
 const CALL_ENTRIES: usize = 100;
@@ -136,25 +138,30 @@ impl OursReader {
     }
 }
 
+/// Takes every entry, in the one loop that the iterator has for that.
+#[inline]
+fn take_all(entries: Entries<'_>, sum: &mut Sum) -> Result<(), Failure> {
+    let mut failed = Ok(());
+    entries.for_each(|entry| match entry {
+        Ok(entry) => sum.take(entry.time, entry.offset, entry.data),
+        Err(error) => failed = Err(error),
+    });
+    Ok(failed?)
+}
+
 impl Reading for OursReader {
     type Place = Place;
 
     fn scan(&mut self) -> Result<Sum, Failure> {
         let mut sum = Sum::default();
-        for entry in self.reader.entries(&Query::default()) {
-            let entry = entry?;
-            sum.take(entry.time, entry.offset, entry.data);
-        }
+        take_all(self.reader.entries(&Query::default()), &mut sum)?;
         Ok(sum)
     }
 
     fn ranges(&mut self, starts: &[u64], count: u64) -> Result<Sum, Failure> {
         let mut sum = Sum::default();
         for start in starts {
-            for entry in self.reader.entries(&Query::between(time(*start), time(start + count))) {
-                let entry = entry?;
-                sum.take(entry.time, entry.offset, entry.data);
-            }
+            take_all(self.reader.entries(&Query::between(time(*start), time(start + count))), &mut sum)?;
         }
         Ok(sum)
     }

@@ -113,7 +113,7 @@ impl Cursor {
         let Columns { times, offsets, lengths, places } = columns;
         let rows = times[from..].iter_mut().zip(&mut offsets[from..]);
         let rows = rows.zip(&mut lengths[from..]).zip(&mut places[from..]);
-        progress.filter.plain_run(bytes, &mut progress.walk.at, rows, |row, found| {
+        progress.filter.plain_run(bytes, &mut progress.walk.at, rows, (), |(), row, found| {
             let (((time, offset), length), place) = row;
             (*time, *offset, *length, *place) = (found.time, found.offset, found.length, found.start());
             (gathered.count, gathered.end) = (gathered.count + 1, found.end());

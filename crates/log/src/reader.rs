@@ -47,7 +47,8 @@ impl Reader {
     }
 
     /// Entries in the order of the log, up to what is visible now. Complexity: a search of the time index, or
-    /// of the log's extents for a start by offset; then a few nanoseconds per entry.
+    /// of the log's extents for a start by offset; then a few nanoseconds per entry. Whoever takes all of them has
+    /// them soonest from [`Iterator::for_each`] or [`Iterator::fold`].
     ///
     /// # Errors
     /// Each entry is a `Result`: after [`ReadError::Damaged`] there is nothing more until
@@ -136,5 +137,20 @@ impl<'r> Iterator for Entries<'r> {
             return None;
         }
         self.step()
+    }
+    /// All that are left, in one loop: what takes them one by one writes down after each how far it has come.
+    #[inline]
+    fn fold<A, F: FnMut(A, Self::Item) -> A>(mut self, initial: A, mut each: F) -> A {
+        let mut folded = initial;
+        while let Some(entry) = self.next() {
+            folded = each(folded, entry);
+            let (bytes, Progress { filter, walk, .. }) = (self.bytes, &mut *self.progress);
+            let run = *walk;
+            folded =
+                filter.plain_run(bytes, &mut walk.at, std::iter::repeat(()), folded, |folded, (), found| {
+                    each(folded, Ok(found.entry(run.position_of(found.at), bytes)))
+                });
+        }
+        folded
     }
 }

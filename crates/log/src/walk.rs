@@ -101,6 +101,12 @@ pub(crate) struct Found {
     last: bool,
 }
 
+/// Whether a header that begins so is of the last entry of its log in a transaction.
+#[inline(always)]
+fn is_last(first: u64) -> bool {
+    (first >> 40) as u8 & FLAG_LAST != 0
+}
+
 /// The entry at a header, or behind the header of a batch of this log alone, if it ends in front of where the bytes do.
 #[inline(always)]
 fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
@@ -118,7 +124,7 @@ fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
     if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != log {
         return None;
     }
-    let last = (first >> 40) as u8 & FLAG_LAST != 0;
+    let last = is_last(first);
     let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
     let found = Found { at: here, skip: 0, length, offset, time, last };
     found.is_within(bytes).then_some(found)
@@ -133,9 +139,16 @@ impl Found {
         let first = word64(head, 0);
         let (length, kind) = (first as u32, (first >> 32) as u8);
         let ours = kind == Kind::Data as u8 && word64(head, 8) == log && length <= SEGMENT_BYTES_MAX;
-        let last = (first >> 40) as u8 & FLAG_LAST != 0;
+        let last = is_last(first);
         let (offset, time) = (word64(head, 16), word64(head, 24));
         ours.then_some(Found { at, skip: 0, length, offset, time, last })
+    }
+
+    /// How its header begins.
+    #[inline(always)]
+    fn first(&self) -> u64 {
+        let flags = if self.last { u64::from(FLAG_LAST) } else { 0 };
+        u64::from(self.length) | (Kind::Data as u64) << 32 | flags << 40
     }
 
     /// Where its payload begins.
@@ -181,6 +194,8 @@ impl Found {
 /// than it helps, so it stops and waits until they do not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
+    /// How the last header began: kind, flags, and the length, which is looked at most.
+    first: u64,
     length: u32,
     /// Bytes from a header to the next, at that length.
     frame_bytes: u32,
@@ -199,17 +214,33 @@ impl Pace {
         if self.steady {
             // A branch, never a choice between two values: what is foreseen must not wait for what was read.
             if found.length == self.length {
+                self.first = found.first();
                 return found.at + self.frame_bytes;
             }
             self.stumble();
         } else {
             self.alike = if found.length == self.length { self.alike + 1 } else { 0 };
-            self.length = found.length;
+            (self.length, self.first) = (found.length, found.first());
             if self.alike == ALIKE {
                 self.settle();
             }
         }
         found.next()
+    }
+
+    /// The entry at a header that begins as the last one did, which one comparison tells of length, kind and flags.
+    #[inline(always)]
+    fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+        if !self.steady {
+            return None;
+        }
+        let frame = bytes.get(at as usize..)?.get(..HEAD + self.length as usize)?;
+        let head = frame.first_chunk::<HEAD>()?;
+        if word64(head, 0) != self.first || word64(head, 8) != log {
+            return None;
+        }
+        let (offset, time, last) = (word64(head, 16), word64(head, 24), is_last(self.first));
+        Some(Found { at, skip: 0, length: self.length, offset, time, last })
     }
 
     #[cold]
@@ -312,29 +343,34 @@ impl Filter {
         Some(found)
     }
 
-    /// Takes entries for as long as they are of the ordinary kind and follow on the one before, which was taken; hands
-    /// over a row of `rows` for each. The loop of [`Filter::plain`] with everything in registers that does not change.
+    /// Takes entries for as long as they are of the ordinary kind and follow on the one before, which was taken; folds each with a
+    /// row of `rows`. The loop of [`Filter::plain`] with everything in registers that does not change.
     #[inline(always)]
-    pub(crate) fn plain_run<R>(
+    pub(crate) fn plain_run<A, R>(
         &mut self,
         bytes: &[u8],
         at: &mut u32,
         rows: impl Iterator<Item = R>,
-        mut take: impl FnMut(R, &Found),
-    ) {
+        initial: A,
+        mut take: impl FnMut(A, R, &Found) -> A,
+    ) -> A {
         let Filter { log, cut, .. } = *self;
         let Wanted { lowest, window, .. } = self.wanted;
         let (mut here, mut next, mut pace) = (*at, self.next, self.pace);
+        let mut folded = initial;
         for row in rows {
-            let Some(found) = lone(bytes, here, log) else { break };
+            let foreseen = pace.foreseen(bytes, here, log);
+            let Some(found) = foreseen.or_else(|| lone(bytes, here, log)) else { break };
             let end = found.offset.wrapping_add(u64::from(found.length));
             if found.offset != next || found.time.wrapping_sub(lowest) > window || end > cut {
                 break;
             }
-            take(row, &found);
-            (here, next) = (pace.next(&found), end);
+            folded = take(folded, row, &found);
+            here = if foreseen.is_some() { here + pace.frame_bytes } else { pace.next(&found) };
+            next = end;
         }
         (*at, self.next, self.pace) = (here, next, pace);
+        folded
     }
 
     /// Passes over entries before the first time taken, as long as they are of the ordinary kind.
@@ -398,7 +434,7 @@ impl Filter {
             }
             let end = offset.saturating_add(u64::from(length));
             (self.next, *at) = (end, next_at);
-            let last = (first >> 40) as u8 & FLAG_LAST != 0;
+            let last = is_last(first);
             let found = Found { at: frame_at, skip: 0, length, offset, time, last };
             let Wanted { since, until, exact, .. } = self.wanted;
             if time < since || time > until || offset < self.from || end > self.cut || exact {

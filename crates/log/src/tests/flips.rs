@@ -172,6 +172,9 @@ fn iterate(store: &Store, log: &Arc<Log>, written: &[Row], what: &str) {
     }
     let all = ahead.len() == written.len();
     assert!(written.starts_with(&ahead) && (all || broken), "{what}: {} of {}", ahead.len(), written.len());
+    let mut folded = Vec::new();
+    reader.entries(&Query::default()).for_each(|entry| folded.extend(entry.ok().map(|entry| row(&entry))));
+    assert!(folded == ahead, "{what}: {} entries one by one, {} in one loop", ahead.len(), folded.len());
     let (mut back, mut broken) = (Vec::new(), false);
     for entry in reader.entries_back(&Query::default()) {
         assert!(!broken, "{what}: went on by itself, backwards");

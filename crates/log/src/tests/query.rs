@@ -11,14 +11,34 @@ pub(super) type Kept = (u64, u64, Vec<u8>);
 
 #[derive(Clone, Debug)]
 enum Act {
-    Append { log: usize, time: u64, bytes: usize },
-    Transaction { time: u64, first: usize, second: usize },
-    Fork { log: usize, at: prop::sample::Index },
+    Append {
+        log: usize,
+        time: u64,
+        bytes: usize,
+    },
+    /// So many entries in a row that readers come to expect the next.
+    Alike {
+        log: usize,
+        time: u64,
+        bytes: usize,
+        count: usize,
+    },
+    Transaction {
+        time: u64,
+        first: usize,
+        second: usize,
+    },
+    Fork {
+        log: usize,
+        at: prop::sample::Index,
+    },
 }
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (0usize..6, 0u64..300, 1usize..700).prop_map(|(log, time, bytes)| Act::Append { log, time, bytes }),
+        1 => (0usize..6, 0u64..300, 1usize..40, 15usize..30)
+            .prop_map(|(log, time, bytes, count)| Act::Alike { log, time, bytes, count }),
         2 => (0u64..300, 0usize..6, 0usize..6).prop_map(|(time, first, second)| Act::Transaction { time, first, second }),
         1 => (0usize..6, any::<prop::sample::Index>()).prop_map(|(log, at)| Act::Fork { log, at }),
     ]
@@ -73,6 +93,9 @@ pub(super) fn check(mut reader: Reader, model: &[Kept], query: &Query) {
     let want = expected(model, query);
     let forward: Vec<Kept> = reader.entries(query).map(|entry| kept(&entry.unwrap())).collect();
     assert_eq!(forward, want, "{query:?}");
+    let mut folded = Vec::new();
+    reader.entries(query).for_each(|entry| folded.push(kept(&entry.unwrap())));
+    assert_eq!(folded, want, "in one loop, {query:?}");
     let mut back: Vec<Kept> = reader.entries_back(query).map(|entry| kept(&entry.unwrap())).collect();
     back.reverse();
     assert_eq!(back, want, "backwards, {query:?}");
@@ -108,6 +131,17 @@ impl World {
                 let offset = self.tail(log);
                 assert_eq!(self.store.append(&self.logs[log].0, &data, *time).unwrap().first, offset);
                 self.logs[log].1.push((offset, *time, data));
+            }
+            Act::Alike { log, time, bytes, count } => {
+                let entries = vec![(*time, vec![*bytes as u8; *bytes]); *count];
+                let log = place(*log);
+                let borrowed: Vec<(Time, &[u8])> =
+                    entries.iter().map(|(time, data)| (*time, &data[..])).collect();
+                self.store.append_timed(&self.logs[log].0, &borrowed).unwrap();
+                for (time, data) in entries {
+                    let offset = self.tail(log);
+                    self.logs[log].1.push((offset, time, data));
+                }
             }
             Act::Transaction { time, first, second } => {
                 let logs = [place(*first), place(*second), place(*first)];
@@ -224,6 +258,9 @@ fn the_last_time_there_is_is_taken_by_whoever_asks_for_it_and_nobody_else() {
         let followed =
             std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).collect::<Vec<_>>();
         assert_eq!(read, followed, "{query:?}");
+        let mut folded = Vec::new();
+        reader.entries(query).for_each(|entry| folded.push(entry.unwrap().time));
+        assert_eq!(folded, read, "{query:?}");
         read
     };
     assert_eq!(times(&Query::from(Start::Exact(5))), [5, Time::MAX, 7]);

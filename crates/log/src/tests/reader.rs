@@ -128,6 +128,10 @@ fn entries_alike_for_a_while_and_then_not_are_all_read() {
         let rest =
             reader.entries(&Query::from(Start::Time(time as Time))).map(|entry| entry.unwrap().data.len());
         assert_eq!(rest.collect::<Vec<_>>(), lengths[time..], "from {time} on, the first of {length}");
+        let mut folded = Vec::new();
+        let query = Query::from(Start::Time(time as Time));
+        reader.entries(&query).for_each(|entry| folded.push(entry.unwrap().data.len()));
+        assert_eq!(folded, lengths[time..], "in one loop from {time} on");
     }
 }
 
