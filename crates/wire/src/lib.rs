@@ -24,5 +24,6 @@ pub mod query;
 pub mod rfc3339;
 pub mod service;
 pub mod sse;
+mod tchar;
 pub mod term;
 pub mod token;

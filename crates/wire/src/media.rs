@@ -2,6 +2,8 @@
 //!
 //! Two types are the same when their essences (`type/subtype`) are, whatever case or parameters they carry.
 
+use crate::tchar::is_tchar;
+
 /// The longest media type accepted, bytes.
 pub const MEDIA_BYTES_MAX: usize = 255;
 
@@ -52,7 +54,7 @@ pub fn parse(value: &[u8]) -> Option<&str> {
 /// What a media type may have where.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// In a token (RFC 9110, 5.6.2).
+    /// In a token.
     Token,
     /// In parameters only.
     Printable,
@@ -65,9 +67,7 @@ const CLASS: [Class; 256] = {
     let (mut table, mut byte) = ([Class::Control; 256], 0);
     while byte < 256 {
         table[byte] = match byte as u8 {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => Class::Token,
-            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' => Class::Token,
-            b'^' | b'_' | b'`' | b'|' | b'~' => Class::Token,
+            tchar if is_tchar(tchar) => Class::Token,
             b'\t' | b' '..=b'~' => Class::Printable,
             _ => Class::Control,
         };

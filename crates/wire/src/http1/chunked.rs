@@ -5,6 +5,7 @@
 //! field line all the same, held to what a head's are.
 
 use crate::exchange::Refusal;
+use crate::tchar::is_tchar;
 
 /// Bytes of one chunk-size line with its extensions.
 const SIZE_LINE_BYTES_MAX: u32 = 256;
@@ -26,6 +27,8 @@ pub struct Chunk<'a> {
 enum Expecting {
     /// Hex digits of a chunk size; `digits` so far.
     Size { digits: u8 },
+    /// Blanks behind a size: its end follows, or an extension.
+    SizeBlank,
     /// The rest of a size line: an extension.
     Extension,
     /// LF behind the CR of a size line.
@@ -94,10 +97,14 @@ impl ChunkedDecoder {
         use Expecting as E;
         self.expecting = match (self.expecting, byte) {
             (E::Size { digits }, b) if b.is_ascii_hexdigit() => self.size_digit(digits, b)?,
-            (E::Size { digits: 1.. }, b'\r') => E::SizeLineFeed,
-            (E::Size { digits: 1.. }, b';' | b' ' | b'\t') => E::Extension,
-            (E::Extension, b'\r') => E::SizeLineFeed,
-            (E::Extension, b) if b != b'\n' && b != 0 => {
+            (E::Size { digits: 1.. } | E::SizeBlank | E::Extension, b'\r') => E::SizeLineFeed,
+            // RFC 9112 7.1.1: there may be blanks in front of an extension, and nothing else.
+            (E::Size { digits: 1.. } | E::SizeBlank, b' ' | b'\t') => {
+                self.count(SIZE_LINE_BYTES_MAX)?;
+                E::SizeBlank
+            }
+            (E::Size { digits: 1.. } | E::SizeBlank, b';') => E::Extension,
+            (E::Extension, b) if b == b'\t' || !b.is_ascii_control() => {
                 self.count(SIZE_LINE_BYTES_MAX)?;
                 E::Extension
             }
@@ -109,7 +116,7 @@ impl ChunkedDecoder {
             (E::DataLineFeed, b'\n') => E::Size { digits: 0 },
             (E::TrailerStart, b'\r') => E::FinalLineFeed,
             // RFC 9112 7.1.2: trailers are field lines. None is folded, so none begins with a blank.
-            (E::TrailerStart | E::TrailerName, b) if is_token(b) => {
+            (E::TrailerStart | E::TrailerName, b) if is_tchar(b) => {
                 self.count(TRAILER_BYTES_MAX)?;
                 E::TrailerName
             }
@@ -147,11 +154,6 @@ impl ChunkedDecoder {
         self.line_bytes += 1;
         if self.line_bytes > limit { Err(LINE_TOO_LONG) } else { Ok(()) }
     }
-}
-
-/// RFC 9110 5.6.2: what names are made of.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 const MALFORMED: Refusal = Refusal {
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn chunks_extensions_and_trailers() {
-        let input = b"4;name=\"v\"\r\nWiki\r\n5 \r\npedia\r\n0\r\nX-Sum: 1\r\n\r\nGET /";
+        let input = b"4 \t;name=\"v\xe9\t\"\r\nWiki\r\n5 \r\npedia\r\n0\r\nX-Sum: 1\r\n\r\nGET /";
         assert_eq!(decode(input, &[]), Ok(Some((b"Wikipedia".to_vec(), input.len() - 5))));
         assert_eq!(decode(b"0\r\n\r\n", &[]), Ok(Some((Vec::new(), 5))));
         let input = b"0\r\nX-Sum:\r\n~!`:a:\t\xff \r\n\r\n";
@@ -215,6 +217,10 @@ mod tests {
             b"4\r\nWikiX\r\n",
             b"4\r\nWiki\n",
             b"4;a\nWiki",
+            b"4;a=\x01\r\nWiki\r\n",
+            b"4;a=\x7f\r\nWiki\r\n",
+            b"4 a\r\nWiki\r\n",
+            b"4 4\r\nWiki\r\n",
             b"12345678901234567\r\n",
             b"0\r\nX: 1\n\r\n",
             b" 4\r\nWiki\r\n",
