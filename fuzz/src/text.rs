@@ -3,6 +3,7 @@
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use thalweg_codegen::{Arguments, Language, generate};
+use thalweg_wire::host::Hosts;
 use thalweg_wire::{decimal, etag, json, jsonrpc, media, path, query, rfc3339, token::Token};
 
 /// A body is messages exactly if it is JSON, and holds what it held.
@@ -60,7 +61,12 @@ pub fn names(data: &[u8]) {
     if let Some(token) = Token::parse(data) {
         assert_eq!(token.encode(), data);
     }
-    let _ = (decimal::parse(data, u64::MAX), etag::matches(data, b"\"1:2:3\""), media::parse(data));
+    let _ = (decimal::parse(data, u64::MAX), etag::matches(data, b"\"1:2:3\""));
+    if let Some(media) = media::parse(data) {
+        assert!(media.contains('/') && media::kind(media) == media::kind(&media.to_ascii_uppercase()));
+    }
+    let mut hosts = Hosts::default();
+    assert_eq!(hosts.include(data), hosts.include(data));
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(name) = path::stream_name(text) {
         let again: Vec<String> = name.split('/').map(path::encode).collect();
