@@ -6,13 +6,14 @@
 
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use crate::found::Found;
 use crate::index::BLOCK_BYTES;
 use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
 use crate::source::Source;
 use crate::view::View;
-use crate::walk::{Filter, Found, Step};
+use crate::walk::{Filter, Step};
 use crate::{Offset, Position, position, segment_of};
 use smallvec::SmallVec;
 

@@ -7,10 +7,10 @@
 
 use crate::Position;
 use crate::error::ReadError;
+use crate::found::Found;
 use crate::progress::{Ended, Next, Progress};
 use crate::query::{Entry, Query};
 use crate::reader::Reader;
-use crate::walk::Found;
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;

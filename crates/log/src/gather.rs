@@ -6,9 +6,9 @@
 
 use crate::cursor::Cursor;
 use crate::error::ReadError;
+use crate::found::Found;
 use crate::progress::Progress;
 use crate::reader::Reader;
-use crate::walk::Found;
 use crate::{Offset, Position, Time, segment_of};
 
 /// Where a cursor puts entries: item `i` of each is of entry `i`.

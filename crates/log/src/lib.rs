@@ -39,6 +39,7 @@ mod extents;
 mod follower;
 mod fork;
 mod format;
+mod found;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

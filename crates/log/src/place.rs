@@ -6,9 +6,9 @@
 //! found by its offset. Owns nothing; reads by the reader's own view.
 
 use crate::error::ReadError;
+use crate::found::Found;
 use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
-use crate::walk::Found;
 use crate::{Offset, Position, segment_of};
 
 /// Which entry, and where it lies: 16 bytes to find it again by.

@@ -5,9 +5,10 @@
 //! Owns nothing; the source it is used with is the reader's.
 
 use crate::error::ReadError;
+use crate::found::Found;
 use crate::query::{Query, Start};
 use crate::source::Source;
-use crate::walk::{Filter, Found, Step, Walk, Wanted};
+use crate::walk::{Filter, Step, Walk, Wanted};
 use crate::{Damage, Offset, Position, Time};
 
 /// Why nothing more comes.

@@ -7,18 +7,15 @@
 //! begin where the last one ended.
 
 use crate::error::ReadError;
-use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FRAME_HEADER_BYTES, Kind};
-use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
-use crate::query::Entry;
+use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FRAME_HEADER_BYTES, Kind};
+use crate::format::{SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
+use crate::found::{Found, HEAD, Pace, is_last, lone};
 use crate::segment::Readable;
 use crate::view::View;
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 
 /// An offset that nobody expects: the next entry may begin anywhere.
 const ANYWHERE: Offset = Offset::MAX;
-const HEAD: usize = FRAME_HEADER_BYTES as usize;
-/// Header and touched table of a batch that touches one log.
-const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 /// After so many bytes of other logs it pays to ask where this one goes on.
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
 
@@ -87,174 +84,6 @@ pub(crate) struct Filter {
     /// Bytes of other logs since the last batch of this one.
     foreign: u32,
     pub(crate) pace: Pace,
-}
-
-/// An entry that was found: where its frame begins and what its header says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) at: u32,
-    /// Payload bytes left out in front and behind.
-    skip: u32,
-    pub(crate) length: u32,
-    pub(crate) offset: Offset,
-    pub(crate) time: Time,
-    last: bool,
-}
-
-/// Whether a header that begins so is of the last entry of its log in a transaction.
-#[inline(always)]
-fn is_last(first: u64) -> bool {
-    (first >> 40) as u8 & FLAG_LAST != 0
-}
-
-/// The entry at a header, or behind the header of a batch of this log alone, if it ends in front of where the bytes do.
-#[inline(always)]
-fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
-    let rest = bytes.get(at as usize..)?;
-    let mut head = rest.first_chunk::<HEAD>()?;
-    let (mut first, mut here) = (word64(head, 0), at);
-    if first as u32 == BATCH_MAGIC {
-        let whole = rest.first_chunk::<{ LONE + HEAD }>()?;
-        if word16(whole, 44) != 1 {
-            return None;
-        }
-        head = whole.last_chunk::<HEAD>()?;
-        (first, here) = (word64(head, 0), at + LONE as u32);
-    }
-    if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != log {
-        return None;
-    }
-    let last = is_last(first);
-    let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
-    let found = Found { at: here, skip: 0, length, offset, time, last };
-    found.is_within(bytes).then_some(found)
-}
-
-impl Found {
-    /// The entry whose header stands at a byte, if there is one of a log. The bytes need not be verified: it may end
-    /// anywhere.
-    #[inline]
-    pub(crate) fn read(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
-        let head = bytes.get(at as usize..)?.first_chunk::<HEAD>()?;
-        let first = word64(head, 0);
-        let (length, kind) = (first as u32, (first >> 32) as u8);
-        let ours = kind == Kind::Data as u8 && word64(head, 8) == log && length <= SEGMENT_BYTES_MAX;
-        let last = is_last(first);
-        let (offset, time) = (word64(head, 16), word64(head, 24));
-        ours.then_some(Found { at, skip: 0, length, offset, time, last })
-    }
-
-    /// How its header begins.
-    #[inline(always)]
-    fn first(&self) -> u64 {
-        let flags = if self.last { u64::from(FLAG_LAST) } else { 0 };
-        u64::from(self.length) | (Kind::Data as u64) << 32 | flags << 40
-    }
-
-    /// Where its payload begins.
-    #[inline]
-    pub(crate) fn start(&self) -> u32 {
-        self.at + FRAME_HEADER_BYTES + self.skip
-    }
-
-    /// Where its payload ends.
-    #[inline]
-    pub(crate) fn end(&self) -> u32 {
-        self.start() + self.length
-    }
-
-    /// Whether all of it is there. What a batch holds is, once that was verified; unless whoever says how far one may read
-    /// says so of a place within a batch.
-    #[inline(always)]
-    pub(crate) fn is_within(&self, bytes: &[u8]) -> bool {
-        let start = self.at as usize + HEAD + self.skip as usize;
-        bytes.len().checked_sub(start).is_some_and(|left| self.length as usize <= left)
-    }
-
-    /// Where the next header is, of an entry of which nothing is left out.
-    #[inline(always)]
-    fn next(&self) -> u32 {
-        self.at + FRAME_HEADER_BYTES + self.length.next_multiple_of(8)
-    }
-
-    /// The entry, whose header's position is known, in the bytes that it was found in.
-    #[inline(always)]
-    pub(crate) fn entry(self, position: Position, bytes: &[u8]) -> Entry<'_> {
-        let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
-        let data = &bytes[start..start + self.length as usize];
-        Entry { offset: self.offset, time: self.time, last: self.last, position, data }
-    }
-}
-
-/// How long entries have been of late.
-///
-/// Where the next header stands follows from a length that has to be read first, so a walk waits for one header after
-/// the other. Where entries have the same length for a while the place is foreseen, and the processor reads
-/// several headers at once; that it was right is made sure of behind. Where lengths vary it would be wrong more often
-/// than it helps, so it stops and waits until they do not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pace {
-    /// How the last header began: kind, flags, and the length, which is looked at most.
-    first: u64,
-    length: u32,
-    /// Bytes from a header to the next, at that length.
-    frame_bytes: u32,
-    /// Entries of that length in a row, until there are enough of them.
-    alike: u32,
-    steady: bool,
-}
-
-/// Entries of one length in a row that are taken for a sign of more.
-const ALIKE: u32 = 16;
-
-impl Pace {
-    /// Where the next header is, of an entry of which nothing is left out.
-    #[inline(always)]
-    fn next(&mut self, found: &Found) -> u32 {
-        if self.steady {
-            // A branch, never a choice between two values: what is foreseen must not wait for what was read.
-            if found.length == self.length {
-                self.first = found.first();
-                return found.at + self.frame_bytes;
-            }
-            self.stumble();
-        } else {
-            self.alike = if found.length == self.length { self.alike + 1 } else { 0 };
-            (self.length, self.first) = (found.length, found.first());
-            if self.alike == ALIKE {
-                self.settle();
-            }
-        }
-        found.next()
-    }
-
-    /// The entry at a header that begins as the last one did, which one comparison tells of length, kind and flags.
-    #[inline(always)]
-    fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
-        if !self.steady {
-            return None;
-        }
-        let frame = bytes.get(at as usize..)?.get(..HEAD + self.length as usize)?;
-        let head = frame.first_chunk::<HEAD>()?;
-        if word64(head, 0) != self.first || word64(head, 8) != log {
-            return None;
-        }
-        let (offset, time, last) = (word64(head, 16), word64(head, 24), is_last(self.first));
-        Some(Found { at, skip: 0, length: self.length, offset, time, last })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn stumble(&mut self) {
-        (self.steady, self.alike) = (false, 0);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn settle(&mut self) {
-        self.frame_bytes = FRAME_HEADER_BYTES + self.length.next_multiple_of(8);
-        self.steady = true;
-    }
 }
 
 /// What a walk over a run came to.
