@@ -2,8 +2,8 @@
 //!
 //! Purpose: what every walk over frames takes one by one: whether a header is of an entry of the log, what it says, and where
 //! the header behind it stands, foreseen where entries have been alike. Owns nothing. Invariant: an entry that is
-//! handed out by [`lone`] or [`Pace::foreseen`] ends within the bytes it was found in. Checked by the models of `tests/query.rs` and
-//! `tests/reader.rs`, and by flips and fuzzing.
+//! handed out by [`lone`] or [`Pace::foreseen`] ends within the bytes it was found in, and the two never differ. Checked below, by the
+//! models of `tests/query.rs` and `tests/reader.rs`, and by flips and fuzzing.
 
 use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FRAME_HEADER_BYTES, Kind};
 use crate::format::{SEGMENT_BYTES_MAX, TOUCHED_BYTES, word16, word64};
@@ -14,8 +14,11 @@ pub(crate) const HEAD: usize = FRAME_HEADER_BYTES as usize;
 /// Header and touched table of a batch that touches one log.
 const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 
+/// Where a header's first word says that the entry is the last of its log in a transaction.
+const LAST: u64 = (FLAG_LAST as u64) << 40;
+
 /// An entry that was found: where its frame begins and what its header says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) at: u32,
     /// Payload bytes left out in front and behind.
@@ -29,7 +32,7 @@ pub(crate) struct Found {
 /// Whether a header that begins so is of the last entry of its log in a transaction.
 #[inline(always)]
 pub(crate) fn is_last(first: u64) -> bool {
-    (first >> 40) as u8 & FLAG_LAST != 0
+    first & LAST != 0
 }
 
 /// The entry at a header, or behind the header of a batch of this log alone, if it ends in front of where the bytes do.
@@ -67,13 +70,6 @@ impl Found {
         let last = is_last(first);
         let (offset, time) = (word64(head, 16), word64(head, 24));
         ours.then_some(Found { at, skip: 0, length, offset, time, last })
-    }
-
-    /// How its header begins.
-    #[inline(always)]
-    fn first(&self) -> u64 {
-        let flags = if self.last { u64::from(FLAG_LAST) } else { 0 };
-        u64::from(self.length) | (Kind::Data as u64) << 32 | flags << 40
     }
 
     /// Where its payload begins.
@@ -119,8 +115,6 @@ impl Found {
 /// than it helps, so it stops and waits until they do not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// How the last header began: kind, flags, and the length, which is looked at most.
-    first: u64,
     length: u32,
     /// Bytes from a header to the next, at that length.
     pub(crate) frame_bytes: u32,
@@ -139,13 +133,12 @@ impl Pace {
         if self.steady {
             // A branch, never a choice between two values: what is foreseen must not wait for what was read.
             if found.length == self.length {
-                self.first = found.first();
                 return found.at + self.frame_bytes;
             }
             self.stumble();
         } else {
             self.alike = if found.length == self.length { self.alike + 1 } else { 0 };
-            (self.length, self.first) = (found.length, found.first());
+            self.length = found.length;
             if self.alike == ALIKE {
                 self.settle();
             }
@@ -153,7 +146,7 @@ impl Pace {
         found.next()
     }
 
-    /// The entry at a header that begins as the last one did, which one comparison tells of length, kind and flags.
+    /// The entry at a header that begins as those before it did, which one comparison tells of length and kind.
     #[inline(always)]
     pub(crate) fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
         if !self.steady {
@@ -161,10 +154,11 @@ impl Pace {
         }
         let frame = bytes.get(at as usize..)?.get(..HEAD + self.length as usize)?;
         let head = frame.first_chunk::<HEAD>()?;
-        if word64(head, 0) != self.first || word64(head, 8) != log {
+        let (first, alike) = (word64(head, 0), u64::from(self.length) | (Kind::Data as u64) << 32);
+        if first & !LAST != alike || word64(head, 8) != log {
             return None;
         }
-        let (offset, time, last) = (word64(head, 16), word64(head, 24), is_last(self.first));
+        let (offset, time, last) = (word64(head, 16), word64(head, 24), is_last(first));
         Some(Found { at, skip: 0, length: self.length, offset, time, last })
     }
 
@@ -179,5 +173,50 @@ impl Pace {
     fn settle(&mut self) {
         self.frame_bytes = FRAME_HEADER_BYTES + self.length.next_multiple_of(8);
         self.steady = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::frame_header;
+    use proptest::prelude::*;
+
+    /// A frame: its kind, flags, log, payload bytes.
+    fn frame() -> impl Strategy<Value = (Kind, u8, LogId, u32)> {
+        let kind = prop_oneof![9 => Just(Kind::Data), 1 => Just(Kind::Note), 1 => Just(Kind::Close)];
+        (
+            kind,
+            prop_oneof![0..2_u8, 0..2_u8, any::<u8>()],
+            1..3_u64,
+            prop_oneof![3 => Just(16_u32), 1 => 0..40_u32],
+        )
+    }
+
+    proptest! {
+        /// Whatever frames there are, and wherever they are cut off: what is foreseen is there, and an entry that is as those before it
+        /// were is foreseen.
+        #[test]
+        fn what_is_foreseen_is_what_stands_there(
+            frames in proptest::collection::vec(frame(), 1..12), cut in 0..24_usize, length in prop_oneof![4 => Just(16_u32), 1 => 0..40_u32],
+        ) {
+            let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+            for (number, (kind, flags, log, length)) in (7..).zip(&frames) {
+                starts.push(bytes.len() as u32);
+                bytes.extend_from_slice(&frame_header(*kind, *flags, *log, number, number * 10, *length));
+                bytes.resize(bytes.len() + length.next_multiple_of(8) as usize, 9);
+            }
+            bytes.truncate(bytes.len() - cut);
+            let mut pace = Pace { length, ..Pace::default() };
+            pace.settle();
+            for (start, (_, flags, ..)) in starts.into_iter().zip(&frames) {
+                let (foreseen, there) = (pace.foreseen(&bytes, start, 1), lone(&bytes, start, 1));
+                let is_plain = there.is_some_and(|found| found.length == length) && *flags <= FLAG_LAST;
+                prop_assert_eq!(foreseen.is_some(), is_plain);
+                prop_assert!(foreseen.is_none() || foreseen == there);
+                let unsure = Pace { steady: false, ..pace };
+                prop_assert!(unsure.foreseen(&bytes, start, 1).is_none());
+            }
+        }
     }
 }

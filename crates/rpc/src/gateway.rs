@@ -140,11 +140,11 @@ const FRAME_BYTES_KEPT: usize = 256 << 10;
 
 impl Gateway {
     /// A gateway on the reactor of this handle, without services.
-    pub fn new(handle: Handle<Message>, bounds: Bounds) -> Self {
+    pub fn new(handle: Handle<Message>, mut bounds: Bounds) -> Self {
         let rouser = Rouser { permit: Mutex::new(handle.reserve()), handle };
         Self {
             budget: Budget::new(bounds.answers_bytes_max),
-            hosts: Hosts::new(bounds.hosts.as_slice().into()),
+            hosts: Hosts::new(std::mem::take(&mut bounds.hosts).into()),
             bounds,
             rouser: Arc::new(rouser),
             served: Vec::new(),
