@@ -6,6 +6,7 @@ use crate::plan::{Method, Plan};
 use crate::request::Unfit;
 use crate::response::{self, Says};
 use thalweg_service::Error;
+use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
 
@@ -99,10 +100,12 @@ pub(crate) fn fault(out: &mut Vec<u8>, id: Id<'_>, fault: Fault, message: &str) 
     });
 }
 
-/// What every fault says of itself.
+/// What every fault says of itself. Whether what a service refused would be refused again only the service's own words tell.
 fn begin_data(data: &mut Vec<u8>, fault: Fault) {
-    for part in ["{\"fault\":\"", fault.word(), "\",\"retry\":\"", fault.retry().word(), "\""] {
-        data.extend_from_slice(part.as_bytes());
+    let mut put = |parts: [&str; 3]| parts.iter().for_each(|part| data.extend_from_slice(part.as_bytes()));
+    put(["{\"fault\":\"", fault.word(), "\""]);
+    if fault != Fault::Refused {
+        put([",\"retry\":\"", fault.retry().word(), "\""]);
     }
 }
 
@@ -113,28 +116,29 @@ pub(crate) fn failed(out: &mut Vec<u8>, id: Id<'_>, error: &Error) {
 
 /// An object that is no request.
 pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
-    let message = format!("{}: {}", invalid.field, invalid.what);
+    let field = excerpt(invalid.field);
+    let message = format!("{field}: {}", invalid.what);
     write::error(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, |data| {
         data.extend_from_slice(b"{\"field\":");
-        write::string(data, invalid.field);
+        write::string(data, field);
         data.push(b'}');
     });
 }
 
 /// Parameters that do not fit.
 pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
-    let message = format!("{}: {}", unfit.field, unfit.what);
+    let field = excerpt(&unfit.field);
+    let message = format!("{field}: {}", unfit.what);
     write::error(out, id, Fault::BadRequest.rpc_code(), &message, |data| {
         begin_data(data, Fault::BadRequest);
         data.extend_from_slice(b",\"field\":");
-        write::string(data, &unfit.field);
+        write::string(data, field);
         data.push(b'}');
     });
 }
 
 /// A name that is no method's.
 pub(crate) fn unknown(out: &mut Vec<u8>, id: Id<'_>, plan: &Plan, method: &str) {
-    let name: String = method.chars().take(80).collect();
-    let message = format!("{} has no method {name:?}: rpc.discover lists them", plan.name);
+    let message = format!("{} has no method {:?}: rpc.discover lists them", plan.name, excerpt(method));
     fault(out, id, Fault::UnknownCommand, &message);
 }

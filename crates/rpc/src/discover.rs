@@ -38,18 +38,30 @@ pub(crate) fn document(service: &Service, delays: bool) -> String {
 }
 
 fn method(command: &Command) -> Value {
-    let errors: Vec<Value> = Fault::ALL
-        .iter()
-        .map(|fault| json!({ "$ref": format!("#/components/errors/{}", fault.word()) }))
-        .collect();
+    let errors: Vec<Value> =
+        errors().map(|fault| json!({ "$ref": format!("#/components/errors/{}", fault.word()) })).collect();
+    let is_optional = |field: &&Field| matches!(field.of, Type::Optional(_));
+    let mut fields: Vec<&Field> = command.request.fields.iter().collect();
+    let in_order = fields.is_sorted_by_key(is_optional);
+    // The document has what may be left out behind all else. Where the schema has another order, positions are the schema's.
+    fields.sort_by_key(is_optional);
     let method = json!({
         "name": command.name,
-        "paramStructure": "either",
-        "params": command.request.fields.iter().map(parameter).collect::<Vec<_>>(),
+        "paramStructure": if in_order { "either" } else { "by-name" },
+        "params": fields.into_iter().map(parameter).collect::<Vec<_>>(),
         "result": { "name": command.response.stem, "schema": result(command) },
         "errors": errors,
     });
     described(method, &command.doc)
+}
+
+/// What a call can come to: of faults that share a number, which a document names once, the first.
+fn errors() -> impl Iterator<Item = Fault> {
+    let is_first = |place: usize| {
+        let code = Fault::ALL[place].rpc_code();
+        Fault::ALL[..place].iter().all(|before| before.rpc_code() != code)
+    };
+    Fault::ALL.iter().enumerate().filter(move |(place, _)| is_first(*place)).map(|(_, fault)| *fault)
 }
 
 /// What a command answers. The items of a stream are collected.
@@ -124,11 +136,11 @@ fn schema(of: &Type) -> Value {
 }
 
 fn error(fault: Fault) -> Value {
-    json!({
-        "code": fault.rpc_code(),
-        "message": fault.says(),
-        "data": { "fault": fault.word(), "retry": fault.retry().word() },
-    })
+    let mut data = json!({ "fault": fault.word() });
+    if fault != Fault::Refused {
+        data["retry"] = fault.retry().word().into();
+    }
+    json!({ "code": fault.rpc_code(), "message": fault.says(), "data": data })
 }
 
 fn built_in() -> [Value; 2] {
@@ -181,4 +193,52 @@ fn described(mut value: Value, doc: &str) -> Value {
         object.insert("description".to_owned(), doc.into());
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the format asks: parameters that may be left out behind the others, and a number of an error once.
+    #[test]
+    fn whatever_the_order_of_a_schema_a_document_keeps_the_rules_of_its_format() {
+        let text = r#"{
+            "service": "Order",
+            "error": { "message": "string" },
+            "commands": {
+                "Mixed": { "request": { "a": "u8", "b": "u8?", "c": "u8" }, "response": {} },
+                "Plain": { "request": { "a": "u8", "b": "u8?" }, "response": {} },
+            },
+        }"#;
+        let service = thalweg_schema::parse("order.jsonc", text).unwrap();
+        let document: Value = serde_json::from_str(&document(&service, true)).unwrap();
+        let names = |method: &Value| -> Vec<String> {
+            let names = method["params"].as_array().unwrap().iter();
+            names.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let [mixed, plain] = [0, 1].map(|place| &document["methods"][place]);
+        assert_eq!(
+            (names(mixed), &mixed["paramStructure"]),
+            (vec!["a".into(), "c".into(), "b".into()], &json!("by-name"))
+        );
+        assert_eq!(
+            (names(plain), &plain["paramStructure"]),
+            (vec!["a".into(), "b".into()], &json!("either"))
+        );
+        for method in document["methods"].as_array().unwrap() {
+            let errors = method["errors"].as_array().unwrap().iter();
+            let code = |error: &Value| match error["$ref"].as_str() {
+                Some(reference) => {
+                    document.pointer(reference.trim_start_matches('#')).unwrap()["code"].as_i64().unwrap()
+                }
+                None => error["code"].as_i64().unwrap(),
+            };
+            let mut codes: Vec<i64> = errors.map(code).collect();
+            let count = codes.len();
+            codes.sort_unstable();
+            codes.dedup();
+            assert_eq!(codes.len(), count, "{method}");
+        }
+        assert!(Fault::ALL.iter().all(|fault| !document["components"]["errors"][fault.word()].is_null()));
+    }
 }

@@ -47,5 +47,10 @@ pub(crate) fn admit(request: &Request<'_>, hosts: &mut Hosts) -> Result<(), Box<
         let detail = "a call is sent as application/json";
         return refuse(415, "content-type", "Content-Type", detail, "");
     }
+    // RFC 9110 15.5.16: what a body was packed in is told apart from what it says.
+    if request.field("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        let detail = "a call is sent as it is, in no content coding";
+        return refuse(415, "content-encoding", "Content-Encoding", detail, "Accept-Encoding: identity\r\n");
+    }
     Ok(())
 }

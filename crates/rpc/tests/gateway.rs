@@ -470,6 +470,7 @@ fn the_door_is_kept() {
         (format!("POST / HTTP/1.1\r\nHost: localhost\r\n{typed}"), 404),
         ("POST /rpc/test HTTP/1.1\r\nHost: localhost".to_owned(), 415),
         ("POST /rpc/test HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain".to_owned(), 415),
+        (format!("POST /rpc/test HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n{typed}"), 415),
         (format!("POST /rpc/test HTTP/1.1\r\nHost: evil.example\r\n{typed}"), 403),
     ] {
         client.send(&head, &body);
@@ -481,10 +482,35 @@ fn the_door_is_kept() {
     }
     assert!(server.asked().is_empty());
     for host in ["known.example:99", "127.0.0.1", "[::1]:4437"] {
-        let typed = "Content-Type: Application/JSON; charset=utf-8";
+        let typed = "Content-Type: Application/JSON; charset=utf-8\r\nContent-Encoding: Identity";
         client.send(&format!("POST /rpc/test HTTP/1.1\r\nHost: {host}\r\n{typed}"), &body);
         assert_eq!(client.answer().status, 200);
     }
+}
+
+/// What is refused is told by its beginning, wherever it stands.
+#[test]
+fn a_refusal_is_never_as_long_as_what_it_refuses() {
+    let server = start();
+    let mut client = server.connect();
+    let long = "\u{7f}\u{e9}".repeat(100_000);
+    for body in [
+        call("Same", &json!({ &*long: 1 }), &json!(1)),
+        call(&long, &json!([1]), &json!(1)),
+        json!({ "jsonrpc": "2.0", "method": "Same", "id": 1, &*long: 1 }),
+    ] {
+        client.post(body.to_string());
+        let answered = client.answer();
+        assert!(answered.status == 200 && answered.body.len() < 2_000, "{} bytes", answered.body.len());
+        assert!(answered.json()["error"]["code"].as_i64().unwrap() < 0);
+    }
+    assert!(server.asked().is_empty());
+    let refused = client.ask(call("Refuse", &json!(["no"]), &json!(1)).to_string());
+    assert_eq!(
+        refused["error"]["data"],
+        json!({ "fault": "refused" }),
+        "only its words tell whether to ask again"
+    );
 }
 
 #[test]

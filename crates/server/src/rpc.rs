@@ -96,6 +96,11 @@ impl Rpc {
     /// # Errors
     /// A schema cannot be read, or a name is taken.
     pub(crate) fn of(options: &ServeOptions) -> Result<Option<Self>, Failure> {
+        if options.rpc.contains(&Wish::Off) && options.rpc.iter().any(|wish| *wish != Wish::Off) {
+            return Err(Failure::Rpc(
+                "off stands beside what is to be called: leave one of them out".to_owned(),
+            ));
+        }
         let mut called = Vec::new();
         for wish in &options.rpc {
             match wish {
@@ -124,6 +129,11 @@ impl Rpc {
             if called[..place].iter().any(|other| other.name == one.name) {
                 return Err(Failure::Rpc(format!("{} is the name of two services", one.name)));
             }
+        }
+        if called.is_empty() && !options.rpc_listen.is_empty() {
+            return Err(Failure::Rpc(
+                "rpc_listen has an address, and rpc names nothing to be called there".to_owned(),
+            ));
         }
         let delay_max = Duration::from_millis(options.rpc_delay_max_ms.into());
         let answers_bytes_max = usize::try_from(options.rpc_answers_max_bytes).unwrap_or(usize::MAX);

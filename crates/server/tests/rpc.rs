@@ -102,6 +102,21 @@ fn refused(address: &str, request: &str) -> String {
 }
 
 #[test]
+fn what_contradicts_itself_or_listens_for_nothing_is_refused_before_anything_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for more in [&["--rpc", "on", "--rpc", "off"][..], &["--rpc", "off;on"], &["--rpc-listen", "127.0.0.1:0"]]
+    {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data).args(more);
+        let output = command.output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && complaint.contains("--rpc"), "{more:?}: {complaint}");
+        assert!(!data.exists(), "{more:?}");
+    }
+}
+
+#[test]
 fn no_page_reads_a_refusal_of_what_was_for_a_service() {
     let directory = tempfile::tempdir().unwrap();
     let bound = ["--body-max-bytes", "1000", "--rpc", "on"];

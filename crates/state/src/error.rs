@@ -26,7 +26,7 @@ pub enum Error {
     NoSnapshot,
     /// Others committed since the snapshot.
     #[error(
-        "fork {fork} moved on, from offset {base} to {tail}: roll back, or read it anew, and do it again"
+        "fork {fork} ends at offset {tail}, and {base} was expected: roll back, or read it anew, and do it again"
     )]
     Conflict {
         /// The fork.
@@ -45,7 +45,7 @@ pub enum Error {
         limit: usize,
     },
     /// An offset at which no commit of the fork ended.
-    #[error("fork {fork} had no state at offset {offset}: commits end at other places")]
+    #[error("fork {fork} has no state at offset {offset}: no commit ended there, or its history was let go")]
     NoState {
         /// The fork.
         fork: ForkId,

@@ -38,15 +38,16 @@ impl Held {
         self.bytes
     }
 
-    /// Takes so many bytes more.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+    /// Is of so many bytes from here on.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Error> {
         let Room { limit, held } = &*self.room;
         let mut held = held.lock();
-        if bytes > limit.saturating_sub(*held) {
-            return Err(Error::NoRoom { bytes, limit: *limit });
+        let more = bytes.saturating_sub(self.bytes);
+        if more > limit.saturating_sub(*held) {
+            return Err(Error::NoRoom { bytes: more, limit: *limit });
         }
-        *held += bytes;
-        self.bytes += bytes;
+        *held = *held - self.bytes + bytes;
+        self.bytes = bytes;
         Ok(())
     }
 }
@@ -65,12 +66,15 @@ mod tests {
     fn what_is_given_back_can_be_taken_again() {
         let room = Room::new(10);
         let (mut first, mut second) = (room.begin(), room.begin());
-        first.grow(6).unwrap();
-        assert!(matches!(second.grow(5), Err(Error::NoRoom { bytes: 5, limit: 10 })));
-        second.grow(4).unwrap();
+        first.resize(6).unwrap();
+        assert!(matches!(second.resize(5), Err(Error::NoRoom { bytes: 5, limit: 10 })));
+        second.resize(4).unwrap();
+        assert!(matches!(second.resize(7), Err(Error::NoRoom { bytes: 3, limit: 10 })));
+        first.resize(3).unwrap();
+        second.resize(7).unwrap();
+        assert_eq!((first.bytes(), second.bytes(), *room.held.lock()), (3, 7, 10));
         drop(first);
-        second.grow(6).unwrap();
-        assert_eq!(second.bytes(), 10);
+        second.resize(10).unwrap();
         drop(second);
         assert_eq!(*room.held.lock(), 0);
     }

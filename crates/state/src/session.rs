@@ -110,15 +110,19 @@ impl Session {
             return Ok(receipt);
         };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
-        // What is written over again counts again: the bound is there to be kept, not to be exact.
         let kind = &self.state.shared.options.kind;
-        let bytes = changes.iter().map(|(key, value)| journal::bytes_max(kind, key, value));
-        let more = bytes.sum::<usize>();
-        let bytes = snapshot.held.bytes() + more;
+        let (mut before, mut after) = (0, 0);
+        for (key, value) in changes.iter() {
+            after += journal::bytes_max(kind, key, value);
+            if let Some(written) = snapshot.changes.get(key) {
+                before += journal::bytes_max(kind, key, written);
+            }
+        }
+        let bytes = snapshot.held.bytes() - before + after;
         if bytes > SESSION_BYTES_MAX {
             return Err(Error::TooMuch { bytes, limit: SESSION_BYTES_MAX });
         }
-        snapshot.held.grow(more)?;
+        snapshot.held.resize(bytes)?;
         let held = Arc::make_mut(&mut snapshot.changes);
         for (key, value) in changes {
             held.push(match value {

@@ -690,6 +690,31 @@ fn what_a_session_takes_can_be_committed() {
 }
 
 #[test]
+fn what_a_session_writes_over_again_takes_no_more_of_what_it_may_hold() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let mut session = state.session(state.main()).unwrap();
+    session.snapshot(1).unwrap();
+    let value = |length: usize| -> Changes {
+        [Change::Put("a".into(), vec![7; length].into()), Change::Delete("b".into())].into_iter().collect()
+    };
+    for _ in 0..100 {
+        session.write(value(1 << 20), 1).unwrap();
+    }
+    let held = state.sessions_bytes();
+    assert!((1 << 20..2 << 20).contains(&held), "{held}");
+    let refused = session.write(value(SESSION_BYTES_MAX), 1).unwrap_err();
+    assert!(matches!(refused, Error::TooMuch { .. }), "{refused}");
+    assert_eq!(state.sessions_bytes(), held, "what was refused takes nothing");
+    session.write(value(10), 1).unwrap();
+    assert!(state.sessions_bytes() < 1_000);
+    session.commit(1).unwrap();
+    assert_eq!(
+        (contents(&state.map(state.main(), View::Committed).unwrap())["a"].len(), state.sessions_bytes()),
+        (10, 0)
+    );
+}
+
+#[test]
 fn forks_are_streams_and_bounded_with_them() {
     let store = memory();
     let state = State::open(&store, "s", Options { logs_max: 3, ..Options::default() }).unwrap();

@@ -6,6 +6,7 @@
 
 pub mod decimal;
 pub mod etag;
+pub mod excerpt;
 pub mod exchange;
 pub mod fault;
 pub mod frame;

@@ -95,7 +95,7 @@ private:
                                : call.substr(params + 9, call.find(']', params) + 1 - (params + 9));
         const bool refused = call.find("\"Refuse\"") != std::string::npos;
         const auto outcome =
-            refused ? R"("error":{"code":-32000,"message":"no","data":{"fault":"refused","retry":"never"}})"
+            refused ? R"("error":{"code":-32000,"message":"no","data":{"fault":"refused"}})"
                     : "\"result\":" + given;
         return "{\"jsonrpc\":\"2.0\"," + outcome + ",\"id\":" + number + "}";
     }

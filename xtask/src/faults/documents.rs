@@ -20,7 +20,8 @@ pub(super) fn page() -> String {
          Rust, `Fault::not_sent` in C++, `error.NotSent` in Zig, `NOT_SENT` in JavaScript and Python, `THALWEG_NOT_SENT` in C.\n\
          This page and the tables of the languages are written by `cargo xtask faults` from `crates/wire/src/fault.rs`.\n\n\
          *Again* says whether the same call may be made again: **never**, it would go wrong again; **safe**, it was not carried\n\
-         out, so nothing happens twice; **unknown**, it may have been carried out, so repeat it only if twice is as good as once.\n\n\
+         out, so nothing happens twice; **unknown**, it may have been carried out, so repeat it only if twice is as good as once. Of\n\
+         what a service `refused` only its own words tell: what it said no to may have changed.\n\n\
          | number | name | what it means | again | HTTP | JSON-RPC |\n|---|---|---|---|---|---|\n{rows}"
     )
 }

@@ -8,6 +8,7 @@ use super::writes::Write;
 use crate::generated::types::{StateRequest, View as Wanted};
 use crate::state::ForkId;
 use std::sync::Arc;
+use thalweg_wire::excerpt::excerpt;
 
 /// What a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +27,20 @@ impl Core {
             return Ok(Place::Fork(self.open()?.main()));
         }
         let number = text.bytes().next().filter(u8::is_ascii_digit).and_then(|_| text.parse().ok());
-        number.map(Place::Fork).ok_or_else(|| Refusal::Place(text.to_owned()))
+        number.map(Place::Fork).ok_or_else(|| Refusal::Place(excerpt(text).to_owned()))
     }
 
     /// The fork that a text names.
     pub(super) fn fork(&self, text: &str) -> Result<ForkId, Refusal> {
         match self.place(text)? {
             Place::Fork(fork) => Ok(fork),
-            Place::Session(_) => Err(Refusal::NoForkHere(text.to_owned())),
+            Place::Session(_) => Err(Refusal::NoForkHere(excerpt(text).to_owned())),
         }
     }
 
     /// The session that a text names.
     pub(super) fn token(text: &str) -> Result<Token, Refusal> {
-        Token::parse(text).ok_or_else(|| Refusal::Place(text.to_owned()))
+        Token::parse(text).ok_or_else(|| Refusal::Place(excerpt(text).to_owned()))
     }
 
     /// Does what is asked for, as far as that goes here and now.

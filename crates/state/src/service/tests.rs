@@ -464,3 +464,16 @@ fn a_long_list_of_forks_is_made_elsewhere() {
     assert!(matches!(outcome, Outcome::Elsewhere(_)));
     assert!(matches!(end(core, outcome).unwrap(), Answer::Frame(_)));
 }
+
+#[test]
+fn what_is_refused_is_told_by_its_beginning() {
+    let service = served();
+    let core = &service.core;
+    let place = "\u{7f}".repeat(1 << 20);
+    let scan = StateScan { place: place.into(), start: None, limit: None, view: None };
+    let Outcome::Refused(refusal) = arrive(core, core.begin(StateRequest::Scan(scan), BUSY)) else {
+        panic!("it names nothing");
+    };
+    assert_eq!(refusal.word(), Word::BadPlace);
+    assert!(refusal.to_string().len() < 1_000, "{} bytes", refusal.to_string().len());
+}

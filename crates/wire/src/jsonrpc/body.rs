@@ -51,8 +51,8 @@ pub struct Call<'a> {
 pub struct Invalid<'a> {
     /// Its id, if that much is right; else `null`.
     pub id: Id<'a>,
-    /// The member at fault.
-    pub field: &'static str,
+    /// The member at fault, as it was written.
+    pub field: &'a str,
     /// What is wrong with it.
     pub what: &'static str,
 }
@@ -165,7 +165,7 @@ struct Members<'a> {
     id: Option<Result<Id<'a>, &'static str>>,
     method: Option<Result<Cow<'a, str>, &'static str>>,
     params: Option<Result<Params<'a>, &'static str>>,
-    wrong: Option<(&'static str, &'static str)>,
+    wrong: Option<(&'a str, &'static str)>,
 }
 
 fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, Syntax> {
@@ -184,7 +184,7 @@ fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, Syntax> {
             "params" => once(&mut members.params, "params", &mut members.wrong, params(text)?),
             _ => {
                 text.value()?;
-                members.wrong = Some(("request", "a member that no request has"));
+                members.wrong = Some((key.raw(), "a member that no request has"));
             }
         }
         more = text.next_member()?;
@@ -196,7 +196,7 @@ fn item<'a>(text: &mut Text<'a>) -> Result<Item<'a>, Syntax> {
 fn once<T>(
     slot: &mut Option<Result<T, &'static str>>,
     field: &'static str,
-    wrong: &mut Option<(&'static str, &'static str)>,
+    wrong: &mut Option<(&str, &'static str)>,
     value: Result<T, &'static str>,
 ) {
     if slot.is_some() {
@@ -207,7 +207,11 @@ fn once<T>(
 }
 
 fn version(text: &mut Text<'_>) -> Result<Result<(), &'static str>, Syntax> {
-    Ok(if text.value()? == "\"2.0\"" { Ok(()) } else { Err("it has to be \"2.0\"") })
+    let is_ours = match text.kind()? {
+        Kind::String => text.string()?.text() == "2.0",
+        _ => text.value().map(|_| false)?,
+    };
+    Ok(if is_ours { Ok(()) } else { Err("it has to be \"2.0\"") })
 }
 
 fn id<'a>(text: &mut Text<'a>) -> Result<Result<Id<'a>, &'static str>, Syntax> {
@@ -279,7 +283,7 @@ mod tests {
         asked.items.into_iter().next().unwrap()
     }
 
-    fn invalid(body: &str) -> (&str, &'static str) {
+    fn invalid(body: &str) -> (&str, &str) {
         match one(body) {
             Item::Invalid(Invalid { id, field, .. }) => (id.as_str(), field),
             Item::Call(call) => panic!("{body} is {call:?}"),
@@ -293,7 +297,7 @@ mod tests {
             let Item::Call(call) = one(&body) else { panic!("{body}") };
             assert_eq!(call.id, Some(Id(id)));
         }
-        let Item::Call(notification) = one(r#"{"jsonrpc":"2.0","method":"\u006d"}"#) else { panic!() };
+        let Item::Call(notification) = one(r#"{"jsonrpc":"\u0032.0","method":"\u006d"}"#) else { panic!() };
         assert_eq!((notification.id, notification.method.as_ref()), (None, "m"));
     }
 
@@ -318,7 +322,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","method":"m","params":1,"id":1}"#, ("1", "params")),
             (r#"{"jsonrpc":"2.0","method":"m","params":null,"id":1}"#, ("1", "params")),
             (r#"{"jsonrpc":"2.0","method":"m","method":"n","id":1}"#, ("1", "method")),
-            (r#"{"jsonrpc":"2.0","method":"m","meta":{},"id":1}"#, ("1", "request")),
+            (r#"{"jsonrpc":"2.0","method":"m","meta":{},"id":1}"#, ("1", "meta")),
             (r#"{"foo":"boo"}"#, ("null", "jsonrpc")),
             ("1", ("null", "request")),
         ] {
