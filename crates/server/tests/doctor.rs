@@ -101,7 +101,9 @@ fn what_serve_would_refuse_is_refused_in_the_same_words() {
     let directory = tempfile::tempdir().unwrap();
     for (environment, hint) in [
         (&[("THALWEG_LISTEN", "0.0.0.0:24000")][..], "--insecure-listen-anywhere"),
-        (&[("THALWEG_RPC_LISTEN", "0.0.0.0:24000")], "--insecure-listen-anywhere"),
+        (&[("THALWEG_RPC", "on"), ("THALWEG_RPC_LISTEN", "0.0.0.0:24000")], "--insecure-listen-anywhere"),
+        (&[("THALWEG_RPC_LISTEN", "127.0.0.1:24000")], "--rpc: rpc_listen"),
+        (&[("THALWEG_RPC", "off;on")], "--rpc: off"),
         (&[("THALWEG_TOKENS", "nofile")], "cannot read the tokens in nofile"),
         (&[("THALWEG_TLS_CERTIFICATE", "cert.pem")], "`tls_key` is not"),
         (&[("THALWEG_TLS_CERTIFICATE", "cert.pem"), ("THALWEG_TLS_KEY", "key.pem")], "cannot read cert.pem"),

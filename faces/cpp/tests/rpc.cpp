@@ -120,7 +120,8 @@ void waiting() {
         client.call("Refuse");
         holds(false);
     } catch (const thalweg::RpcError& error) {
-        holds(std::string_view(error.what()) == "no" && error.answer().json.find("never") != std::string::npos);
+        holds(std::string_view(error.what()) == "no" &&
+              error.answer().json.find(R"({"fault":"refused"})") != std::string::npos);
     }
     holds(fault_of([&] { client.call("Same", "7"); }) == Fault::bad_argument);
     holds(client.statistics().opened == 1 && client.statistics().reused == 3);
