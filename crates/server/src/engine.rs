@@ -99,6 +99,9 @@ impl Engine {
 
     fn over(store: log::Store, state: StateOptions) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), || random_bytes().ok());
+        for id in subscriptions.foreign() {
+            tracing::error!(id = &*id, "the subscription is not understood: it stays as it is, and wakes nobody");
+        }
         let linking = subscriptions.clone();
         let state = StateOptions { herald: Herald::new(move |name| linking.created(name)), ..state };
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });

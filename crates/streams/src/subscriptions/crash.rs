@@ -294,7 +294,7 @@ impl Simulation {
         for link in hard.links.values_mut() {
             *link = Link { base: 0, tail: link.acked, tail_owner: link.acked_owner, ..*link };
         }
-        assert_eq!(encoding::decode(id, &life.store.notes(&held.log)), Some(hard));
+        assert_eq!(encoding::decode(id, &life.store.notes(&held.log)), Ok(Some(hard)));
     }
 
     /// PROTOCOL 7.2: no event tells of a wake that a crash took back.

@@ -5,7 +5,8 @@
 //! JSON with a version. Key `link/<path>`: 25 bytes, flags 1 | incarnation 8 | acked 8 | the incarnation that the
 //! token of `acked` names 8, little-endian. A glob link whose cursor is at the stream's beginning is not kept: every stream that matches and has no note is there.
 //! A head says when it is whole: a subscription with more links than one commit takes is written in several,
-//! and one that was not finished when the store ended is as good as never asked for.
+//! and one that was not finished when the store ended is as good as never asked for. What is neither, a later version of this
+//! program wrote, or harm came to it: somebody may still want it.
 
 use super::keys::digest_text;
 use super::pattern::Pattern;
@@ -128,13 +129,37 @@ pub(crate) fn whole(subscription: &Subscription, bytes_max: usize) -> Vec<Notes>
     commits
 }
 
-/// The subscription that notes tell of; `None` unless it is whole and of a version we know.
-pub(crate) fn decode(id: &str, notes: &[Note]) -> Option<Subscription> {
-    let head = notes.iter().find(|(key, _)| **key == *HEAD)?;
-    let head: Head = serde_json::from_slice(&head.1).ok()?;
-    if head.version != VERSION || !head.whole {
-        return None;
+/// Notes that tell of no subscription that this program understands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Foreign;
+
+/// The subscription that notes tell of; `None` of one that was never finished.
+///
+/// # Errors
+/// [`Foreign`].
+pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<Subscription>, Foreign> {
+    let head = notes.iter().find(|(key, _)| **key == *HEAD).ok_or(Foreign)?;
+    let head: Head = serde_json::from_slice(&head.1).map_err(|_| Foreign)?;
+    if head.version != VERSION {
+        return Err(Foreign);
     }
+    if !head.whole {
+        return Ok(None);
+    }
+    subscription(id, head, notes).map(Some).ok_or(Foreign)
+}
+
+fn link(value: &[u8]) -> Option<Link> {
+    let (flags, words) = value.split_first()?;
+    let word = |at: usize| words.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    let (incarnation, acked) = (u64::from_le_bytes(word(0)?), u64::from_le_bytes(word(8)?));
+    let acked_owner = u64::from_le_bytes(word(16)?);
+    let (glob, explicit) = (flags & 1 != 0, flags & 2 != 0);
+    let (base, tail, tail_owner) = (0, acked, acked_owner);
+    Some(Link { glob, explicit, incarnation, acked, acked_owner, base, tail, tail_owner })
+}
+
+fn subscription(id: &str, head: Head, notes: &[Note]) -> Option<Subscription> {
     let pattern = match &head.pattern {
         Some(text) => Some(Pattern::parse(text)?),
         None => None,
@@ -142,14 +167,7 @@ pub(crate) fn decode(id: &str, notes: &[Note]) -> Option<Subscription> {
     let mut links = BTreeMap::new();
     for (key, value) in notes {
         let Some(path) = key.strip_prefix(LINK) else { continue };
-        let path: Arc<str> = std::str::from_utf8(path).ok()?.into();
-        let (flags, words) = value.split_first()?;
-        let word = |at: usize| words.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        let (incarnation, acked) = (u64::from_le_bytes(word(0)?), u64::from_le_bytes(word(8)?));
-        let acked_owner = u64::from_le_bytes(word(16)?);
-        let (glob, explicit) = (flags & 1 != 0, flags & 2 != 0);
-        let (base, tail, tail_owner) = (0, acked, acked_owner);
-        links.insert(path, Link { glob, explicit, incarnation, acked, acked_owner, base, tail, tail_owner });
+        links.insert(std::str::from_utf8(path).ok()?.into(), link(value)?);
     }
     Some(Subscription {
         id: id.into(),

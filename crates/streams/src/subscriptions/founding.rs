@@ -2,9 +2,11 @@
 //!
 //! A pattern is compared with the name of every stream there is. Where there are many, that is work for a thread that is
 //! nobody's reactor: the PUT waits for it and asks again. Whoever asks for the same subscription meanwhile waits for the same
-//! work; it is done once, and to its end, whether or not somebody still waits.
+//! work; once begun it is done to its end, whether or not somebody still waits. Where no thread takes it, the founding is off as
+//! soon as nobody else has it to do: the PUT was refused, and what it asked for is not there for the next.
 //!
 //! Invariants:
+//! - Every founding is about to be carried out by somebody, or is done, or came to nothing; of the last, few are remembered.
 //! - Until it is founded a subscription is not there for anybody; afterwards the first PUT that asks again is told that it was
 //!   created, every other that it exists.
 //! - A stream is not missed: one that is created from the beginning of the founding on, or is not durable when it is come by, is
@@ -26,10 +28,14 @@ use crate::store::{Commit, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_wire::exchange::{Now, Request, Response, Work};
 
 /// Streams whose names are compared with a pattern at once, in about a millisecond.
 const AT_ONCE_MAX: u64 = 4_096;
+/// Where there are so many foundings, those are forgotten that came to nothing and that nobody has asked again for. Whoever does
+/// begins anew.
+const REMEMBERED_MAX: usize = 64;
 
 /// What became of a PUT.
 pub(super) enum Subscribed {
@@ -44,8 +50,10 @@ pub(super) struct Founding {
     id: Arc<str>,
     pattern: Option<Pattern>,
     step: Mutex<Step>,
-    /// Streams for the driver to look at once the subscription is there.
-    doubtful: Mutex<Vec<Arc<str>>>,
+    /// How many have it to do elsewhere.
+    tasks: AtomicUsize,
+    /// Streams for the driver to look at once the subscription is there; `None` once it will not be.
+    doubtful: Mutex<Option<Vec<Arc<str>>>>,
 }
 
 enum Step {
@@ -55,6 +63,20 @@ enum Step {
     Done,
     /// It came to nothing. Whoever asks next is told so, and whoever asks then begins anew.
     Refused(Refusal),
+    /// No thread took it. Whoever asks begins anew.
+    Off,
+}
+
+/// A founding that somebody has to carry out: once nobody has, and nobody did, it is off.
+struct Task<S: Store> {
+    shared: Arc<Subscriptions<S>>,
+    founding: Arc<Founding>,
+}
+
+impl<S: Store> Drop for Task<S> {
+    fn drop(&mut self) {
+        self.shared.let_go(&self.founding);
+    }
 }
 
 /// What there is of an identifier that is asked for.
@@ -71,7 +93,20 @@ impl Founding {
 
     /// Has the driver told of a stream, once there is somebody to link it.
     pub(super) fn doubt(&self, name: &str) {
-        self.doubtful.lock().push(name.into());
+        if let Some(doubtful) = &mut *self.doubtful.lock() {
+            doubtful.push(name.into());
+        }
+    }
+
+    /// How many streams the driver would be told of.
+    #[cfg(test)]
+    pub(super) fn doubts(&self) -> usize {
+        self.doubtful.lock().as_ref().map_or(0, Vec::len)
+    }
+
+    /// It came to nothing, and nobody has anything to do for it any more.
+    fn is_over(&self) -> bool {
+        self.step.try_lock().is_some_and(|step| matches!(*step, Step::Refused(_) | Step::Off))
     }
 }
 
@@ -85,12 +120,16 @@ impl<S: Store> Subscriptions<S> {
         if let Some(founding) = index.foundings.get(id) {
             return Present::Founding(founding.clone());
         }
+        if index.foundings.len() >= REMEMBERED_MAX {
+            index.foundings.retain(|_, founding| !founding.is_over());
+        }
         let asked = Box::new(asked());
         let founding = Arc::new(Founding {
             id: id.into(),
             pattern: asked.0.pattern.clone(),
             step: Mutex::new(Step::Asked(asked)),
-            doubtful: Mutex::default(),
+            tasks: AtomicUsize::new(0),
+            doubtful: Mutex::new(Some(Vec::new())),
         });
         index.foundings.insert(founding.id.clone(), founding.clone());
         Present::Founding(founding)
@@ -105,7 +144,7 @@ impl<S: Store> Subscriptions<S> {
             let mut index = self.index.write();
             index.foundings.remove(&id);
             index.slots.insert(id.clone(), slot);
-            std::mem::take(&mut *founding.doubtful.lock())
+            founding.doubtful.lock().take().unwrap_or_default()
         };
         self.count_named(&named, &[]);
         self.tell(|inbox| {
@@ -119,13 +158,37 @@ impl<S: Store> Subscriptions<S> {
         // While it is under way somebody holds this, and it has not failed.
         let step = founding.step.try_lock()?;
         let Step::Refused(refusal) = &*step else { return None };
+        self.forget(founding).then(|| refusal.clone())
+    }
+
+    /// Whether it was there to be forgotten.
+    fn forget(&self, founding: &Arc<Founding>) -> bool {
         let mut index = self.index.write();
-        let present = index.foundings.get(&founding.id);
-        if !present.is_some_and(|present| Arc::ptr_eq(present, founding)) {
-            return None;
+        let is_present =
+            index.foundings.get(&founding.id).is_some_and(|present| Arc::ptr_eq(present, founding));
+        if is_present {
+            index.foundings.remove(&founding.id);
         }
-        index.foundings.remove(&founding.id);
-        Some(refusal.clone())
+        is_present
+    }
+
+    /// Has somebody carry out a founding elsewhere.
+    fn task(self: &Arc<Self>, founding: Arc<Founding>) -> Task<S> {
+        founding.tasks.fetch_add(1, Ordering::AcqRel);
+        Task { shared: self.clone(), founding }
+    }
+
+    /// One of those who had a founding to carry out has it no more.
+    fn let_go(&self, founding: &Arc<Founding>) {
+        if founding.tasks.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        // Who carries it out at this moment holds this.
+        let Some(mut step) = founding.step.try_lock() else { return };
+        if matches!(*step, Step::Asked(_)) {
+            *step = Step::Off;
+            self.forget(founding);
+        }
     }
 }
 
@@ -154,8 +217,9 @@ impl<S: Store> Streams<S> {
             }
             if founding.pattern.is_some() && self.store.streams() > AT_ONCE_MAX {
                 let apart = Streams { store: self.store.apart(), ..self.clone() };
-                let shared = shared.clone();
-                return Ok(Subscribed::Elsewhere(Work(Box::new(move || apart.complete(&shared, &founding)))));
+                let task = shared.task(founding);
+                let work = move || apart.complete(&task.shared, &task.founding);
+                return Ok(Subscribed::Elsewhere(Work(Box::new(work))));
             }
             self.complete(shared, &founding);
         }
@@ -177,7 +241,10 @@ impl<S: Store> Streams<S> {
                 shared.founded(founding, held);
                 Step::Done
             }
-            Err(refusal) => Step::Refused(refusal),
+            Err(refusal) => {
+                founding.doubtful.lock().take();
+                Step::Refused(refusal)
+            }
         };
     }
 

@@ -10,7 +10,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Notes that tell of a subscription are kept as they were, in one commit or in many.
 pub fn kept(data: &[u8]) {
-    let Some(subscription) = encoding::decode("id", &notes(data)) else { return };
+    let Ok(Some(subscription)) = encoding::decode("id", &notes(data)) else { return };
     for bytes_max in [usize::MAX, 1, 300] {
         let mut kept: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for (key, value) in encoding::whole(&subscription, bytes_max).into_iter().flatten() {
@@ -21,7 +21,8 @@ pub fn kept(data: &[u8]) {
             };
         }
         let kept: Vec<Note> = kept.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        let mut again = encoding::decode("id", &kept).expect("what was written cannot be read");
+        let again = encoding::decode("id", &kept).expect("what was written is not understood");
+        let mut again = again.expect("what was written is not whole");
         // A place at the beginning that a pattern found is not kept: it is found again.
         let unkept = subscription.links.iter().filter(|(_, link)| !link.explicit && link.acked == 0);
         again.links.extend(unkept.map(|(path, link)| (path.clone(), *link)));

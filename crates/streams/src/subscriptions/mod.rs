@@ -40,6 +40,7 @@ pub use driver::{Attempt, Driver};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
+use encoding::Foreign;
 use founding::Founding;
 use keys::Keys;
 use parking_lot::{Mutex, RwLock};
@@ -72,6 +73,8 @@ struct Index<S: Store> {
     foundings: HashMap<Arc<str>, Arc<Founding>>,
     /// Streams linked by name, with how many subscriptions do.
     named: HashMap<Arc<str>, usize>,
+    /// Those that the store keeps and this program does not understand.
+    foreign: BTreeSet<Arc<str>>,
 }
 
 /// A subscription's place. Empty once it is deleted.
@@ -107,7 +110,8 @@ struct Inbox {
 }
 
 impl<S: Store> Subscriptions<S> {
-    /// The subscriptions that `store` keeps. What was never finished is deleted.
+    /// The subscriptions that `store` keeps. What was never finished is deleted; what is not understood stays as it is, and can
+    /// only be deleted by whoever asks for that ([`Subscriptions::foreign`]).
     pub fn open(store: &S, secret: Secret) -> Arc<Self> {
         let mut found = Vec::new();
         store.visit(&mut |name, stream| {
@@ -120,6 +124,7 @@ impl<S: Store> Subscriptions<S> {
                 slots: HashMap::new(),
                 foundings: HashMap::new(),
                 named: HashMap::new(),
+                foreign: BTreeSet::new(),
             }),
             inbox: Mutex::default(),
             bell: OnceLock::new(),
@@ -128,11 +133,22 @@ impl<S: Store> Subscriptions<S> {
         };
         for (id, log) in found {
             match encoding::decode(&id, &store.notes(&log)) {
-                Some(subscription) => this.adopt(store, subscription, log),
-                None => discard(store, &log),
+                Ok(Some(subscription)) => this.adopt(store, subscription, log),
+                Ok(None) => discard(store, &log),
+                Err(Foreign) => drop(this.index.write().foreign.insert(id.into())),
             }
         }
         Arc::new(this)
+    }
+
+    /// The identifiers of what the store keeps of subscriptions and this program does not understand: a later version wrote it,
+    /// or harm came to it. Nobody is woken by those.
+    pub fn foreign(&self) -> Vec<Arc<str>> {
+        self.index.read().foreign.iter().cloned().collect()
+    }
+
+    fn is_foreign(&self, id: &str) -> bool {
+        self.index.read().foreign.contains(id)
     }
 
     fn adopt(&self, store: &S, subscription: Subscription, log: S::Stream) {

@@ -60,6 +60,13 @@ impl Refusal {
         )
     }
 
+    /// What is kept under that identifier is not understood.
+    pub(crate) fn foreign() -> Refusal {
+        let detail = "a later version of this program keeps the subscription, or harm came to it: it stays as it is, and \
+            nobody is woken by it; go on with that version, or delete it";
+        Refusal::new(500, "SUBSCRIPTION_NOT_UNDERSTOOD", "path", detail)
+    }
+
     /// A subscription is kept in a stream of its own, and there are as many as there may be.
     pub(crate) fn too_many() -> Refusal {
         Refusal::new(429, "TOO_MANY_STREAMS", "path", TOO_MANY)

@@ -40,6 +40,10 @@ impl<S: Store> Streams<S> {
         };
         let outcome = match resource(rest) {
             Ok((_, Resource::Jwks)) => self.jwks(shared, request, now),
+            Ok((id, resource)) if shared.is_foreign(&id) => match (resource, request.method) {
+                (Resource::Subscription, Method::Delete) => self.discard_foreign(shared, &id, now),
+                _ => Err(Refusal::foreign()),
+            },
             Ok((id, Resource::Subscription)) if request.method == Method::Put => {
                 match self.subscribe(shared, &id, request, now) {
                     Ok(Subscribed::Answered(ticket, response)) => Ok((ticket, response)),
@@ -180,9 +184,7 @@ impl<S: Store> Streams<S> {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let mut place = slot.held.lock();
         let held = place.as_ref().ok_or_else(|| self.absent(id))?;
-        let version = self.store.staged(&held.log).map_or(0, |state| state.version);
-        let receipt = self.store.delete(&held.log, version, now.time_us);
-        let ticket = receipt.map_err(|error| Refusal::from(&error))?.ticket;
+        let ticket = self.delete_log(&held.log, now)?;
         let named: Vec<Arc<str>> = explicit(&held.subscription).cloned().collect();
         *place = None;
         drop(place);
@@ -190,6 +192,21 @@ impl<S: Store> Streams<S> {
         shared.count_named(&[], &named);
         shared.touched(&slot.id);
         Ok((ticket, Headers::new().respond_empty(204)))
+    }
+
+    /// The same of one that is not understood: its log is all that there is of it.
+    fn discard_foreign(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
+        let log = self.store.find(&encoding::log_name(id)).ok_or_else(|| self.absent(id))?;
+        let ticket = self.delete_log(&log, now)?;
+        shared.index.write().foreign.remove(id);
+        Ok((ticket, Headers::new().respond_empty(204)))
+    }
+
+    /// The ticket after which a subscription's log is gone for good.
+    fn delete_log(&self, log: &S::Stream, now: Now) -> Result<u64, Refusal> {
+        let version = self.store.staged(log).map_or(0, |state| state.version);
+        let receipt = self.store.delete(log, version, now.time_us);
+        receipt.map(|receipt| receipt.ticket).map_err(|error| Refusal::from(&error))
     }
 
     /// PROTOCOL 7.2.

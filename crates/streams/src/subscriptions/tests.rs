@@ -936,7 +936,7 @@ fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
         }
         let notes: Vec<_> = notes.into_iter().collect();
         let expected = (upto == commits.len()).then_some(&subscription);
-        assert_eq!(encoding::decode("s", &notes).as_ref(), expected);
+        assert_eq!(encoding::decode("s", &notes).unwrap().as_ref(), expected);
     }
     // A store that holds such a beginning forgets it.
     let model = Model::default();
@@ -1131,7 +1131,7 @@ proptest! {
                 Step::Sleep { ms } => now += ms * 1_000,
                 Step::Restart => {
                     let kept: Vec<_> = notes.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-                    rules = encoding::decode("s", &kept).unwrap();
+                    rules = encoding::decode("s", &kept).unwrap().unwrap();
                     for stream in 0..3 {
                         if plain.tails[stream as usize] > 0 {
                             observe(&mut rules, &mut notes, stream, plain.tails[stream as usize]);
@@ -1148,6 +1148,46 @@ proptest! {
                 prop_assert!(acked >= before.1[stream as usize], "a cursor never moves back");
             }
         }
+    }
+}
+
+#[test]
+fn a_subscription_that_is_not_understood_stays_as_it_is_until_somebody_deletes_it() {
+    let mut world = World::new();
+    assert_eq!(world.put("s", &pull()).status, 201);
+    let kept = world.model.notes(&world.model.find(&encoding::log_name("s")).unwrap());
+    let rewritten = |from: &str, to: &str| -> Vec<(Vec<u8>, Vec<u8>)> {
+        let change = |value: &[u8]| String::from_utf8_lossy(value).replace(from, to).into_bytes();
+        kept.iter().map(|(key, value)| (key.to_vec(), change(value))).collect()
+    };
+    let foreign = [
+        rewritten("\"version\":1", "\"version\":2"),
+        rewritten("\"phase\":", "\"phases\":"),
+        rewritten("events/*", ""),
+        vec![(b"head".to_vec(), b"{}".to_vec())],
+        vec![(b"body".to_vec(), b"{}".to_vec())],
+        [rewritten("", ""), vec![(b"link/events/a".to_vec(), vec![1; 24])]].concat(),
+    ];
+    for (number, notes) in foreign.iter().enumerate() {
+        let model = Model::default();
+        let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        let commit = Commit { notes: &notes, ..Commit::default() };
+        let log = model.create(&encoding::log_name("s"), &super::log_config(), None, &commit).unwrap().0;
+        let mut world = World::over(model, Options::default(), START_US);
+        let before = world.model.notes(&log);
+        assert_eq!(world.shared.foreign(), ["s".into()], "{number}");
+        assert_eq!(world.put("s", &pull()).code(), (500, "SUBSCRIPTION_NOT_UNDERSTOOD"));
+        for (method, target) in [(Method::Get, "s"), (Method::Post, "s/claim"), (Method::Delete, "s/streams/a")] {
+            let reply = world.call(method, &format!("__ds/subscriptions/{target}"), &[], &Value::Null);
+            assert_eq!(reply.code(), (500, "SUBSCRIPTION_NOT_UNDERSTOOD"), "{target}");
+        }
+        world.create("events/a");
+        assert!(world.turn().is_empty());
+        let mut world = world.restart();
+        assert_eq!(world.model.notes(&log), before, "{number}");
+        assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+        assert_eq!(world.shared.foreign(), []);
+        assert_eq!(world.put("s", &pull()).status, 201);
     }
 }
 
@@ -1236,4 +1276,43 @@ fn a_founding_that_fails_tells_why_and_the_next_begins_anew() {
     let again = world.put_elsewhere("all", &body);
     again();
     assert_eq!(world.put("all", &body).status, 201);
+}
+
+#[test]
+fn a_founding_that_no_thread_takes_is_off_and_the_next_may_ask_for_something_else() {
+    let mut world = with_many_streams();
+    let other = json!({ "type": "pull-wake", "pattern": "many/1*", "wake_stream": "wakes" });
+    drop(world.put_elsewhere("all", &all_of_many()));
+    assert!(world.shared.index.read().foundings.is_empty(), "nothing of it is left");
+
+    // As long as somebody has it to do it goes on, whoever else let go.
+    let first = world.put_elsewhere("all", &other);
+    drop(world.put_elsewhere("all", &other));
+    first();
+    assert_eq!(world.put("all", &other).status, 201);
+    assert_eq!(world.put("all", &all_of_many()).code(), (409, "SUBSCRIPTION_EXISTS"));
+
+    // Who comes between has nothing to do, and is told to ask again by finding nothing there.
+    let first = world.put_elsewhere("more", &other);
+    let second = world.put_elsewhere("more", &other);
+    drop(first);
+    second();
+    assert_eq!(world.put("more", &other).status, 201);
+}
+
+#[test]
+fn of_foundings_that_came_to_nothing_and_that_nobody_asks_for_again_few_are_remembered() {
+    let mut world = with_many_streams();
+    let body = all_of_many();
+    for number in 0..200 {
+        let work = world.put_elsewhere(&format!("lost-{number}"), &body);
+        world.model.fail(Some(StoreError::Full("no room".into())));
+        work();
+        world.model.fail(None);
+        world.create(&format!("many/more/{number}"));
+    }
+    let index = world.shared.index.read();
+    assert!(index.foundings.len() <= 64, "{} are", index.foundings.len());
+    let doubts = |founding: &Arc<super::founding::Founding>| founding.doubts();
+    assert_eq!(index.foundings.values().map(doubts).sum::<usize>(), 0, "nobody is told of new streams for them");
 }
