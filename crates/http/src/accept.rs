@@ -76,19 +76,17 @@ impl<S: Service> Http<S> {
     ) {
         let room = self.connections - self.guests < self.config.connections_max;
         if identity.is_some() && (!room || self.secure.handshakes() >= self.config.handshakes_max) {
-            // To be told why would take the handshake that there is no room for.
-            self.meters.overload();
-            return;
+            return self.refuse_connection(core, connection.as_fd(), identity);
         }
         if !room && self.guests >= self.config.guests_max.min(GUESTS_MAX) {
-            return self.refuse_connection(core, connection.as_fd());
+            return self.refuse_connection(core, connection.as_fd(), identity);
         }
         let mut entry = Connection::new(Role::Request);
         entry.flags.set(Flags::GUEST, !room);
         entry.flags.set(Flags::NAMING, naming);
         let key = match core.insert(connection, entry, Interest::READ) {
             Ok(key) => key,
-            Err(rejected) => return self.refuse_connection(core, rejected.descriptor.as_fd()),
+            Err(rejected) => return self.refuse_connection(core, rejected.descriptor.as_fd(), identity),
         };
         self.connections += 1;
         self.guests += usize::from(!room);
@@ -110,24 +108,34 @@ impl<S: Service> Http<S> {
         core.set_timer(key, patience_ms);
     }
 
-    /// Says to somebody who gets no place that there is none.
-    fn refuse_connection(&mut self, core: &mut HttpCore<S>, connection: BorrowedFd<'_>) {
+    /// Says to somebody who gets no place that there is none; a sealed peer would need the handshake first.
+    fn refuse_connection(
+        &mut self,
+        core: &mut HttpCore<S>,
+        connection: BorrowedFd<'_>,
+        identity: Option<&Identity>,
+    ) {
+        if identity.is_some() {
+            return self.meters.overload();
+        }
         let now = Self::now(core);
         turn_away(&mut self.service, &self.date, &self.meters, now, connection);
     }
 
     fn pause_accepting(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if core.set_interest(key, Interest::NONE).is_ok() {
-            core.set_timer(key, RETRY_MS);
-        }
+        // One that goes on being told of connections asks for them sooner, and no harm is done.
+        let _ = core.set_interest(key, Interest::NONE);
+        core.set_timer(key, RETRY_MS);
     }
 
     /// Looks again whether there are descriptors.
     pub(crate) fn accept_again(&mut self, core: &mut HttpCore<S>, key: Key) {
         let door = core.entry(key).and_then(|entry| self.doors.get(usize::from(entry.flavour)));
         let interest = door.map_or(Interest::READ, |door| door.interest);
-        if core.set_interest(key, interest).is_ok() {
-            self.accept(core, key);
+        match core.set_interest(key, interest) {
+            Ok(()) => drop(self.accept(core, key)),
+            // Nobody tells of connections meanwhile.
+            Err(_) => core.set_timer(key, RETRY_MS),
         }
     }
 }

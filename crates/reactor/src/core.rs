@@ -297,7 +297,8 @@ impl<H: Handler> Core<H> {
     /// Changes what the connection is told of. No system call when nothing changes.
     ///
     /// # Errors
-    /// What the kernel says; never for a dead key, which is ignored.
+    /// What the kernel says; never for a dead key, which is ignored. A listener that was, or was to be, shared is told of nothing
+    /// then, and may be tried again; any other connection is told of what it was before.
     pub fn set_interest(&mut self, key: Key, wanted: Interest) -> io::Result<()> {
         let Some(Slot::Occupied { generation, descriptor, interest, .. }) = self.slab.slots.at_mut(key.slot)
         else {
@@ -307,8 +308,12 @@ impl<H: Handler> Core<H> {
             return Ok(());
         }
         if interest.watch().exclusive || wanted.watch().exclusive {
-            // The kernel does not modify exclusive watches.
-            self.epoll.delete(descriptor.as_fd())?;
+            // The kernel does not modify exclusive watches. Should it not take the new one, none is left, and whoever tries again
+            // begins with that.
+            match self.epoll.delete(descriptor.as_fd()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => *interest = Interest::NONE,
+            }
             self.epoll.add(descriptor.as_fd(), key.token(), wanted.watch())?;
         } else {
             self.epoll.modify(descriptor.as_fd(), key.token(), wanted.watch())?;

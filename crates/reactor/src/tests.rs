@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::epoll::{Epoll, wait_readable};
 use thalweg_sys::{clock, process, socket};
 
 type OnReady = Box<dyn FnMut(&mut Core<Probe>, Key, Readiness)>;
@@ -199,6 +199,20 @@ mod invariant_1_a_connection_is_its_key {
         core.epoll.delete(core.descriptor(key).unwrap()).unwrap();
         assert!(core.set_interest(key, Interest::BOTH).is_ok());
         assert!(core.set_interest(key, Interest::READ).is_err());
+    }
+
+    /// The kernel shares no watch of an epoll instance.
+    #[test]
+    fn a_shared_watch_that_the_kernel_does_not_take_is_none_and_may_be_tried_again() {
+        let mut reactor = reactor();
+        let other = Epoll::new().unwrap().as_fd().try_clone_to_owned().unwrap();
+        let core = reactor.core();
+        let key = core.insert(other, Entry::default(), Interest::READ).unwrap();
+        for _ in 0..2 {
+            let refused = core.set_interest(key, Interest::SHARED_LISTENER).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(core.interest(key), Some(Interest::NONE));
+        }
     }
 
     #[test]
