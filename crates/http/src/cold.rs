@@ -4,7 +4,7 @@
 
 use crate::connection::Active;
 use crate::reactor::{Gone, Http, HttpCore, Message};
-use thalweg_reactor::Key;
+use thalweg_reactor::{Key, Permit};
 use thalweg_wire::exchange::{Refusal, Service, Work};
 
 /// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
@@ -59,8 +59,8 @@ impl<S: Service> Http<S> {
         }
         let Some(permit) = core.handle().reserve() else { return false };
         let job = move || {
+            let _report = Report(Some((permit, key)));
             work();
-            permit.post(Message::Warmed { key });
         };
         active.warming = pool.submit(Box::new(job)).is_ok();
         self.load.cold_reads += usize::from(active.warming);
@@ -74,6 +74,17 @@ impl<S: Service> Http<S> {
             active.warming = false;
             http.drive(core, key, active)
         });
+    }
+}
+
+/// Says that work was done, or that it panicked: the connection waits for either, and asks again.
+struct Report(Option<(Permit<Message>, Key)>);
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some((permit, key)) = self.0.take() {
+            permit.post(Message::Warmed { key });
+        }
     }
 }
 

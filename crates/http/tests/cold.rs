@@ -87,3 +87,25 @@ fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
     next.get("/big/10");
     assert_eq!(next.answer().body.len(), 10);
 }
+
+#[test]
+fn what_panics_while_it_is_brought_in_is_refused_and_nobody_else_is() {
+    let server = Server::start(Config { cold_reads_max: 1, ..config() });
+    let gate = Arc::new(Mutex::new(()));
+    let poisoned = Arc::clone(&gate);
+    let ended = std::thread::spawn(move || {
+        let _held = poisoned.lock().unwrap();
+        panic!("on purpose: whoever takes this lock panics, too");
+    });
+    assert!(ended.join().is_err());
+    server.shared.lock().unwrap().cold = Some(gate);
+    let mut client = server.connect();
+    client.get("/big/9000");
+    let refused = client.answer();
+    assert_eq!((refused.status, refused.text()), (503, "reads-overloaded request".into()));
+    // The one thread there is goes on, and the one place for a cold read is free.
+    server.shared.lock().unwrap().cold = Some(Arc::default());
+    let mut client = server.connect();
+    client.get("/big/9000");
+    assert_eq!(client.answer().body.len(), 9000);
+}

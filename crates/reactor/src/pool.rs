@@ -2,11 +2,14 @@
 //!
 //! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue is
 //! bounded, and a full one gives the work back. The threads end when the last clone of the pool is gone
-//! and the queue is empty.
+//! and the queue is empty; nobody waits for them, since a disk may not answer for long.
+//!
+//! A job that panics ends itself and nothing else: the standard library's hook has told of it by then.
 
 use parking_lot::Mutex;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
@@ -62,7 +65,8 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         // The lock is held while waiting for a job, not while doing it: the others wait for the lock.
         let next = jobs.lock().recv();
         match next {
-            Ok(job) => job(),
+            // What the job shared with others is theirs to leave whole, as in any thread that panics.
+            Ok(job) => drop(catch_unwind(AssertUnwindSafe(job))),
             Err(_) => return,
         }
     }
@@ -93,6 +97,22 @@ mod tests {
         assert_eq!(results.recv(), Ok(2), "the second job did not wait for the first");
         first.send(()).unwrap();
         assert_eq!(results.recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_panic_costs_no_thread() {
+        let pool = Pool::start(1).unwrap();
+        let (done, results) = channel();
+        for number in 0..4 {
+            let done = done.clone();
+            let job = move || {
+                assert!(number % 2 == 1, "this job panics on purpose");
+                done.send(number).unwrap();
+            };
+            assert!(pool.submit(Box::new(job)).is_ok());
+        }
+        drop(done);
+        assert_eq!(results.iter().collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]
