@@ -163,7 +163,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Lets the right patience run. A later deadline is only noted: the timer that comes too early is set
-    /// anew when it comes, so a whole request costs no timer at all.
+    /// anew when it comes, so a whole request costs no timer at all. For an earlier one the timer is set.
     fn set_patience(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>, reads: bool) {
         if self.secure.handshakes() > 0 && self.secure.is_handshaking(key) {
             // What was noted when it was accepted stays.
@@ -196,8 +196,8 @@ impl<S: Service> Http<S> {
                 self.config.body_timeout_ms
             }
         };
-        note_deadline(core, key, patience_ms);
-        if active.phase != Phase::Idle && before != active.phase {
+        let is_earlier = note_deadline(core, key, patience_ms);
+        if is_earlier || active.phase != Phase::Idle && before != active.phase {
             core.set_timer(key, patience_ms);
         }
     }
@@ -340,11 +340,13 @@ pub(crate) fn now_ms<S: Service>(core: &HttpCore<S>) -> u32 {
     core.now_ms() as u32
 }
 
-pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) {
+/// Notes when patience ends; whether that is earlier than what was noted before, for which the timer may be set.
+pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) -> bool {
     let deadline_ms = now_ms(core).wrapping_add(after_ms);
-    if let Some(entry) = core.entry(key) {
-        entry.deadline_ms = deadline_ms;
-    }
+    let Some(entry) = core.entry(key) else { return false };
+    let before_ms = std::mem::replace(&mut entry.deadline_ms, deadline_ms);
+    // Deadlines lie less than half of all milliseconds apart.
+    (before_ms.wrapping_sub(deadline_ms) as i32) > 0
 }
 
 /// Milliseconds to the noted deadline; 0 when it has passed.

@@ -60,11 +60,11 @@ impl<S: Service> Http<S> {
                 if fits {
                     return false;
                 }
-                self.refuse(core, active, &bodies::FULL);
+                self.refuse_full(core, active);
             }
             Taken::Head(body, expects_continue) => {
                 if !self.bodies.reserve(active, &body, &self.config) {
-                    self.refuse(core, active, &bodies::FULL);
+                    self.refuse_full(core, active);
                     return true;
                 }
                 active.body = body;
@@ -307,6 +307,12 @@ impl<S: Service> Http<S> {
         let path = announced_path(active.unread());
         let response = self.service.refuse(refusal, path, Self::now(core));
         self.end_with(active, response);
+    }
+
+    /// There is no room for the body that is arriving.
+    fn refuse_full(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) {
+        self.meters.overload();
+        self.refuse(core, active, &bodies::FULL);
     }
 
     /// Answers for the last time on this connection: what it still sends is not looked at.

@@ -294,6 +294,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     second.send(&announced(601));
     assert_eq!(second.answer().status, 503);
     assert!(second.at_end());
+    assert_eq!(server.meters.traffic().overloads, 1, "a bound was reached");
     let mut third = server.connect();
     third.send(&announced(400));
     third.send("x".repeat(400).as_str());
@@ -324,6 +325,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     chunked.send("\r\n384\r\n");
     chunked.send("x".repeat(900).as_str());
     assert_eq!(chunked.answer().status, 503);
+    assert_eq!(server.meters.traffic().overloads, 2, "and again");
     third.send(&announced(1_000));
     third.send("x".repeat(1_000).as_str());
     assert_eq!(third.answer().status, 200);
@@ -463,6 +465,19 @@ fn an_idle_connection_owns_nothing_and_is_closed_after_a_while() {
     }
     assert!(clients.iter_mut().all(Client::at_end));
     assert_eq!(server.census().connections, 1);
+}
+
+#[test]
+fn an_idle_connection_is_closed_in_its_time_however_long_its_last_request_might_have_taken() {
+    let server = Server::start(Config { idle_timeout_ms: 300, ..patient() });
+    let mut client = server.connect();
+    client.send("GET /echo HTTP/1.1\r\n");
+    server.until("the head is begun", |census| census.quiet == 0);
+    client.send("Host: t\r\n\r\n");
+    assert_eq!(client.answer().status, 200);
+    let start = Instant::now();
+    assert!(client.at_end());
+    assert!(start.elapsed() < Duration::from_secs(3), "the head's patience was waited for");
 }
 
 #[test]

@@ -100,7 +100,10 @@ impl Engine {
     fn over(store: log::Store, state: StateOptions) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), || random_bytes().ok());
         for id in subscriptions.foreign() {
-            tracing::error!(id = &*id, "the subscription is not understood: it stays as it is, and wakes nobody");
+            tracing::error!(
+                id = &*id,
+                "the subscription is not understood: it stays as it is, and wakes nobody"
+            );
         }
         let linking = subscriptions.clone();
         let state = StateOptions { herald: Herald::new(move |name| linking.created(name)), ..state };

@@ -1177,7 +1177,9 @@ fn a_subscription_that_is_not_understood_stays_as_it_is_until_somebody_deletes_i
         let before = world.model.notes(&log);
         assert_eq!(world.shared.foreign(), ["s".into()], "{number}");
         assert_eq!(world.put("s", &pull()).code(), (500, "SUBSCRIPTION_NOT_UNDERSTOOD"));
-        for (method, target) in [(Method::Get, "s"), (Method::Post, "s/claim"), (Method::Delete, "s/streams/a")] {
+        for (method, target) in
+            [(Method::Get, "s"), (Method::Post, "s/claim"), (Method::Delete, "s/streams/a")]
+        {
             let reply = world.call(method, &format!("__ds/subscriptions/{target}"), &[], &Value::Null);
             assert_eq!(reply.code(), (500, "SUBSCRIPTION_NOT_UNDERSTOOD"), "{target}");
         }
@@ -1314,5 +1316,9 @@ fn of_foundings_that_came_to_nothing_and_that_nobody_asks_for_again_few_are_reme
     let index = world.shared.index.read();
     assert!(index.foundings.len() <= 64, "{} are", index.foundings.len());
     let doubts = |founding: &Arc<super::founding::Founding>| founding.doubts();
-    assert_eq!(index.foundings.values().map(doubts).sum::<usize>(), 0, "nobody is told of new streams for them");
+    assert_eq!(
+        index.foundings.values().map(doubts).sum::<usize>(),
+        0,
+        "nobody is told of new streams for them"
+    );
 }

@@ -39,7 +39,8 @@ impl Journaled {
         if let Some(id) = encoding::id_of(name) {
             let alive = self.inner.staged(stream).is_some();
             let notes = self.inner.notes(stream);
-            let kept = alive.then(|| encoding::decode(id, &notes).expect("what was written is not understood"));
+            let kept =
+                alive.then(|| encoding::decode(id, &notes).expect("what was written is not understood"));
             let state = kept.flatten();
             self.journal.lock().push((receipt.ticket, id.to_owned(), state));
         }
