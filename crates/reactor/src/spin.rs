@@ -1,30 +1,27 @@
 //! Whether to look again for a moment before sleeping.
 //!
-//! Waking a sleeping thread on another core costs 50 to 75 µs. When work has been arriving faster than
-//! that, looking again for as long is cheaper than sleeping; when it has not, it only burns the core.
+//! When work has been arriving faster than a sleeping thread is woken, looking again for as long is cheaper than sleeping; when it
+//! has not, it only burns the core.
 
-/// About what a wake across cores costs.
-pub(crate) const WAKE_NS: u64 = 60_000;
-/// A long sleep counts as this much, so that a burst after it is recognised within a few arrivals.
-const IDLE_CAP_NS: u64 = 4 * WAKE_NS;
+use thalweg_sync::patience::{Pace, WAKE_NS};
 
-/// The policy: an average of how long the reactor recently had nothing to do at a stretch.
+/// The policy: how long the reactor recently had nothing to do at a stretch, unless it is never to spin.
 #[derive(Debug)]
 pub(crate) struct Spin {
     enabled: bool,
-    average_ns: u64,
+    pace: Pace,
 }
 
 impl Spin {
-    /// Never spins unless it is wanted and another processor can produce work meanwhile.
+    /// Never spins unless it is wanted and another processor can produce work meanwhile, nor before work has come fast.
     pub(crate) fn new(wanted: bool, processors: usize) -> Self {
-        Self { enabled: wanted && processors > 1, average_ns: IDLE_CAP_NS }
+        Self { enabled: wanted && processors > 1, pace: Pace::slow(WAKE_NS) }
     }
 
-    /// For how long to look again before sleeping, in nanoseconds; `None`: sleep at once.
+    /// Whether to look again before sleeping.
     #[inline]
-    pub(crate) fn limit_ns(&self) -> Option<u64> {
-        (self.enabled && self.average_ns < WAKE_NS).then_some(WAKE_NS)
+    pub(crate) fn is_worth(&self) -> bool {
+        self.enabled && self.pace.is_quick()
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -33,7 +30,7 @@ impl Spin {
 
     /// There was nothing to do for so long, spun or slept.
     pub(crate) fn record(&mut self, idle_ns: u64) {
-        self.average_ns = (3 * self.average_ns + idle_ns.min(IDLE_CAP_NS)) / 4;
+        self.pace.record(idle_ns);
     }
 }
 
@@ -44,21 +41,21 @@ mod tests {
     #[test]
     fn spins_only_while_work_comes_faster_than_a_wake() {
         let mut spin = Spin::new(true, 2);
-        assert_eq!(spin.limit_ns(), None, "nothing is known yet");
+        assert!(!spin.is_worth(), "nothing is known yet");
         (0..12).for_each(|_| spin.record(5_000));
-        assert_eq!(spin.limit_ns(), Some(WAKE_NS));
+        assert!(spin.is_worth());
         spin.record(10_000_000_000);
         spin.record(10_000_000_000);
-        assert_eq!(spin.limit_ns(), None, "work became rare");
+        assert!(!spin.is_worth(), "work became rare");
         (0..6).for_each(|_| spin.record(5_000));
-        assert_eq!(spin.limit_ns(), Some(WAKE_NS), "a burst is recognised again within a few arrivals");
+        assert!(spin.is_worth(), "a burst is recognised again within a few arrivals");
     }
 
     #[test]
     fn one_processor_or_a_switch_means_no_spin() {
         for mut spin in [Spin::new(true, 1), Spin::new(false, 8)] {
             (0..100).for_each(|_| spin.record(1_000));
-            assert_eq!(spin.limit_ns(), None);
+            assert!(!spin.is_worth());
         }
     }
 }

@@ -339,7 +339,7 @@ impl<H: Handler> Reactor<H> {
 
     #[cfg(test)]
     pub(crate) fn is_spinning(&self) -> bool {
-        self.spin.limit_ns().is_some()
+        self.spin.is_worth()
     }
 }
 

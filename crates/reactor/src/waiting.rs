@@ -11,7 +11,7 @@ use crate::turn::{Reactor, Wait};
 use crate::{Handler, Look};
 use std::io;
 use std::time::Instant;
-use thalweg_sync::patience::Patience;
+use thalweg_sync::patience::{Patience, WAKE_NS};
 use thalweg_sys::epoll::Timeout;
 use thalweg_sys::{clock, process};
 
@@ -44,9 +44,10 @@ impl<H: Handler> Reactor<H> {
             0 => clock::monotonic_ns(),
             ended_ns => ended_ns,
         };
-        let outcome = match self.spin.limit_ns() {
-            Some(_) => self.look_again(limit, began_ns, wait),
-            None => self.sleep(limit, wait),
+        let outcome = if self.spin.is_worth() {
+            self.look_again(limit, began_ns, wait)
+        } else {
+            self.sleep(limit, wait)
         };
         self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
         outcome
@@ -89,7 +90,8 @@ impl<H: Handler> Reactor<H> {
     /// work has become rare, or nobody can bring any while this thread runs.
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
-        let (due_ns, spin_ns) = (self.due_ns(began_ns, wait), self.spin_for_peers.limit_ns().unwrap_or(0));
+        let due_ns = self.due_ns(began_ns, wait);
+        let spin_ns = if self.spin_for_peers.is_worth() { WAKE_NS } else { 0 };
         let (mut now_ns, mut yields, mut patience) = (began_ns, 0, None);
         // What other threads are at ends when it ends, however fast peers have been.
         let is_for_work = look == Look::Working;

@@ -33,6 +33,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
+use thalweg_sync::patience::WAKE_NS;
 use thalweg_transport::{Endpoint, Written};
 use thalweg_wire::fault::Fault;
 use watch::Watch;
@@ -40,9 +41,6 @@ pub(crate) use ways::Ways;
 
 /// Requests from this length on are written from where they lie, if nothing waits to be sent before them.
 const DIRECT_BYTES: usize = 4 << 10;
-
-/// About what a wake across processors costs.
-const ATTENTION: Duration = Duration::from_micros(50);
 
 /// Calls a service.
 ///
@@ -252,7 +250,7 @@ impl Client {
     /// shared memory, and leaves nothing to be watched.
     pub(crate) fn attend(&mut self) -> Result<usize, Error> {
         if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && !self.session.is_ready() {
-            self.advance(Some(Instant::now() + ATTENTION))
+            self.advance(Some(Instant::now() + Duration::from_nanos(WAKE_NS)))
         } else {
             self.look()
         }

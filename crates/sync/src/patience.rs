@@ -38,6 +38,11 @@ impl Pace {
         Self { average_ns: 0, quick_ns }
     }
 
+    /// The same, and they are not to begin with.
+    pub const fn slow(quick_ns: u64) -> Self {
+        Self { average_ns: WAIT_NS_MAX, quick_ns }
+    }
+
     /// Whether looking is likely to be cheaper than sleeping.
     #[inline]
     pub const fn is_quick(&self) -> bool {
@@ -167,5 +172,9 @@ mod tests {
         assert!(!pace.is_quick());
         (0..6).for_each(|_| pace.record(5_000));
         assert!(pace.is_quick(), "a long wait is not remembered for long");
+        let mut slow = Pace::slow(WAKE_NS);
+        assert!(!slow.is_quick(), "nothing is known yet");
+        (0..12).for_each(|_| slow.record(5_000));
+        assert!(slow.is_quick());
     }
 }

@@ -1,12 +1,14 @@
-//! Descriptors that only say "look": the eventfd that wakes a sleeping thread, and a timer as a
-//! descriptor for loops that are not ours.
+//! Descriptors that only say "look": the eventfd that wakes a sleeping thread, and timers as
+//! descriptors for loops that are not ours.
 
+use crate::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 /// A counter in the kernel; readable when it is not zero. Signalling costs one system call.
 #[derive(Debug)]
@@ -94,11 +96,71 @@ impl AsFd for TimerFd {
     }
 }
 
+/// A timer of whoever has one moment at which to look again, and moves it with all that it does. Readable from that moment on; it may
+/// be for an earlier one, too: its owner then looks, finds nothing, and says when again, which is rarer than setting the timer each
+/// time.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use std::time::{Duration, Instant};
+/// use thalweg_sys::epoll::wait_readable;
+/// use thalweg_sys::event::Alarm;
+///
+/// let mut alarm = Alarm::new()?;
+/// alarm.due(Some(Instant::now() + Duration::from_millis(5)))?;
+/// assert!(wait_readable(alarm.as_fd(), 5_000)? && alarm.has_passed());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Alarm {
+    timer: TimerFd,
+    /// When the timer is due, if it is set.
+    set: Option<Instant>,
+}
+
+impl Alarm {
+    /// One that is not due.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { timer: TimerFd::new()?, set: None })
+    }
+
+    /// Whether the moment that it is set for has passed, so that it is readable.
+    pub fn has_passed(&self) -> bool {
+        self.set.is_some_and(|set| set <= Instant::now())
+    }
+
+    /// Is readable from then on. Set for earlier it is left alone while that lies ahead.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn due(&mut self, at: Option<Instant>) -> io::Result<()> {
+        let now = Instant::now();
+        let is_ahead = self.set.is_some_and(|set| set > now && at.is_none_or(|at| set <= at));
+        if is_ahead || self.set == at {
+            return Ok(());
+        }
+        let left_ns =
+            at.map(|at| u64::try_from(at.saturating_duration_since(now).as_nanos()).unwrap_or(u64::MAX));
+        self.timer.set(left_ns.map(|left_ns| monotonic_ns().saturating_add(left_ns)))?;
+        self.set = at;
+        Ok(())
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::monotonic_ns;
     use crate::epoll::wait_readable;
+    use std::time::Duration;
 
     #[test]
     fn an_eventfd_counts_and_clears() {
@@ -124,5 +186,23 @@ mod tests {
         assert!(wait_readable(timer.as_fd(), 1_000).unwrap(), "an instant long past is due at once");
         timer.set(None).unwrap();
         assert!(!wait_readable(timer.as_fd(), 0).unwrap());
+    }
+
+    #[test]
+    fn an_alarm_is_early_at_most_and_set_anew_once_it_has_passed() {
+        let mut alarm = Alarm::new().unwrap();
+        let readable = |alarm: &Alarm, ms| wait_readable(alarm.as_fd(), ms).unwrap();
+        let soon = Instant::now() + Duration::from_millis(20);
+        alarm.due(Some(soon)).unwrap();
+        alarm.due(Some(soon + Duration::from_secs(60))).unwrap();
+        alarm.due(None).unwrap();
+        assert!(!readable(&alarm, 0) && !alarm.has_passed());
+        assert!(readable(&alarm, 5_000) && alarm.has_passed(), "what lay ahead was left alone");
+        alarm.due(Some(soon + Duration::from_secs(60))).unwrap();
+        assert!(!readable(&alarm, 0) && !alarm.has_passed());
+        alarm.due(Some(Instant::now())).unwrap();
+        assert!(readable(&alarm, 1_000), "an earlier moment counts at once");
+        alarm.due(None).unwrap();
+        assert!(!readable(&alarm, 0));
     }
 }

@@ -5,25 +5,23 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use thalweg_sys::clock;
 use thalweg_sys::epoll::{Epoll, Watch as Interest, wait_readable};
-use thalweg_sys::event::TimerFd;
+use thalweg_sys::event::Alarm;
 
 const SOCKET: u64 = 0;
-const TIMER: u64 = 1;
+const ALARM: u64 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
     epoll: Epoll,
-    timer: TimerFd,
-    set: Option<Instant>,
+    alarm: Alarm,
 }
 
 impl Watch {
     pub(crate) fn new() -> io::Result<Self> {
-        let (epoll, timer) = (Epoll::new()?, TimerFd::new()?);
-        epoll.add(timer.as_fd(), TIMER, Interest { readable: true, ..Interest::default() })?;
-        Ok(Self { epoll, timer, set: None })
+        let (epoll, alarm) = (Epoll::new()?, Alarm::new()?);
+        epoll.add(alarm.as_fd(), ALARM, Interest { readable: true, ..Interest::default() })?;
+        Ok(Self { epoll, alarm })
     }
 
     /// Watches a socket; for writing too, if that is what it waits for.
@@ -41,25 +39,16 @@ impl Watch {
         }
     }
 
-    /// Is readable from then on.
+    /// Is readable from then on, or a moment before.
     pub(crate) fn due(&mut self, at: Option<Instant>) -> io::Result<()> {
-        let has_passed = self.set.is_some_and(|set| set <= Instant::now());
-        if self.set == at && !has_passed {
-            return Ok(());
-        }
-        let left_ns = at.map(|at| at.saturating_duration_since(Instant::now()).as_nanos().max(1));
-        let due_ns =
-            left_ns.map(|left| clock::monotonic_ns().saturating_add(u64::try_from(left).unwrap_or(u64::MAX)));
-        self.timer.set(due_ns)?;
-        self.set = at;
-        Ok(())
+        self.alarm.due(at)
     }
 
     /// Waits until there is something to do, at most so long; `due` is when there is, whatever comes. `false`: there is not; a
     /// signal ends a wait too.
     pub(crate) fn wait(&mut self, due: Option<Instant>, left: Option<Duration>) -> io::Result<bool> {
         // A moment that has passed was told of, and would be for ever.
-        if self.set.is_some_and(|set| set <= Instant::now()) {
+        if self.alarm.has_passed() {
             self.due(due)?;
         }
         // Rounded up, so that what is waited for has come when the wait ends.

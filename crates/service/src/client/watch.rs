@@ -8,12 +8,11 @@ use super::ways::Ways;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
-use thalweg_sys::clock;
 use thalweg_sys::epoll::{Epoll, Watch as Interest};
-use thalweg_sys::event::TimerFd;
+use thalweg_sys::event::Alarm;
 
 const INPUT: u64 = 0;
-const TIMER: u64 = 1;
+const ALARM: u64 = 1;
 const OUTPUT: u64 = 2;
 const READ: Interest = Interest { readable: true, writable: false, edge: false, exclusive: false };
 const WRITE: Interest = Interest { readable: false, writable: true, ..READ };
@@ -21,9 +20,7 @@ const WRITE: Interest = Interest { readable: false, writable: true, ..READ };
 #[derive(Debug)]
 pub(crate) struct Watch {
     epoll: Epoll,
-    timer: TimerFd,
-    /// When the timer is due, if it is set.
-    set: Option<Instant>,
+    alarm: Alarm,
     /// What the way in is watched for, which may be the way out too.
     input: Option<Interest>,
     /// Whether a way out of its own is watched.
@@ -32,9 +29,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new() -> io::Result<Self> {
-        let (epoll, timer) = (Epoll::new()?, TimerFd::new()?);
-        epoll.add(timer.as_fd(), TIMER, READ)?;
-        Ok(Self { epoll, timer, set: None, input: None, output: false })
+        let (epoll, alarm) = (Epoll::new()?, Alarm::new()?);
+        epoll.add(alarm.as_fd(), ALARM, READ)?;
+        Ok(Self { epoll, alarm, input: None, output: false })
     }
 
     /// Stops to watch a connection that is about to be closed.
@@ -78,24 +75,9 @@ impl Watch {
         Ok(())
     }
 
-    /// Is readable from then on. A timer that is set for earlier is left alone while it lies ahead: its owner then looks,
-    /// finds nothing, and sets it anew, which is rarer than setting it for every call.
+    /// Is readable from then on, or a moment before.
     pub(crate) fn due(&mut self, at: Option<Instant>) -> io::Result<()> {
-        let now = Instant::now();
-        if let Some(set) = self.set
-            && set > now
-            && at.is_none_or(|at| set <= at)
-        {
-            return Ok(());
-        }
-        if self.set != at {
-            let left = at.map(|at| at.saturating_duration_since(now).as_nanos());
-            let due_ns =
-                left.map(|left| clock::monotonic_ns() + u64::try_from(left).unwrap_or(u64::MAX >> 1));
-            self.timer.set(due_ns)?;
-            self.set = at;
-        }
-        Ok(())
+        self.alarm.due(at)
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
