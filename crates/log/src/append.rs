@@ -4,7 +4,7 @@
 //! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::commit::Nudge;
-use crate::error::CommitError;
+use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
@@ -91,6 +91,7 @@ impl Store {
         ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
             let mut inner = log.lock_soon();
+            self.shared.owns(&inner)?;
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
             let mut places = inner.say_places();
@@ -211,16 +212,20 @@ impl Transaction<'_> {
     /// Adds an entry to one of the store's logs. It is copied and written by [`Transaction::commit`].
     ///
     /// # Errors
-    /// [`CommitError::EmptyEntry`].
+    /// [`CommitError::EmptyEntry`], [`CommitError::OtherStore`].
     pub fn append(&mut self, log: &Arc<Log>, payload: &[u8]) -> Result<(), CommitError> {
         if payload.is_empty() {
             return Err(CommitError::EmptyEntry);
         }
-        let place = self.logs.iter().position(|known| Arc::ptr_eq(known, log)).unwrap_or_else(|| {
-            self.holds.push(self.store.hold(log));
-            self.logs.push(log.clone());
-            self.logs.len() - 1
-        });
+        let place = match self.logs.iter().position(|known| Arc::ptr_eq(known, log)) {
+            Some(place) => place,
+            None => {
+                self.store.shared.owns(&log.lock())?;
+                self.holds.push(self.store.hold(log));
+                self.logs.push(log.clone());
+                self.logs.len() - 1
+            }
+        };
         let start = self.bytes.len();
         self.bytes.extend_from_slice(payload);
         self.entries.push((place, start..self.bytes.len()));
@@ -339,7 +344,7 @@ fn check_name(name: &[u8]) -> Result<(), CommitError> {
         name if name.iter().any(|byte| matches!(byte, b'/' | b'\\')) => "it holds a path separator",
         _ => return Ok(()),
     };
-    Err(CommitError::BadName { name: String::from_utf8_lossy(name).into_owned(), why })
+    Err(CommitError::BadName { name: said(name), why })
 }
 
 thread_local! {

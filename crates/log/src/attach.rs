@@ -49,6 +49,8 @@ struct Neighbour {
     /// Version of the segment list that was last read from the directory, modulo 2^32.
     seen: Published,
     catalogue: Mutex<Followed>,
+    /// Of its catalogue, which may be made anew.
+    opening: u32,
     damage: Vec<Damage>,
     follower: Follower,
     /// Segments that were found missing.
@@ -104,7 +106,7 @@ impl Attached {
         let mut recovery = Recovery::new(disk, directory, &control, Some(up_to));
         recovery.run()?;
         let damage = recovery.report(0).damage;
-        let missing = recovery.missing().clone();
+        let (missing, opening) = (recovery.missing().clone(), recovery.catalogue().opening());
         let segments = Arc::new(Segments::default());
         let neighbour = Arc::new(Neighbour {
             disk: disk.clone(),
@@ -113,6 +115,7 @@ impl Attached {
             segments: segments.clone(),
             seen: Published::new(0),
             catalogue: Mutex::new(Followed { recovery, up_to }),
+            opening,
             damage,
             follower: Follower::new(control.clone(), gate.clone()),
             missing,
@@ -139,7 +142,8 @@ impl Attached {
         Ok(())
     }
 
-    /// A reader of one of the store's logs.
+    /// A reader of one of the logs that were found here; one of any other is refused when it is to read
+    /// ([`ReadError::OtherStore`]).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
         Reader::new(self.sight.clone(), log.clone())
     }
@@ -261,6 +265,10 @@ fn io_error(error: OpenError) -> io::Error {
 }
 
 impl Home for Neighbour {
+    fn opening(&self) -> u32 {
+        self.opening
+    }
+
     fn task_waits(&self) -> io::Result<()> {
         self.follower.start()
     }

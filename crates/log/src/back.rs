@@ -3,6 +3,9 @@
 //! Frames do not say where the one before them begins, but the time index says where the first header in each
 //! kibibyte is. So a block is walked forwards, its entries are noted, and given out from the last one; then the
 //! block before it. Costs what reading forwards costs, and a look at the index per block; memory for one block.
+//!
+//! Invariant: what is missing is noticed, as it is forwards: the last entry of a block ends where the first one behind it began,
+//! whichever of them the query takes.
 
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
@@ -37,6 +40,14 @@ pub struct EntriesBack<'r> {
     empty: u32,
     /// The segment was looked through for damage.
     checked: bool,
+    /// Some was found, and told: what is missing there and next to it is no news.
+    told: bool,
+    /// Where the entry begins that lies behind all that is to be looked at yet.
+    begins: Option<Offset>,
+    /// Offsets are missing in the block, or behind it.
+    is_torn: bool,
+    /// What is asked for begins with the first entry, or at an offset: nothing may be missing in front, either.
+    from_first: bool,
     /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
     block: SmallVec<[Found; 16]>,
     bytes: &'r [u8],
@@ -98,6 +109,10 @@ impl Reader {
             end: 0,
             empty: 0,
             checked: false,
+            told: false,
+            begins: None,
+            is_torn: false,
+            from_first: matches!(query.start, Start::First | Start::Offset(_)),
             block,
             bytes,
             segment: None,
@@ -162,11 +177,15 @@ impl<'r> EntriesBack<'r> {
             if self.is_before(segment) {
                 match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
-                    None => return Ok(false),
+                    None => return self.end(segment),
                 }
             } else if self.end > SEGMENT_HEADER_BYTES {
                 if !std::mem::replace(&mut self.checked, true) {
                     let verified = segment.verify(SEGMENT_HEADER_BYTES..bound);
+                    self.told = verified.is_err();
+                    if self.told {
+                        self.begins = None;
+                    }
                     verified.inspect_err(|error| self.source.failed(error))?;
                 }
                 if self.note_block(segment, bound)? {
@@ -176,8 +195,17 @@ impl<'r> EntriesBack<'r> {
                 self.place -= 1;
                 (self.end, self.checked) = (u32::MAX, false);
             } else {
-                return Ok(false);
+                return self.end(segment);
             }
+        }
+    }
+
+    /// There is nothing more in front.
+    fn end(&mut self, segment: &Segment) -> Result<bool, ReadError> {
+        let begins = self.begins.take().filter(|_| self.from_first);
+        match begins.is_some_and(|begins| begins > self.filter.from && !self.source.is_purged(begins)) {
+            true => Err(self.source.missing(begins, position_at(segment, self.end))),
+            false => Ok(false),
         }
     }
 
@@ -189,7 +217,11 @@ impl<'r> EntriesBack<'r> {
         let (block, to) = ((self.end - 1) / BLOCK_BYTES, self.end);
         self.end = (block * BLOCK_BYTES).max(SEGMENT_HEADER_BYTES).min(to - 1);
         if let Some(from) = index.start(block).filter(|from| *from < to) {
+            let behind = self.begins;
             self.walk(segment, from, to, bound);
+            if std::mem::take(&mut self.is_torn) {
+                return Err(self.source.missing(behind, segment.position_of(from)));
+            }
         }
         if !self.block.is_empty() {
             self.empty = 0;
@@ -210,13 +242,29 @@ impl<'r> EntriesBack<'r> {
     fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
         (self.bytes, self.segment) = (segment.region().bytes(0..bound), Some(segment));
         let mut at = from;
-        while at < to {
+        let behind = self.begins.take();
+        self.filter.expect_nothing();
+        self.note_all(segment, (&mut at, to), bound);
+        match self.filter.came_to() {
+            _ if self.told => (self.begins, self.is_torn) = (None, false),
+            Some(came_to) => {
+                self.begins = self.begins.or(Some(0));
+                self.is_torn |=
+                    behind.is_some_and(|behind| came_to < behind && !self.source.is_purged(behind));
+            }
+            None => self.begins = self.begins.or(behind),
+        }
+    }
+
+    fn note_all(&mut self, segment: &'r Segment, (at, to): (&mut u32, u32), bound: u32) {
+        while *at < to {
             // Damage was met when the segment was checked; what is read past it, its reader was told to.
-            at = match segment.readable(at, bound) {
-                Readable::To(end) if end > at && self.note(segment, (at, end), to) => end,
+            *at = match segment.readable(*at, bound) {
+                Readable::To(end) if end > *at && self.note(segment, (*at, end), to) => end,
                 Readable::To(_) => return,
                 Readable::Damaged(damage, resumes) => {
                     self.source.sight.home.came_upon(&damage);
+                    self.filter.jump();
                     resumes
                 }
             };
@@ -229,7 +277,6 @@ impl<'r> EntriesBack<'r> {
         let headers = &run[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
         let mut at = from;
         let floor = if self.stretch == self.first { self.start } else { 0 };
-        self.filter.jump();
         loop {
             match self.filter.step(headers, &mut at) {
                 Step::Found(found) if found.at >= to => return false,
@@ -237,7 +284,11 @@ impl<'r> EntriesBack<'r> {
                 // One that reaches behind what may be read is met by whoever reads forwards.
                 Step::Found(found) if !found.is_within(run) => return false,
                 Step::Found(found) => self.block.push(found),
-                Step::Foreign | Step::Gap(..) => {}
+                Step::Gap(0, offset) => self.begins = Some(offset),
+                Step::Gap(_, offset) => {
+                    self.is_torn |= segment.position_of(at) >= floor && !self.source.is_purged(offset);
+                }
+                Step::Foreign => {}
                 Step::End => return true,
                 _ => return false,
             }
@@ -256,6 +307,10 @@ impl<'r> Iterator for EntriesBack<'r> {
 
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         loop {
+            // A block that something is missing in, or behind, waits for whoever goes on.
+            if self.state == State::Damaged {
+                return None;
+            }
             if let Some((found, segment)) = self.block.pop().zip(self.segment) {
                 return Some(Ok(found.entry(segment.position_of(found.at), self.bytes)));
             }

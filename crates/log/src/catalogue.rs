@@ -7,11 +7,15 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const SHARDS: usize = 16;
 /// The bits of a hash that say which shard. Not its lowest, by which a table finds the bucket, nor its highest seven, by which it tells
 /// those of a bucket apart: what all of a shard have in common tells nothing apart.
 const SHARD_SHIFT: u32 = 40;
+
+/// The latest opening of a store in this process, attachments included. Zero is none.
+static LATEST: AtomicU32 = AtomicU32::new(0);
 
 /// Names that a stranger chooses must not collide on purpose.
 #[cfg(not(test))]
@@ -22,6 +26,9 @@ type State = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 #[derive(Debug)]
 pub(crate) struct Catalogue {
+    /// Which opening of which store its logs are of. They say so themselves, because nothing but an identity within a store tells a
+    /// log from one of another.
+    opening: u32,
     hasher: State,
     shards: [RwLock<Shard>; SHARDS],
     content_types: Mutex<HashSet<Arc<str>>>,
@@ -36,6 +43,7 @@ pub(crate) struct Shard {
 
 /// A name's place, held exclusively: nobody creates or removes that name meanwhile.
 pub(crate) struct Place<'a> {
+    opening: u32,
     shard: RwLockWriteGuard<'a, Shard>,
     hasher: &'a State,
     hash: u64,
@@ -43,7 +51,23 @@ pub(crate) struct Place<'a> {
 
 impl Catalogue {
     pub(crate) fn new() -> Catalogue {
-        Catalogue { hasher: State::default(), shards: Default::default(), content_types: Mutex::default() }
+        Catalogue {
+            opening: LATEST.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+            hasher: State::default(),
+            shards: Default::default(),
+            content_types: Mutex::default(),
+        }
+    }
+
+    /// Which opening its logs are of.
+    #[inline]
+    pub(crate) fn opening(&self) -> u32 {
+        self.opening
+    }
+
+    /// Goes on in the place of one that was before: of the same opening.
+    pub(crate) fn succeed(&mut self, before: &Catalogue) {
+        self.opening = before.opening;
     }
 
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
@@ -63,7 +87,7 @@ impl Catalogue {
 
     pub(crate) fn place(&self, name: &[u8]) -> Place<'_> {
         let hash = self.hasher.hash_one(name);
-        Place { shard: self.shard(hash).write(), hasher: &self.hasher, hash }
+        Place { opening: self.opening, shard: self.shard(hash).write(), hasher: &self.hasher, hash }
     }
 
     /// Forgets a deleted log, unless its name belongs to another by now.
@@ -137,6 +161,7 @@ impl Place<'_> {
 
     /// Puts a log in place of whatever had the name.
     pub(crate) fn put(&mut self, log: Arc<Log>) {
+        log.lock().opening = self.opening;
         let hash = self.hash;
         if let Ok(entry) = self.shard.table.find_entry(hash, |other| other.name() == log.name()) {
             entry.remove();

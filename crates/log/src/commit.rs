@@ -182,6 +182,7 @@ impl Store {
         }
         let mut parent = fork.map(|fork| fork.parent.lock());
         if let (Some(fork), Some(parent)) = (fork, &parent) {
+            shared.owns(parent)?;
             fork.check(parent)?;
         }
         let branch = fork.zip(parent.as_ref()).map(|(fork, parent)| fork.branch(parent));
@@ -224,6 +225,7 @@ impl Store {
         refuse: impl FnOnce(&Inner) -> Result<(), CommitError>,
     ) -> Result<Receipt, CommitError> {
         let mut inner = log.lock();
+        self.shared.owns(&inner)?;
         refuse(&inner)?;
         check(&inner, expected)?;
         let notes = Notes::of(None, commit)?;
@@ -256,6 +258,7 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         let (receipt, gone) = {
             let mut inner = log.lock();
+            self.shared.owns(&inner)?;
             check(&inner, expected)?;
             refuse(&inner)?;
             let commit = Commit { time, ..Commit::default() };

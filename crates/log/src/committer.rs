@@ -63,7 +63,8 @@ impl Default for Lead {
 /// What one sync is going to cover.
 struct Group {
     segments: Vec<Arc<Segment>>,
-    directory: Option<std::path::PathBuf>,
+    /// Segments came to the directory.
+    names_changed: bool,
     pending: Vec<Pending>,
     waiting: u32,
     end: Position,
@@ -78,7 +79,7 @@ fn take(writer: &mut Writer, control: &Control) -> Group {
     (writer.lead.leading, writer.lead.owed) = (true, false);
     Group {
         segments,
-        directory: writer.directory.clone().filter(|_| std::mem::take(&mut writer.directory_changed)),
+        names_changed: std::mem::take(&mut writer.directory_changed),
         pending: std::mem::take(&mut writer.pending),
         waiting: std::mem::take(&mut writer.waiting),
         end: writer.written(),
@@ -159,7 +160,11 @@ impl Shared {
         if let Some((_, sealed)) = group.segments.split_last() {
             sealed.iter().for_each(|segment| segment.release());
         }
-        group.directory.as_ref().map_or(Ok(()), |directory| self.disk.sync_directory(directory))
+        match &self.names {
+            // Open all the time: a failure here is the disk's, and not that no descriptor is left.
+            Some(names) if group.names_changed => names.sync(),
+            _ => Ok(()),
+        }
     }
 
     fn conclude(&self, group: Group, took_ns: u64) {

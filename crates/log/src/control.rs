@@ -282,7 +282,7 @@ impl Control {
     pub(crate) fn is_intact(&self) -> bool {
         loop {
             let (end, sum) = (self.clean_end(), self.words.load(CHECKSUM));
-            if end == 0 || sum == 0 || sum == self.checksum(end) {
+            if end == 0 || sum == self.checksum(end) {
                 return true;
             }
             // Unless somebody opens or closes it this very moment.

@@ -9,7 +9,7 @@ use crate::Position;
 use crate::error::ReadError;
 use crate::found::Found;
 use crate::progress::{Ended, Next, Progress};
-use crate::query::{Entry, Query};
+use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
 use std::future::poll_fn;
 use std::io;
@@ -40,7 +40,9 @@ impl Cursor {
     pub fn seek(&mut self, query: &Query) {
         // The next call tries again, and says why if it has to.
         self.unbegun = self.reader.progress.begin(&mut self.reader.source, query).err().map(|_| *query);
-        (self.uncommitted, self.drained) = (query.uncommitted, false);
+        // In front of the end there is nothing that it wants.
+        self.drained = matches!(query.start, Start::Tail) && self.unbegun.is_none();
+        self.uncommitted = query.uncommitted;
     }
 
     /// The next entry; `None` when there is none yet: ask again later, or [`Cursor::wait`]. Complexity: one
@@ -163,9 +165,35 @@ impl Cursor {
         self.reader.progress.walk.limit
     }
 
-    /// Why nothing more will come, once that is so.
+    /// Why nothing more will come, once that is so and the last call found nothing.
+    ///
+    /// ```
+    /// use thalweg_log::{Cursor, Ended, Options, Query, Start, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"steps")?;
+    /// let mut tail = Cursor::new(store.reader(&log), &Query::from(Start::Tail));
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| store.close());
+    ///     while tail.ended().is_none() {
+    ///         tail.wait(None);
+    ///         while let Some(entry) = tail.next()? {
+    ///             println!("{entry:?}");
+    ///         }
+    ///     }
+    ///     Ok::<(), thalweg_log::ReadError>(())
+    /// })?;
+    /// assert_eq!(tail.ended(), Some(Ended::StoreClosed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn ended(&self) -> Option<Ended> {
-        self.reader.progress.ended
+        self.reader.progress.ended.or_else(|| self.is_over().then_some(Ended::StoreClosed))
+    }
+
+    /// Everything was looked at, and nothing will be committed any more.
+    fn is_over(&self) -> bool {
+        let Reader { source, progress } = &self.reader;
+        // In this order: nothing is committed once it is over.
+        self.drained && source.sight.home.is_over() && source.limit(self.uncommitted) == progress.walk.limit
     }
 
     /// Goes on behind damage.
@@ -189,10 +217,12 @@ impl Cursor {
         !self.drained
             || self.reader.progress.ended.is_some()
             || self.reader.source.limit(self.uncommitted) != limit
+            || self.reader.source.sight.home.is_over()
     }
 
-    /// Sleeps until something was committed that the cursor has not looked at, or the time is over; whether
-    /// something was. It need not be an entry of this log.
+    /// Sleeps until something was committed that the cursor has not looked at, or nothing will be any more, or the time is over;
+    /// whether it was for one of the first two. What was committed need not be an entry of this log; what comes no more
+    /// [`Cursor::ended`] tells.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.reader.source.sight.gate.wait(timeout, || self.is_news())
     }

@@ -46,8 +46,11 @@ pub enum OpenError {
         /// What it may be.
         must: String,
     },
-    /// Another process has it open.
-    #[error("{directory} is held by {holder}; stop that process or choose another directory")]
+    /// Somebody has it open: another process, or this one, where the store itself, a clone, or any of its readers and cursors is still
+    /// there, closed or not.
+    #[error(
+        "{directory} is held by {holder}; stop that process, or drop what it has of the store, or choose another directory"
+    )]
     Held {
         /// The store's directory.
         directory: PathBuf,
@@ -104,6 +107,9 @@ pub enum CommitError {
         /// The name.
         name: String,
     },
+    /// The log is another store's, or of an earlier opening of this one, or of an attachment to it.
+    #[error("the log is not of this opening of this store: look it up there")]
+    OtherStore,
     /// The log is deleted.
     #[error("the log is deleted")]
     Deleted,
@@ -129,6 +135,9 @@ pub enum CommitError {
         /// The first one there is.
         first: u64,
     },
+    /// A purge that is to destroy logs and to keep what is younger than a time.
+    #[error("a purge destroys logs, or lets go of what is before a time: not both")]
+    BadPurge,
     /// Transactions are under way that are going to append to the log.
     #[error("{count} transaction(s) on the log are under way; commit or abort them first")]
     Pending {
@@ -188,6 +197,17 @@ pub enum CommitError {
     },
 }
 
+/// Of a name no more than says which one it is.
+const SAID_BYTES_MAX: usize = 80;
+
+/// A name as a message says it, by its beginning where it is long.
+pub(crate) fn said(name: &[u8]) -> String {
+    match name.get(..SAID_BYTES_MAX) {
+        Some(beginning) if name.len() > SAID_BYTES_MAX => format!("{}…", String::from_utf8_lossy(beginning)),
+        _ => String::from_utf8_lossy(name).into_owned(),
+    }
+}
+
 /// Whether the disk, or what of it is ours, has no room left.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -204,13 +224,16 @@ impl CommitError {
     }
 
     pub(crate) fn no_log(name: &[u8]) -> CommitError {
-        CommitError::NoLog { name: String::from_utf8_lossy(name).into_owned() }
+        CommitError::NoLog { name: said(name) }
     }
 }
 
 /// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
+    /// The log is another store's, or of an earlier opening of this one, or of another attachment to it.
+    #[error("the log is not of this opening of this store: look it up there")]
+    OtherStore,
     /// The log is deleted, or its creation is not durable yet.
     #[error("the log is deleted")]
     Deleted,

@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) phase: Phase,
     /// A delete is staged.
     pub(crate) deleting: bool,
+    /// Of which opening of which store it is; see [`Catalogue::opening`](crate::catalogue::Catalogue::opening).
+    pub(crate) opening: u32,
     /// Forks of it that are not visibly gone.
     pub(crate) children: u32,
     /// Transactions under way that are going to append to it.
@@ -145,6 +147,7 @@ impl Log {
         let inner = Inner {
             phase: Phase::Creating,
             deleting: false,
+            opening: 0,
             children: 0,
             transactions: 0,
             closed: false,

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::RegionWriter;
-use thalweg_sys::disk::{Allocation, Disk, Lock, Map};
+use thalweg_sys::disk::{Allocation, Directory, Disk, Lock, Map};
 
 /// What an acknowledged commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,10 +199,11 @@ impl Store {
         control.keep_id();
         control.set_clean_end(0).map_err(failed("mark as open"))?;
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
+        let names = disk.directory(directory).map_err(failed("open"))?;
         let words = control.clone();
         let store = Store::assemble(
             disk.clone(),
-            Some((directory, lock)),
+            Some((directory, names, lock)),
             options,
             (control, gate),
             found,
@@ -215,7 +216,7 @@ impl Store {
 
     fn assemble(
         disk: Disk,
-        place: Option<(&Path, Lock)>,
+        place: Option<(&Path, Directory, Lock)>,
         options: Options,
         (control, gate): (Arc<Control>, Gate),
         found: Found,
@@ -224,7 +225,8 @@ impl Store {
     ) -> Result<Store, OpenError> {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
-        let (directory, lock) = place.map(|(path, lock)| (path.to_owned(), lock)).unzip();
+        let (directory, open) = place.map(|(path, names, lock)| (path.to_owned(), (names, lock))).unzip();
+        let (names, lock) = open.unzip();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -257,6 +259,7 @@ impl Store {
         let shared = Arc::new(Shared {
             disk,
             directory,
+            names,
             options,
             control,
             segments: Arc::new(found.segments),
@@ -361,8 +364,11 @@ fn hold(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
     let holder = format!("process {}", std::process::id());
     disk.lock(&path, &holder).map_err(|source| match source.kind() {
         io::ErrorKind::WouldBlock => {
-            let holder = source.to_string();
-            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            let holder = match source.to_string() {
+                said if said.is_empty() => "another process".to_owned(),
+                said if said == holder => "this process".to_owned(),
+                said => said,
+            };
             OpenError::Held { directory: directory.to_owned(), holder }
         }
         _ => OpenError::Io { action: "lock", file: path, source },

@@ -20,6 +20,8 @@ pub enum Ended {
     Deleted,
     /// Damage is in the way; `resume` goes on behind it.
     Damaged,
+    /// The store was closed, and everything that was committed was read.
+    StoreClosed,
 }
 
 /// Whether a log is over cannot be said yet.
@@ -166,7 +168,7 @@ impl Progress {
                 self.skipped += to - from;
                 Ok(true)
             }
-            Step::Gap(..) => Err(self.gap()),
+            Step::Gap(from, _) => Err(source.missing(Some(from), self.walk.position())),
             Step::Blank | Step::Over => Ok(false),
             Step::Closed => {
                 self.ended = Some(Ended::Closed);

@@ -202,6 +202,7 @@ impl Store {
     ) -> Result<Read, ReadError> {
         let (spans, to, tail, closed) = {
             let inner = log.lock();
+            self.shared.owns(&inner).map_err(|_| ReadError::OtherStore)?;
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = inner.damage() {
                 return Err(ReadError::Damaged(Box::new(damage.clone())));

@@ -65,6 +65,19 @@ impl Writer {
         doubled.clamp(self.options.segment_bytes_first(), due).max(least_capacity(needed))
     }
 
+    /// Seals the active segment before its time: where less than half of it was used the next is no larger than a store's first.
+    pub(crate) fn begin_early(
+        &mut self,
+        why: Why,
+        control: &Control,
+        segments: &Segments,
+    ) -> Result<(), CommitError> {
+        match self.tip.end() < self.active.header.capacity / 2 {
+            true => self.begin_anew(control, segments),
+            false => self.begin_next(why, control, segments),
+        }
+    }
+
     /// Seals the active segment, unless nothing is in it, and begins one as small as a store's first.
     pub(crate) fn begin_anew(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         self.drop_spare();

@@ -14,6 +14,7 @@ use crate::index::Line;
 use crate::log::Log;
 use crate::places::Reach;
 use crate::progress::{Ended, Unsure};
+use crate::segment::file_name;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Step, Walk, Wanted};
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -58,6 +59,8 @@ pub(crate) fn unlisted(error: io::Error) -> ReadError {
 
 /// What readers ask the store about, seldom.
 pub(crate) trait Home: Send + Sync + std::fmt::Debug {
+    /// Of which opening of which store its logs are.
+    fn opening(&self) -> u32;
     /// Whether the list of segments is kept by another process.
     fn follows(&self) -> bool {
         false
@@ -75,6 +78,10 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn task_waits(&self) -> io::Result<()> {
         Ok(())
     }
+    /// Nothing will be committed any more.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// A reader came upon damage. Nothing is locked by whoever says so.
     fn came_upon(&self, _damage: &Damage) {}
     /// No extent of any log is missing below this position.
@@ -90,6 +97,8 @@ pub(crate) struct Source {
     log: Arc<Log>,
     /// Another process keeps the list of segments.
     follows: bool,
+    /// The log is none of the store's.
+    is_other: bool,
     cached: Cached<View>,
     /// What searches for a time guess from, by the place of the segment.
     lines: Vec<Line>,
@@ -101,7 +110,8 @@ impl Source {
     pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
         let cached = sight.segments.cached();
         let (stretches, follows) = (stretches(&log), sight.home.follows());
-        Source { sight, log, follows, cached, lines: Vec::new(), stretches }
+        let is_other = log.lock().opening != sight.home.opening();
+        Source { sight, log, follows, is_other, cached, lines: Vec::new(), stretches }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -122,10 +132,24 @@ impl Source {
         if uncommitted { self.sight.control.written() } else { self.sight.control.visible() }
     }
 
+    /// An entry is missing where none was purged: an offset that is known to be near, and a position. Named is the damage that the log
+    /// is known to have there, else the place itself.
+    #[cold]
+    pub(crate) fn missing(&self, near: Option<Offset>, here: Position) -> ReadError {
+        let of = |offset: Offset| self.position_of(offset.saturating_sub(1));
+        let from = near.map_or(0, of).min(here);
+        let known = self.log.lock().damage().filter(|damage| (from..=here).contains(&damage.from)).cloned();
+        let unknown = || Damage { file: file_name(segment_of(here)), from: here, to: here, logs: None };
+        ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))
+    }
+
     /// Takes notice of segments that came and went and of what was purged; whether there was any such thing.
     /// When it fails everything is as it was, and may end in front of what is visible by now.
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<bool, ReadError> {
+        if self.is_other {
+            return Err(ReadError::OtherStore);
+        }
         if self.follows {
             self.sight.home.list().map_err(unlisted)?;
         }

@@ -7,7 +7,7 @@ use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
 use crate::harm::Harm;
-use crate::log::Log;
+use crate::log::{Inner, Log};
 use crate::open::{Durability, Options};
 use crate::pace::Leisure;
 use crate::reader::Reader;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use thalweg_sync::gate::Gate;
-use thalweg_sys::disk::{Disk, Lock};
+use thalweg_sys::disk::{Directory, Disk, Lock};
 
 /// A store. Clones share it; it lives until the last one is dropped or one is closed. Readers may outlive it:
 /// what they could read they still can.
@@ -40,6 +40,8 @@ pub struct Store {
 pub(crate) struct Shared {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
+    /// The same, open.
+    pub(crate) names: Option<Directory>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
@@ -165,12 +167,20 @@ impl Drop for Guard {
 }
 
 impl Home for Shared {
+    fn opening(&self) -> u32 {
+        self.catalogue.opening()
+    }
+
     fn known(&self) -> Position {
         self.control.written()
     }
 
     fn checkpoint(&self) -> Position {
         self.checkpoints.lock().last().copied().unwrap_or(0)
+    }
+
+    fn is_over(&self) -> bool {
+        self.writer.lock().closed
     }
 
     fn came_upon(&self, damage: &Damage) {
@@ -185,6 +195,12 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    /// Refuses a log, locked, that is none of this store's.
+    #[inline]
+    pub(crate) fn owns(&self, inner: &Inner) -> Result<(), CommitError> {
+        if inner.opening == self.catalogue.opening() { Ok(()) } else { Err(CommitError::OtherStore) }
+    }
+
     pub(crate) fn next_log_id(&self) -> u64 {
         let mut next = self.next_log.lock();
         *next += 1;
@@ -251,7 +267,7 @@ impl Store {
         self.shared.catalogue.find(name)
     }
 
-    /// A reader of one of the store's logs.
+    /// A reader of one of the store's logs; one of any other is refused when it is to read ([`ReadError::OtherStore`](crate::ReadError)).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
         Reader::new(self.sight(), log.clone())
     }
@@ -475,11 +491,18 @@ impl Store {
     }
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other
-    /// clones then say that it is closed; reads go on.
+    /// clones then say that it is closed; reads go on, and whoever waits for more is woken and [told](crate::Ended::StoreClosed). The
+    /// directory is held until the last of its readers and cursors is dropped, too.
     ///
     /// # Errors
     /// What the disk said; everything acknowledged before is safe regardless.
     pub fn close(&self) -> io::Result<()> {
+        let closed = self.close_files();
+        self.shared.gate.announce();
+        closed
+    }
+
+    fn close_files(&self) -> io::Result<()> {
         self.hurry();
         self.guard.stop();
         if self.durability() == Durability::Memory {

@@ -44,19 +44,58 @@ pub struct Report {
     pub damage: Vec<Damage>,
 }
 
-/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn.
+/// Looks at a store in use that are taken at most. Who writes fast enough to change every list while it is read changes different
+/// things each time.
+const LOOKS_MAX: u32 = 16;
+
+/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn. What such a store seems to have
+/// lost while it was looked at is looked for again: a file may have come or gone between two of its names.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be read as a store at all.
 pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
+    let mut suspected: Option<HashSet<(String, Position)>> = None;
+    let mut looks = 1;
+    loop {
+        let mut control = Control::attach(disk, directory)?.ok_or_else(|| OpenError::NotAStore {
+            file: directory.to_owned(),
+            why: "there is no control file",
+        })?;
+        let before = state(disk, directory, &control)?;
+        let looked = look(disk, directory, &mut control);
+        let is_in_use = state(disk, directory, &control)? != before;
+        match looked {
+            Err(OpenError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
+            Ok(mut report) if is_in_use && !report.damage.is_empty() => {
+                // What is lost is so whenever one looks.
+                let found: HashSet<_> = report.damage.iter().map(|d| (d.file.clone(), d.from)).collect();
+                let kept = suspected.map_or(found.clone(), |before| &before & &found);
+                report.damage.retain(|damage| kept.contains(&(damage.file.clone(), damage.from)));
+                if report.damage.is_empty() || looks == LOOKS_MAX || looks > 1 && kept.len() == found.len() {
+                    return Ok(report);
+                }
+                suspected = Some(kept);
+            }
+            outcome => return outcome,
+        }
+        looks += 1;
+    }
+}
+
+/// What changes whenever somebody writes to a store, or adds files to it or removes some.
+fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String>, [u64; 3]), OpenError> {
+    let failed = |source| OpenError::Io { action: "list", file: directory.to_owned(), source };
+    let words = [control.segments_version(), control.written(), control.clean_end()];
+    Ok((disk.names(directory).map_err(failed)?, words))
+}
+
+/// One look at all of it.
+fn look(disk: &Disk, directory: &Path, control: &mut Control) -> Result<Report, OpenError> {
     let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
-    let mut control = Control::attach(disk, directory)?.ok_or_else(|| OpenError::NotAStore {
-        file: directory.to_owned(),
-        why: "there is no control file",
-    })?;
     let names = disk.names(directory).map_err(failed("list"))?;
     let mut report = Report::default();
-    check_small_files(disk, directory, &mut control, &mut report).map_err(failed("look around in"))?;
+    check_small_files(disk, directory, control, &mut report).map_err(failed("look around in"))?;
     let mut headers: Vec<SegmentHeader> = Vec::new();
     let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
     for name in &names {
@@ -88,7 +127,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             }
         }
     }
-    let known = evidence(&control, &headers, &mut report);
+    let known = evidence(control, &headers, &mut report);
     let torn = torn_from(disk, directory, &headers, replays_from, known).map_err(failed("read"))?;
     headers.retain(|header| header.number < torn);
     report.damage.retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));

@@ -142,6 +142,17 @@ impl Filter {
         self.next = self.from;
     }
 
+    /// Has the next entry say where it begins, by a gap in front of it, unless it is the first of all.
+    pub(crate) fn expect_nothing(&mut self) {
+        self.next = 0;
+    }
+
+    /// Where the entry ends that was met last, taken or not; `None`: there was none since it was to begin anywhere, or expected
+    /// nothing.
+    pub(crate) fn came_to(&self) -> Option<Offset> {
+        (self.next != ANYWHERE && self.next > 0).then_some(self.next)
+    }
+
     /// Whether everything below the cut was seen.
     pub(crate) fn reached_cut(&self) -> bool {
         self.next != ANYWHERE && self.next >= self.cut

@@ -170,14 +170,16 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last six are for whoever appends entries: commits by version may be empty and are to one log, tickets are the
-        // store's own, names are the rules', nothing is purged by name, and nothing is destroyed with a transaction under way.
+        // The last eight are for whoever appends entries: commits by version may be empty and are to one log, tickets are the
+        // store's own, logs are too, names are the rules', nothing is purged, and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
         | log::CommitError::BadName { .. }
         | log::CommitError::NoTicket { .. }
         | log::CommitError::NoLog { .. }
+        | log::CommitError::OtherStore
+        | log::CommitError::BadPurge
         | log::CommitError::TooManyLogs { .. }
         | log::CommitError::Pending { .. }) => StoreError::Poisoned(error.to_string()),
     }
@@ -197,7 +199,7 @@ fn not_read(error: log::ReadError) -> StoreError {
         log::ReadError::Deleted => StoreError::Gone,
         log::ReadError::Purged { .. } => StoreError::Purged,
         log::ReadError::PastEnd { .. } => StoreError::PastEnd,
-        error @ (log::ReadError::Damaged(_) | log::ReadError::Io { .. }) => {
+        error @ (log::ReadError::Damaged(_) | log::ReadError::Io { .. } | log::ReadError::OtherStore) => {
             StoreError::Damaged(error.to_string())
         }
     }

@@ -54,7 +54,7 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
-        CommitError::NoTicket { .. } => "BAD_ARGUMENT",
+        CommitError::NoTicket { .. } | CommitError::OtherStore | CommitError::BadPurge => "BAD_ARGUMENT",
         CommitError::Pending { .. } => "PENDING",
         // Of versions, and of forks and the offsets they are made at: JavaScript asks for none of these.
         CommitError::Conflict { .. }
@@ -72,6 +72,7 @@ pub(crate) fn read(error: &ReadError) -> Error {
         ReadError::Deleted => deleted(),
         // No offset is asked for here.
         ReadError::Io { .. } | ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("IO", error),
+        ReadError::OtherStore => failure("BAD_ARGUMENT", error),
     }
 }
 

@@ -75,7 +75,7 @@ impl NativeLog {
         let name = |ended| match ended {
             Ok(Some(Ended::Closed)) => Some("closed"),
             Ok(Some(Ended::Deleted)) => Some("deleted"),
-            Ok(Some(Ended::Damaged) | None) => None,
+            Ok(Some(Ended::Damaged | Ended::StoreClosed) | None) => None,
             Err(Unsure) => Some("unsure"),
         };
         self.shelf.maps(|maps| Ok(name(maps.ended(&self.log, position as Position))))

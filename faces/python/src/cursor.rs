@@ -75,10 +75,12 @@ impl Cursor {
     #[getter]
     fn ended(&self) -> PyResult<Option<&'static str>> {
         let ended = self.seat.with(|entries| entries.walk.cursor.ended())?;
-        Ok(ended.map(|ended| match ended {
-            Ended::Closed => "closed",
-            Ended::Deleted => "deleted",
-            Ended::Damaged => "damaged",
+        Ok(ended.and_then(|ended| match ended {
+            Ended::Closed => Some("closed"),
+            Ended::Deleted => Some("deleted"),
+            Ended::Damaged => Some("damaged"),
+            // Whoever asks for more is told so by an exception.
+            Ended::StoreClosed => None,
         }))
     }
 

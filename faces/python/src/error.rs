@@ -51,7 +51,9 @@ pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
-        CommitError::NoTicket { .. } => return PyValueError::new_err(error.to_string()),
+        CommitError::NoTicket { .. } | CommitError::OtherStore | CommitError::BadPurge => {
+            return PyValueError::new_err(error.to_string());
+        }
         // Of versions, and of forks and the offsets they are made at: Python asks for none of these.
         CommitError::Conflict { .. }
         | CommitError::Exists
@@ -68,6 +70,7 @@ pub(crate) fn read(error: &ReadError, log: Option<&str>) -> PyErr {
         ReadError::Io { .. } => failure("IO", error),
         // Of who wants what is at one offset. A query goes on with what is left, or waits at the end.
         ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("CONFLICT", error),
+        ReadError::OtherStore => PyValueError::new_err(error.to_string()),
     }
 }
 

@@ -50,6 +50,7 @@ impl Recovery {
     /// them. Logs that are known stay who they are, so that whoever reads them reads on.
     pub(crate) fn renew(&mut self, to: Position) -> Result<(), OpenError> {
         let mut fresh = Recovery::new(&self.disk, &self.directory, &self.control, Some(to));
+        fresh.catalogue.succeed(&self.catalogue);
         fresh.run()?;
         fresh.report(0);
         let mut known = std::mem::replace(self, fresh).logs;

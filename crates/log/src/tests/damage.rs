@@ -454,3 +454,56 @@ fn what_a_killed_process_had_stored_is_not_taken_for_a_torn_end() {
     assert!(before.iter().all(|name| segments().contains(name)), "nothing that was acknowledged goes");
     assert!(refused(&store, b"a") || refused(&store, b"b"));
 }
+
+/// A segment that ends in front of its batches is sound as far as it goes: what is missing shows in the offsets alone.
+#[test]
+fn what_is_missing_between_sound_segments_is_named_in_both_directions() {
+    for lost in [1_usize, 2] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { segment_bytes_min: 4_096, segment_bytes_max: 16_384, ..options() };
+        let open = || Store::open(&Disk::Real, directory.path(), options.clone()).unwrap().0;
+        let store = open();
+        let log = store.log(b"x").unwrap();
+        for time in 0..600 {
+            store.append(&log, &[time as u8; 60], time).unwrap();
+        }
+        store.close().unwrap();
+        drop((store, log));
+        let name = crate::segment::file_name(lost as u32);
+        let file = std::fs::OpenOptions::new().write(true).open(directory.path().join(&name)).unwrap();
+        file.set_len(64).unwrap();
+        let store = open();
+        let mut reader = store.reader(&store.find(b"x").unwrap());
+        let told = |error: ReadError| match error {
+            ReadError::Damaged(damage) => damage.file,
+            other => panic!("{other}"),
+        };
+        let (mut forwards, mut named) = (Vec::new(), Vec::new());
+        let mut entries = reader.entries(&Query::default());
+        while let Some(entry) = entries.next() {
+            match entry {
+                Ok(entry) => forwards.push(entry.offset),
+                Err(error) => {
+                    named.push(told(error));
+                    entries.resume();
+                }
+            }
+        }
+        assert_eq!(named, [name.clone()], "forwards");
+        let (mut back, mut named) = (Vec::new(), Vec::new());
+        let mut entries = reader.entries_back(&Query::default());
+        while let Some(entry) = entries.next() {
+            match entry {
+                Ok(entry) => back.push(entry.offset),
+                Err(error) => {
+                    named.push(told(error));
+                    assert!(entries.next().is_none(), "nothing more until somebody goes on");
+                    entries.resume();
+                }
+            }
+        }
+        assert_eq!(named, [name], "backwards");
+        back.reverse();
+        assert!(back == forwards && back.len() < 600);
+    }
+}

@@ -1,7 +1,10 @@
 //! What must not be done is refused, by name and whole: nothing of it is there, and the store is as good as before.
 
 use super::store::{open, os, small};
-use crate::{Attached, CommitError, Cursor, Durability, Log, OpenError, Options, Query, Store};
+use crate::{
+    Attached, Commit, CommitError, Cursor, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
+    ReadError, Store,
+};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
@@ -244,4 +247,153 @@ fn a_directory_in_which_nothing_can_be_made_is_refused_by_its_name() {
     }
     let refused = Attached::open(&Disk::Real, Path::new("/proc/self")).err().unwrap();
     assert!(matches!(refused, OpenError::NotAStore { .. }), "{refused}");
+}
+
+/// Of two stores the first logs have one identity, and so have a log's handles from before and after its store was opened anew.
+#[test]
+fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = open(&path, os());
+    let stale = store.log(b"a").unwrap();
+    store.append(&stale, b"one", 1).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let (store, other) = (open(&path, os()), open(&directory.path().join("other"), os()));
+    let (log, foreign) = (store.log(b"a").unwrap(), other.log(b"b").unwrap());
+    let attached = Attached::open(&Disk::Real, &path).unwrap();
+    let followed = attached.find(b"a").unwrap().unwrap();
+    assert_eq!((stale.id(), foreign.id(), followed.id()), (log.id(), log.id(), log.id()));
+    store.append(&log, b"two", 2).unwrap();
+    let written = store.written();
+    for handle in [&stale, &foreign, &followed] {
+        assert_eq!(store.append(handle, b"stray", 3), Err(CommitError::OtherStore));
+        assert_eq!(store.transaction(3).append(handle, b"stray"), Err(CommitError::OtherStore));
+        let version = handle.staged().unwrap().version;
+        let commit = Commit { payload: b"stray", time: 3, ..Commit::default() };
+        assert_eq!(store.commit(handle, version, &commit, None), Err(CommitError::OtherStore));
+        assert_eq!(store.delete(handle, version, 3, None), Err(CommitError::OtherStore));
+        let fork = Fork { parent: handle.clone(), at: 0, asked: [0; 2] };
+        let forked = store.create(b"fork", log.config(), Some(&fork), &commit, None);
+        assert_eq!(forked.err(), Some(CommitError::OtherStore));
+        assert_eq!(store.read(handle, 0, 100).err(), Some(ReadError::OtherStore));
+        assert_eq!(store.record(handle, 0).err(), Some(ReadError::OtherStore));
+        let mut reader = store.reader(handle);
+        let read: Vec<_> = reader.entries(&Query::default()).collect();
+        assert_eq!(read, [Err(ReadError::OtherStore)]);
+        assert_eq!(reader.entries_back(&Query::default()).next(), Some(Err(ReadError::OtherStore)));
+        assert_eq!(reader.at(Place { offset: 0, position: 64 }), Err(ReadError::OtherStore));
+        let mut cursor = Cursor::new(reader, &Query::default());
+        for _ in 0..2 {
+            assert_eq!(cursor.next(), Err(ReadError::OtherStore));
+        }
+    }
+    assert_eq!(attached.reader(&log).entries(&Query::default()).next(), Some(Err(ReadError::OtherStore)));
+    assert_eq!(store.written(), written, "nothing was written");
+    assert_eq!(entries(&store, &log), [b"one".to_vec(), b"two".to_vec()]);
+    assert_eq!(attached.reader(&followed).entries(&Query::default()).count(), 2);
+    store.close().unwrap();
+    assert_eq!(crate::verify(&Disk::Real, &path).unwrap().damage, []);
+}
+
+#[test]
+fn whoever_waits_hears_that_the_store_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    for durability in [Durability::Memory, Durability::Os, Durability::Sync] {
+        let store = match durability {
+            Durability::Memory => Store::memory(small()).unwrap(),
+            _ => open(&directory.path().join(format!("{durability:?}")), Options { durability, ..small() }),
+        };
+        let log = store.log(b"a").unwrap();
+        store.flush().unwrap();
+        let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
+        assert!(!tail.wait(Some(std::time::Duration::ZERO)), "nothing has come yet");
+        let waiting = std::thread::spawn(move || {
+            let mut read = 0;
+            while tail.ended().is_none() {
+                tail.wait(None);
+                while tail.next().unwrap().is_some() {
+                    read += 1;
+                }
+            }
+            (read, tail.ended())
+        });
+        store.append(&log, b"last", 1).unwrap();
+        store.close().unwrap();
+        assert_eq!(waiting.join().unwrap(), (1, Some(crate::Ended::StoreClosed)), "{durability:?}");
+    }
+}
+
+#[test]
+fn a_purge_that_contradicts_itself_is_refused_and_one_takes_what_is_not_durable_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { durability: Durability::Sync, ..small() });
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"old", 1).unwrap();
+    let contradiction = Purge { log: Some(b"a"), before: Some(1), destroy: true, ..Purge::default() };
+    assert_eq!(store.purge(&contradiction), Err(CommitError::BadPurge));
+    assert_eq!(store.purge(&Purge { log: Some(b"a"), ..Purge::default() }).unwrap()[0].bytes, 3);
+    store.append(&store.log(b"b").unwrap(), b"new", 2).unwrap();
+    let purged = store.purge(&Purge { log: Some(b"b"), destroy: true, ..Purge::default() }).unwrap();
+    assert!(purged.len() == 1 && purged[0].destroyed && purged[0].bytes == 3);
+    assert!(store.find(b"b").is_none_or(|log| log.visible().is_none()));
+}
+
+/// Words that a disk blanked say nothing, and do not say that the store was closed.
+#[test]
+fn a_closed_control_file_without_its_checksum_does_not_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.append(&store.log(b"a").unwrap(), b"x", 1).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let path = directory.path().join("control");
+    let mut words = std::fs::read(&path).unwrap();
+    words[40..200].fill(0);
+    std::fs::write(&path, words).unwrap();
+    let damage = crate::verify(&Disk::Real, directory.path()).unwrap().damage;
+    assert_eq!(damage.iter().map(|damage| &*damage.file).collect::<Vec<_>>(), ["control"]);
+    let store = open(directory.path(), os());
+    assert_eq!(entries(&store, &store.log(b"a").unwrap()), [b"x".to_vec()]);
+}
+
+/// A rotation of next to nothing takes next to nothing.
+#[test]
+fn rotating_with_little_in_a_segment_begins_a_small_one() {
+    let store = Store::memory(Options::default()).unwrap();
+    let log = store.log(b"a").unwrap();
+    for time in 0..12 {
+        store.append(&log, b"x", time).unwrap();
+        store.rotate().unwrap();
+    }
+    let stats = store.stats();
+    assert!(stats.segments > 12 && stats.segment_bytes < 32 << 20, "{stats:?}");
+}
+
+/// The list of files, their headers and the words are read one after the other while others change them.
+#[test]
+fn verifying_a_store_in_use_finds_no_damage_that_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for time in 0.. {
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                store.append(&log, &[7; 300], time).unwrap();
+                if time % 2_000 == 1_999 {
+                    let purge = Purge { before: Some(time - 1_000), time, ..Purge::default() };
+                    store.purge(&purge).unwrap();
+                }
+            }
+        });
+        for _ in 0..200 {
+            let report = crate::verify(&Disk::Real, directory.path()).unwrap();
+            assert_eq!(report.damage, []);
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }

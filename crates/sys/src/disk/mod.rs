@@ -42,6 +42,31 @@ enum Backing {
     Sim(sim::SimFile),
 }
 
+/// An open directory, which can be synced however few descriptors are left, and under whatever name it is by then.
+#[derive(Debug)]
+pub struct Directory(Names);
+
+#[derive(Debug)]
+enum Names {
+    Real(std::os::fd::OwnedFd),
+    #[cfg(feature = "sim")]
+    Sim(sim::SimDisk),
+}
+
+impl Directory {
+    /// Makes creations, renames and removals in it durable.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.0 {
+            Names::Real(descriptor) => real::sync_names(descriptor),
+            #[cfg(feature = "sim")]
+            Names::Sim(disk) => disk.sync_directory(),
+        }
+    }
+}
+
 /// Runs the body for whichever disk it is.
 macro_rules! on {
     ($value:expr, $real:ident => $do_real:expr, $sim:ident => $do_sim:expr) => {
@@ -206,6 +231,27 @@ impl Disk {
             #[cfg(feature = "sim")]
             Disk::Sim(disk) => disk.unlink(path),
         }
+    }
+
+    /// Opens a directory, to be synced again and again.
+    ///
+    /// ```
+    /// # use thalweg_sys::disk::Disk;
+    /// # let directory = tempfile::tempdir()?;
+    /// let open = Disk::Real.directory(directory.path())?;
+    /// std::fs::write(directory.path().join("new"), "")?;
+    /// open.sync()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn directory(&self, path: &Path) -> io::Result<Directory> {
+        Ok(Directory(match self {
+            Disk::Real => Names::Real(real::directory(path)?),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => Names::Sim(disk.clone()),
+        }))
     }
 
     /// Makes creations, renames and removals in a directory durable.

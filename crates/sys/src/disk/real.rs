@@ -177,10 +177,17 @@ pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = fs::open(directory, flags, Mode::empty())?;
-    Ok(retry_on_intr(|| fs::fsync(&directory))?)
+    Ok(fs::open(path, flags, Mode::empty())?)
+}
+
+pub(super) fn sync_names(directory: &OwnedFd) -> io::Result<()> {
+    Ok(retry_on_intr(|| fs::fsync(directory))?)
+}
+
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    sync_names(&directory(path)?)
 }
 
 pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
