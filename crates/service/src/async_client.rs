@@ -362,6 +362,10 @@ impl Drop for Driver<'_> {
 }
 
 /// Wakes a thread that sleeps in [`AsyncClient::run_until`].
+///
+/// *Invariant*: the event is set from the moment that `Asleep` becomes `Woken` until the thread is up, and at no other time. So it
+/// is set under the lock: a thread that the client's descriptor woke, and that finds `Woken`, clears what is there already, and
+/// not what is still to come, which would end every sleep after it at once.
 #[derive(Debug)]
 struct Alarm {
     event: EventFd,
@@ -398,10 +402,40 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let before = std::mem::replace(&mut *self.phase.lock(), Phase::Woken);
-        if before == Phase::Asleep {
+        let mut phase = self.phase.lock();
+        if std::mem::replace(&mut *phase, Phase::Woken) == Phase::Asleep {
             // Cannot fail on an open eventfd.
             let _ = self.event.signal();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_sync::primitives::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn who_gets_up_by_itself_leaves_no_event_behind() {
+        let alarm = Arc::new(Alarm { event: EventFd::new().unwrap(), phase: Mutex::new(Phase::Up) });
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    alarm.wake_by_ref();
+                }
+            });
+            let mut left_behind = 0;
+            for _ in 0..100_000 {
+                // The client's descriptor is readable, so the sleep ends at once.
+                if alarm.about_to_sleep() {
+                    alarm.up().unwrap();
+                    // One that is up is woken without an event.
+                    left_behind += alarm.event.clear().unwrap();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(left_behind, 0, "events make each sleep end at once");
+        });
     }
 }
