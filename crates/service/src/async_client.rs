@@ -11,7 +11,8 @@
 //! of all tasks that were ready together leave in one write, and none waits for a driver.
 //!
 //! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of it stays; no wake
-//! is lost, whichever thread drives.
+//! is lost, whichever thread drives; a waker is somebody else's code, and may be the last of a task that has calls of its own, so
+//! it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::client::{Client, ClientOptions};
@@ -83,6 +84,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<Result<Frame, Error>>,
+    /// Only while there are no frames.
     waker: Option<Waker>,
     /// Items taken since credit was last given.
     taken: u32,
@@ -271,7 +273,8 @@ impl AsyncFrames for Frames {
 impl Frames {
     /// The next frame, for whoever writes futures by hand.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Error>> {
-        let mut wakers = Vec::new();
+        let given = context.waker().clone();
+        let (mut wakers, mut former, mut again) = (Vec::new(), None, false);
         let mut state = self.shared.state.lock();
         if state.is_empty(self.call) && state.stale && state.drivers == 0 && self.yielded {
             // A failure here is one of the operating system, and shows again to whoever drives.
@@ -283,18 +286,20 @@ impl Frames {
                 Poll::Ready(taken)
             }
             None => {
-                if state.stale && state.drivers == 0 && !self.yielded {
-                    self.yielded = true;
-                    wakers.push(context.waker().clone());
-                }
+                again = state.stale && state.drivers == 0 && !self.yielded;
+                self.yielded |= again;
                 if let Some(waiting) = state.calls.get_mut(&self.call) {
-                    waiting.waker = Some(context.waker().clone());
+                    former = waiting.waker.replace(given);
                 }
                 Poll::Pending
             }
         };
         drop(state);
+        drop(former);
         wakers.into_iter().for_each(Waker::wake);
+        if again {
+            context.waker().wake_by_ref();
+        }
         taken
     }
 }
@@ -334,11 +339,14 @@ impl State {
 impl Drop for Frames {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        if state.calls.remove(&self.call).is_some() {
+        let waiting = state.calls.remove(&self.call);
+        if waiting.is_some() {
             state.client.forget(self.call);
             // The cancellation leaves now, if it can; else with the next turn.
             let _ = state.client.flush();
         }
+        drop(state);
+        drop(waiting);
     }
 }
 
