@@ -7,12 +7,25 @@ use caller::{Peer, Running, end, eventually, options};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Header, Kind, LENGTH_BYTES};
+
+/// Holds the server up at each "hold" until it is let go.
+fn holding(options: ServerOptions) -> (Running, Receiver<()>, Sender<()>) {
+    let ((told, hears), (lets_go, held)) = (channel(), channel());
+    let hold = move |request: Request<'_>, reply: Reply| {
+        if request.frame == b"hold" {
+            told.send(()).unwrap();
+            held.recv().unwrap();
+        }
+        reply.end(request.frame);
+    };
+    (Running::with(options, "test.sock", hold), hears, lets_go)
+}
 
 fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
     let (keeper, kept) = channel::<Reply>();
@@ -189,6 +202,24 @@ fn what_cannot_be_bound_says_why() {
     std::fs::write(&file, b"precious").unwrap();
     assert_eq!(fault(&[file.to_str().unwrap().parse().unwrap()], options()), Fault::BadArgument);
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_stopped_server_refuses_what_stands_behind_too_long_a_request() {
+    let (server, hears, lets_go) = holding(ServerOptions { frame_bytes_max: 1_024, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, b"hold");
+    hears.recv().unwrap();
+    // A read in the middle of it brings nothing but what is passed over.
+    peer.call(2, &[0; 150_000]);
+    peer.call(3, b"late");
+    server.stopper.stop();
+    lets_go.send(()).unwrap();
+    let mut ends: Vec<_> = (0..4).map(|_| peer.receive()).filter(|came| came.kind == Kind::End).collect();
+    ends.sort_by_key(|end| end.id);
+    let faults: Vec<_> = ends.iter().map(|end| (end.id, end.fault)).collect();
+    assert_eq!(faults, [(1, None), (2, Some(Fault::FrameTooLarge)), (3, Some(Fault::Draining))]);
+    assert!(peer.rest().is_empty());
 }
 
 const SERVES: &str = "THALWEG_TEST_SERVES";
