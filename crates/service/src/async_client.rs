@@ -11,7 +11,8 @@
 //! of all tasks that were ready together leave in one write, and none waits for a driver.
 //!
 //! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of it stays; no wake
-//! is lost, whichever thread drives.
+//! is lost, whichever thread drives; a waker is somebody else's code, and may be the last of a task that has calls of its own, so
+//! it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::client::{Client, ClientOptions};
@@ -83,6 +84,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Waiting {
     frames: VecDeque<Result<Frame, Error>>,
+    /// Only while there are no frames.
     waker: Option<Waker>,
     /// Items taken since credit was last given.
     taken: u32,
@@ -271,7 +273,8 @@ impl AsyncFrames for Frames {
 impl Frames {
     /// The next frame, for whoever writes futures by hand.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Error>> {
-        let mut wakers = Vec::new();
+        let given = context.waker().clone();
+        let (mut wakers, mut former, mut again) = (Vec::new(), None, false);
         let mut state = self.shared.state.lock();
         if state.is_empty(self.call) && state.stale && state.drivers == 0 && self.yielded {
             // A failure here is one of the operating system, and shows again to whoever drives.
@@ -283,18 +286,20 @@ impl Frames {
                 Poll::Ready(taken)
             }
             None => {
-                if state.stale && state.drivers == 0 && !self.yielded {
-                    self.yielded = true;
-                    wakers.push(context.waker().clone());
-                }
+                again = state.stale && state.drivers == 0 && !self.yielded;
+                self.yielded |= again;
                 if let Some(waiting) = state.calls.get_mut(&self.call) {
-                    waiting.waker = Some(context.waker().clone());
+                    former = waiting.waker.replace(given);
                 }
                 Poll::Pending
             }
         };
         drop(state);
+        drop(former);
         wakers.into_iter().for_each(Waker::wake);
+        if again {
+            context.waker().wake_by_ref();
+        }
         taken
     }
 }
@@ -334,11 +339,14 @@ impl State {
 impl Drop for Frames {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        if state.calls.remove(&self.call).is_some() {
+        let waiting = state.calls.remove(&self.call);
+        if waiting.is_some() {
             state.client.forget(self.call);
             // The cancellation leaves now, if it can; else with the next turn.
             let _ = state.client.flush();
         }
+        drop(state);
+        drop(waiting);
     }
 }
 
@@ -362,6 +370,10 @@ impl Drop for Driver<'_> {
 }
 
 /// Wakes a thread that sleeps in [`AsyncClient::run_until`].
+///
+/// *Invariant*: the event is set from the moment that `Asleep` becomes `Woken` until the thread is up, and at no other time. So it
+/// is set under the lock: a thread that the client's descriptor woke, and that finds `Woken`, clears what is there already, and
+/// not what is still to come, which would end every sleep after it at once.
 #[derive(Debug)]
 struct Alarm {
     event: EventFd,
@@ -398,10 +410,40 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let before = std::mem::replace(&mut *self.phase.lock(), Phase::Woken);
-        if before == Phase::Asleep {
+        let mut phase = self.phase.lock();
+        if std::mem::replace(&mut *phase, Phase::Woken) == Phase::Asleep {
             // Cannot fail on an open eventfd.
             let _ = self.event.signal();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_sync::primitives::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn who_gets_up_by_itself_leaves_no_event_behind() {
+        let alarm = Arc::new(Alarm { event: EventFd::new().unwrap(), phase: Mutex::new(Phase::Up) });
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    alarm.wake_by_ref();
+                }
+            });
+            let mut left_behind = 0;
+            for _ in 0..100_000 {
+                // The client's descriptor is readable, so the sleep ends at once.
+                if alarm.about_to_sleep() {
+                    alarm.up().unwrap();
+                    // One that is up is woken without an event.
+                    left_behind += alarm.event.clear().unwrap();
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(left_behind, 0, "events make each sleep end at once");
+        });
     }
 }

@@ -257,14 +257,16 @@ impl Spawned {
             standard,
         };
         let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
-        let ready = self.await_ready(&mut child);
-        if ready.is_err() {
-            self.exit = end(&mut child, self.options.end_within)?;
-        } else {
-            self.exit = None;
-            self.child = Some(child);
+        if let Err(mut unready) = self.await_ready(&mut child) {
+            match end(&mut child, self.options.end_within) {
+                Ok(exit) => self.exit = exit,
+                Err(error) => drop(write!(unready.detail, "\nwhat became of it cannot be learned: {error}")),
+            }
+            return Err(unready);
         }
-        ready
+        self.exit = None;
+        self.child = Some(child);
+        Ok(())
     }
 
     /// Another server that answers would be taken for the one that is started here.

@@ -3,14 +3,14 @@
 
 mod peer;
 
-use peer::{Way, echo, options, serve};
+use peer::{Peer, Way, echo, options, serve};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use thalweg_reactor::Wait;
-use thalweg_service::{AsyncClient, CallOptions, Client, ClientOptions, Reconnect};
+use thalweg_service::{AsyncClient, CallOptions, Client, ClientOptions, Frames, Reconnect};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
@@ -249,4 +249,39 @@ fn threads_that_drive_nothing_are_served_by_one_that_does() {
             client.run_until(both).unwrap();
         });
     }
+}
+
+/// A task that is gone with its last waker, and what it held with it.
+struct Task {
+    _frames: Mutex<Frames>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_that_is_let_go_of_may_be_the_last_of_a_task_with_calls_of_its_own() {
+    let silent = |peer: &mut Peer| while peer.request().header.kind != Kind::Goodbye {};
+    let (endpoint, _peer) = serve(Way::Multiplexed, silent);
+    let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    let (told, hears) = std::sync::mpsc::channel();
+    let caller = std::thread::spawn(move || {
+        let begin = || park_on(client.stream(b"?".to_vec())).unwrap();
+        let abandon_to_a_task = |frames: &mut Frames| {
+            let waker = Waker::from(Arc::new(Task { _frames: Mutex::new(begin()) }));
+            assert!(frames.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        };
+        let mut frames = begin();
+        abandon_to_a_task(&mut frames);
+        assert_eq!(client.in_flight(), 2);
+        assert!(frames.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(client.in_flight(), 1, "another task waits now");
+        abandon_to_a_task(&mut frames);
+        drop(frames);
+        assert_eq!(client.in_flight(), 0, "nobody waits");
+        told.send(()).unwrap();
+    });
+    hears.recv_timeout(Duration::from_secs(5)).expect("it waits for its own lock");
+    caller.join().unwrap();
 }

@@ -7,12 +7,25 @@ use caller::{Peer, Running, end, eventually, options};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions};
+use std::time::{Duration, Instant};
+use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions, Wait};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Header, Kind, LENGTH_BYTES};
+
+/// Holds the server up at each "hold" until it is let go.
+fn holding(options: ServerOptions) -> (Running, Receiver<()>, Sender<()>) {
+    let ((told, hears), (lets_go, held)) = (channel(), channel());
+    let hold = move |request: Request<'_>, reply: Reply| {
+        if request.frame == b"hold" {
+            told.send(()).unwrap();
+            held.recv().unwrap();
+        }
+        reply.end(request.frame);
+    };
+    (Running::with(options, "test.sock", hold), hears, lets_go)
+}
 
 fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
     let (keeper, kept) = channel::<Reply>();
@@ -191,6 +204,24 @@ fn what_cannot_be_bound_says_why() {
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
+#[test]
+fn a_stopped_server_refuses_what_stands_behind_too_long_a_request() {
+    let (server, hears, lets_go) = holding(ServerOptions { frame_bytes_max: 1_024, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, b"hold");
+    hears.recv().unwrap();
+    // A read in the middle of it brings nothing but what is passed over.
+    peer.call(2, &[0; 150_000]);
+    peer.call(3, b"late");
+    server.stopper.stop();
+    lets_go.send(()).unwrap();
+    let mut ends: Vec<_> = (0..4).map(|_| peer.receive()).filter(|came| came.kind == Kind::End).collect();
+    ends.sort_by_key(|end| end.id);
+    let faults: Vec<_> = ends.iter().map(|end| (end.id, end.fault)).collect();
+    assert_eq!(faults, [(1, None), (2, Some(Fault::FrameTooLarge)), (3, Some(Fault::Draining))]);
+    assert!(peer.rest().is_empty());
+}
+
 const SERVES: &str = "THALWEG_TEST_SERVES";
 
 /// Not a test of its own: what the next one starts in a process of its own, with that process's standard streams.
@@ -237,6 +268,50 @@ fn one_client_on_standard_streams_is_served_until_it_ends() {
         drop((input, output));
         assert!(child.wait().unwrap().success());
     }
+}
+
+const WAITS: &str = "THALWEG_TEST_WAITS";
+
+/// Not a test of its own: what the next one starts in a process of its own. It keeps the first of two requests, so that the other
+/// waits, and ends well if it slept meanwhile.
+#[test]
+fn waits_with_standard_streams_when_told_to() {
+    if std::env::var_os(WAITS).is_none() {
+        return;
+    }
+    let options = ServerOptions { in_flight_max: 1, ..options() };
+    let mut server = Server::bind(&[Endpoint::Stdio], options).unwrap();
+    let kept = loop {
+        server.turn(Wait::Block).unwrap();
+        if let Some(incoming) = server.next() {
+            break incoming.reply;
+        }
+    };
+    let (until, mut turns) = (Instant::now() + Duration::from_millis(300), 0);
+    while Instant::now() < until {
+        server.turn(Wait::Until(until)).unwrap();
+        assert!(server.next().is_none());
+        turns += 1;
+    }
+    kept.end(b"one");
+    server.run(|_, response| response.extend_from_slice(b"two")).unwrap();
+    std::process::exit(i32::from(turns > 20));
+}
+
+#[test]
+fn a_server_sleeps_while_a_client_on_pipes_waits_that_has_said_all_it_will() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "waits_with_standard_streams_when_told_to", "--nocapture", "--quiet"]);
+    command.env(WAITS, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    input.write_all(b"\x01\0\0\0a\x01\0\0\0b").unwrap();
+    drop(input);
+    skip_banner(&mut output);
+    let mut answers = Vec::new();
+    output.read_to_end(&mut answers).unwrap();
+    assert_eq!(answers, b"\x03\0\0\0one\x03\0\0\0two");
+    assert!(child.wait().unwrap().success(), "it was told of the end again and again");
 }
 
 /// What the test harness of the child says before the test runs: up to the end of its line.

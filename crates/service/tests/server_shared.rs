@@ -153,6 +153,34 @@ fn what_a_client_asked_before_it_left_is_handled() {
     assert!(numbers.into_iter().eq(0..1_000));
 }
 
+#[test]
+fn what_a_client_asked_behind_too_long_a_request_before_it_left_is_handled() {
+    let (told, hears) = channel();
+    let (lets_go, held) = channel();
+    let options = ServerOptions { frame_bytes_max: 1_024, ..options() };
+    let server = Running::with(options, "test.shm", move |request: Request<'_>, reply: Reply| {
+        told.send(request.frame.to_vec()).unwrap();
+        if request.frame == b"hold" {
+            held.recv().unwrap();
+        }
+        reply.end(b"");
+    });
+    let mut client = connect(&server, 1 << 20);
+    let mut say = |request: &[u8]| {
+        client.call(request, CallOptions::default()).unwrap();
+        client.flush().unwrap();
+    };
+    say(b"hold");
+    assert_eq!(hears.recv().unwrap(), b"hold");
+    // Many reads bring nothing but what is passed over.
+    say(&[0; 600_000]);
+    say(b"last");
+    drop(client);
+    lets_go.send(()).unwrap();
+    let heard = hears.recv_timeout(std::time::Duration::from_secs(30));
+    assert_eq!(heard.as_deref(), Ok(&b"last"[..]));
+}
+
 const CLIENTS: usize = 1_000;
 
 #[test]

@@ -37,6 +37,15 @@ fn a_child_plays_its_role() {
             std::thread::sleep(Duration::from_secs(1_000));
             return;
         }
+        "unreaped" => {
+            let spawn = SpawnOptions {
+                arguments: ["-c", "echo wedged; exec sleep 1000"].map(OsString::from).to_vec(),
+                ready_within: Duration::from_millis(200),
+                ..acting("", &std::env::var_os(PATH).unwrap())
+            };
+            eprintln!("{}", Spawned::start("sh", endpoint, spawn).unwrap_err());
+            return;
+        }
         "parent" => {
             let _service =
                 Spawned::start(this(), endpoint, acting("serve", &std::env::var_os(PATH).unwrap()));
@@ -154,6 +163,20 @@ fn one_that_neither_answers_nor_ends_is_killed() {
     let spawn = SpawnOptions { ready_within: Duration::from_millis(500), ..acting("mute", &place.path) };
     let error = Spawned::start(this(), place.endpoint(), spawn).unwrap_err();
     assert_eq!(error.fault, Fault::ConnectTimeout);
+}
+
+/// The kernel keeps no exit of a child of whoever ignores the signal that tells of it.
+#[test]
+fn one_whose_end_cannot_be_learned_says_why_it_was_not_ready() {
+    let place = Place::new();
+    let mut command = std::process::Command::new("env");
+    command.arg("--ignore-signal=CHLD").arg(this());
+    command.args(["--exact", "a_child_plays_its_role", "--nocapture"]);
+    command.env(ROLE, "unreaped").env(PATH, &place.path).stdin(Stdio::null());
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let error = Fault::ConnectTimeout.says();
+    assert!(said.contains(error) && said.contains("wedged"), "{said}");
+    assert!(said.contains("os error 10"), "nor is that kept back: {said}");
 }
 
 #[test]

@@ -14,21 +14,22 @@ impl State {
     /// has a quiet thread, now and then. Answers of how many forks. Complexity: a walk over all that such a fork holds.
     ///
     /// # Errors
-    /// What the log says; nothing is lost by it.
+    /// What the log says of the first fork whose image cannot be written; those of the others are, and nothing is lost by it.
     pub fn maintain(&self, time: Time) -> Result<usize, Error> {
         // Somebody else is at it.
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
         let limit = self.shared.options.image_bytes;
         let due: Vec<_> =
             self.shared.forks.read().values().filter(|f| f.behind() >= limit).cloned().collect();
+        let mut outcome = Ok(due.len());
         for fork in &due {
             match self.write_image(fork, time) {
                 // It was dropped meanwhile.
                 Ok(_) | Err(Error::NoFork(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        Ok(due.len())
+        outcome
     }
 
     /// Whether [`State::maintain`] would have something to do.

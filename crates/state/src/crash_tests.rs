@@ -171,3 +171,36 @@ fn a_disk_that_was_full_is_tried_again() {
     assert!(state.wrong().is_empty());
     assert_eq!(state.root(state.main(), View::Committed).unwrap(), root);
 }
+
+#[test]
+fn an_image_that_could_not_be_removed_is_removed_when_there_is_room_for_that() {
+    let disk = SimDisk::new(7, 64 << 20);
+    let options = StoreOptions { durability: Durability::Os, ..StoreOptions::default() };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), Path::new("/store"), options).unwrap();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let put = |n: u64| [Change::Put("k".into(), n.to_string().as_bytes().into())].into_iter().collect();
+    for n in 0..20 {
+        let (fork, _) = state.fork(main, n).unwrap();
+        state.write(fork, &put(n), n).unwrap();
+        state.checkpoint(fork, n).unwrap();
+    }
+    disk.set_space(disk.used_bytes());
+    let full = (0..10_000_000).any(|n| state.write(main, &put(n % 10), n).is_err());
+    assert!(full, "the disk ends somewhere");
+    // What the store had set aside for removing somebody else took.
+    Disk::Sim(disk.clone()).unlink(Path::new("/store/reserve")).unwrap();
+    disk.set_space(disk.used_bytes());
+    let images_left = || {
+        let mut left = 0;
+        store
+            .visit(|log| left += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
+        left
+    };
+    let mut images = state.shared.images.lock();
+    assert!(images.retain(&store, |_| false, 9, None).is_err());
+    assert!(images_left() > 0);
+    disk.set_space(256 << 20);
+    images.retain(&store, |_| false, 9, None).unwrap();
+    assert_eq!(images_left(), 0, "it was forgotten");
+}

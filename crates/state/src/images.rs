@@ -69,10 +69,10 @@ impl Images {
         images.first().into_iter().chain(base).map(|image| image.log.id()).collect()
     }
 
-    /// Removes those that are not used.
+    /// Removes those that are not used. One that cannot be removed now stays, to be tried again the next time.
     ///
     /// # Errors
-    /// What the log says.
+    /// What the log says of the first that cannot be.
     pub(crate) fn retain(
         &mut self,
         store: &Store,
@@ -80,9 +80,17 @@ impl Images {
         time: Time,
         watcher: Option<WatcherId>,
     ) -> Result<(), Error> {
-        let (kept, gone): (Vec<_>, Vec<_>) = self.images.drain(..).partition(|image| is_used(image.log.id()));
-        self.images = kept;
-        Ok(gone.iter().try_for_each(|image| remove(store, image, time, watcher))?)
+        let mut refused = None;
+        self.images.retain(|image| {
+            if is_used(image.log.id()) {
+                return true;
+            }
+            let removed = remove(store, image, time, watcher);
+            let stays = removed.is_err();
+            refused = refused.take().or(removed.err());
+            stays
+        });
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

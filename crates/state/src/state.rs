@@ -153,8 +153,8 @@ impl State {
         });
         let state = Self { shared };
         if state.wrong().is_empty() {
-            // Those that a crash or a refusal left; what cannot be removed now the next start finds. Where one does not have its
-            // root the older ones stay.
+            // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or start. Where one does not
+            // have its root the older ones stay.
             let _ = state.thin(&mut state.shared.images.lock(), thalweg_log::now());
         }
         Ok(state)
@@ -284,8 +284,8 @@ impl State {
         let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
         let receipt = found.in_turn(delete)?;
         shared.forks.write().remove(&fork);
-        // They come behind the drop in the store's one order. It is done, whatever the log says of them: the next start finds
-        // what is left.
+        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
+        // next image, or start.
         let _ = self.release(&mut images, &used, time);
         Ok(receipt)
     }

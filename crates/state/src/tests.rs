@@ -612,6 +612,25 @@ fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
 }
 
 #[test]
+fn a_fork_whose_image_cannot_be_written_keeps_no_other_waiting() {
+    let store = memory();
+    let state = State::open(&store, "s", Options { image_bytes: 1, ..Options::default() }).unwrap();
+    let main = state.main();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    let [taken, free] = [main, fork].map(|of| (of, state.write(of, &put("a", "1"), 1).unwrap().next));
+    let log = store.find(b"s/main").unwrap();
+    let name = format!("s/images/{}-{}", taken.0, taken.1);
+    store.create(name.as_bytes(), log.config(), None, &Default::default(), None).unwrap();
+    let foreign = store.find(name.as_bytes()).unwrap();
+    let close = thalweg_log::Commit { close: true, ..Default::default() };
+    store.commit(&foreign, foreign.staged().unwrap().version, &close, None).unwrap();
+    let refused = state.maintain(2).unwrap_err();
+    assert!(matches!(refused, Error::Commit(CommitError::Exists)), "{refused}");
+    assert!(find_image(&store, free.0, free.1).staged().is_some_and(|image| image.closed));
+    assert!(state.is_due(), "the one that could not be");
+}
+
+#[test]
 fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();

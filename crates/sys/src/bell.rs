@@ -2,7 +2,8 @@
 //!
 //! Whoever finds the socket full has nothing to add: wakes lie there that nobody has heard yet.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::again::unless_it_would_wait;
+use crate::socket::wait;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
@@ -25,13 +26,7 @@ pub enum Heard {
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`; never a signal.
 pub fn ring(socket: BorrowedFd<'_>) -> io::Result<()> {
-    loop {
-        match send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(_) | Err(Errno::AGAIN) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    unless_it_would_wait(|| send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)).map(drop)
 }
 
 /// Takes away bells that were rung, all of them unless there are more than anybody rings who follows the rules:
@@ -41,15 +36,11 @@ pub fn ring(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// What the kernel says of a broken descriptor. A connection that was reset is an end.
 pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
     let mut bells = [0_u8; 1024];
-    loop {
-        match recv(socket, &mut bells[..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Heard::End),
-            Ok(_) => return Ok(Heard::Bells),
-            Err(Errno::AGAIN) => return Ok(Heard::Nothing),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let heard = unless_it_would_wait(|| match recv(socket, &mut bells[..], RecvFlags::DONTWAIT) {
+        Ok((0, _)) | Err(Errno::CONNRESET) => Ok(Heard::End),
+        heard => heard.map(|_| Heard::Bells),
+    })?;
+    Ok(heard.unwrap_or(Heard::Nothing))
 }
 
 /// Sleeps until there is something to hear, the end included, or the time is over; `None` is for ever. May end
@@ -58,12 +49,7 @@ pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
 /// # Errors
 /// What the kernel says of a broken descriptor.
 pub fn listen(socket: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
-    // A time that no clock counts is none.
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    match poll(&mut [PollFd::new(&socket, PollFlags::IN)], timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    wait(socket, false, timeout).map(drop)
 }
 
 #[cfg(test)]

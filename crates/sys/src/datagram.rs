@@ -1,5 +1,6 @@
 //! Datagrams: one message, and whom it is from or for. A call that would block says `None`.
 
+use crate::again::unless_it_would_wait;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketAddrAny};
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -61,19 +62,14 @@ pub fn receive_from(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) ->
     let length = into.len();
     let spare = into.spare_capacity_mut();
     let room = spare.len().min(limit);
-    loop {
-        match net::recvfrom(socket, &mut spare[..room], RecvFlags::DONTWAIT) {
-            Ok(((filled, _), _, from)) => {
-                let count = filled.len();
-                // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
-                unsafe { into.set_len(length + count) };
-                return Sender::of(from).map(Some);
-            }
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let came = unless_it_would_wait(|| {
+        let ((filled, _), _, from) = net::recvfrom(socket, &mut spare[..room], RecvFlags::DONTWAIT)?;
+        Ok((filled.len(), from))
+    })?;
+    let Some((count, from)) = came else { return Ok(None) };
+    // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
+    unsafe { into.set_len(length + count) };
+    Sender::of(from).map(Some)
 }
 
 /// Sends one datagram; whether it was taken.
@@ -81,14 +77,8 @@ pub fn receive_from(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) ->
 /// # Errors
 /// What the kernel says of it, or of an earlier one.
 pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Result<bool> {
-    loop {
-        match net::sendto(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT, &to) {
-            Ok(_) => return Ok(true),
-            Err(rustix::io::Errno::AGAIN) => return Ok(false),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(unless_it_would_wait(|| net::sendto(socket, bytes, flags, &to))?.is_some())
 }
 
 /// Binds a Unix socket to a path in a directory that leaves no room for a zero byte behind it.

@@ -3,10 +3,12 @@
 //! An [`Epoll`] names each descriptor by a 64-bit token of its owner's choosing; [`Epoll::wait`] fills a
 //! reusable [`Events`] and allocates nothing.
 
+use crate::socket::wait;
+use rustix::event::Timespec;
 use rustix::event::epoll as kernel;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// What to report of a descriptor, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,16 +186,7 @@ impl AsFd for Epoll {
 /// # Errors
 /// What the kernel says of a broken descriptor; an interrupting signal counts as not readable.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, timeout_ms: u32) -> io::Result<bool> {
-    let timeout = Timespec {
-        tv_sec: i64::from(timeout_ms / 1_000),
-        tv_nsec: i64::from(timeout_ms % 1_000) * 1_000_000,
-    };
-    let mut list = [PollFd::new(&descriptor, PollFlags::IN)];
-    match poll(&mut list, Some(&timeout)) {
-        Ok(count) => Ok(count > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    Ok(wait(descriptor, false, Some(Duration::from_millis(timeout_ms.into())))?.readable)
 }
 
 #[cfg(test)]

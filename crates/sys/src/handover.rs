@@ -3,6 +3,7 @@
 //! Descriptors that come in are closed on exec, and those that nobody expected are closed at once: whoever can
 //! connect could otherwise fill our table.
 
+use crate::again::unless_it_would_wait;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -22,18 +23,12 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: BorrowedFd<'_>) ->
     }
     let descriptors = [descriptor];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    loop {
+    unless_it_would_wait(|| {
         let mut control = SendAncillaryBuffer::new(&mut room);
         // There is room for one.
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        match sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-        {
-            Ok(count) => return Ok(Some(count)),
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+        sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+    })
 }
 
 /// Reads what is there into the vector's spare room, and the first descriptor that came beside it. `None` when
@@ -50,19 +45,13 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<(Option
     into.resize(into.capacity(), 0);
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
-    let outcome = loop {
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut into[length..])], &mut control, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            outcome => break outcome,
-        }
-    };
-    into.truncate(length + outcome.as_ref().map_or(0, |message| message.bytes));
-    let count = match outcome {
-        Ok(message) => Some(message.bytes),
-        Err(rustix::io::Errno::AGAIN) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let outcome = unless_it_would_wait(|| {
+        let bytes = &mut [IoSliceMut::new(&mut into[length..])];
+        Ok(recvmsg(socket, bytes, &mut control, flags)?.bytes)
+    });
+    into.truncate(length + outcome.as_ref().map_or(0, |count| count.unwrap_or(0)));
+    let count = outcome?;
     // The kernel has closed those for which there was no room, and dropping closes the rest.
     let mut descriptor = None;
     for message in control.drain() {

@@ -16,6 +16,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other kernel is supported yet");
 
+mod again;
 pub mod bell;
 pub mod child;
 pub mod clock;

@@ -93,11 +93,15 @@ fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
+/// Connections in a row that are passed over before the listener itself is taken for what is wrong.
+const PASSED_OVER_MAX: usize = 64;
+
 /// The next connection waiting on a listener; `None` when none waits. A connection that died in the queue
 /// is passed over.
 ///
 /// # Errors
-/// Out of descriptors (see [`out_of_descriptors`]), or a broken listener.
+/// Out of descriptors (see [`out_of_descriptors`]), or a listener that is broken, or that this process may not accept from:
+/// a policy that says so takes no connection off the queue.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     next_waiting(|| net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK))
 }
@@ -115,11 +119,12 @@ pub fn accept_from(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, Send
 }
 
 fn next_waiting<T>(accept: impl Fn() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
+    let mut passed_over = 0;
     loop {
         match accept() {
             Ok(connection) => return Ok(Some(connection)),
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(error) if is_of_one_connection(error) => {}
+            Err(error) if is_of_one_connection(error) && passed_over < PASSED_OVER_MAX => passed_over += 1,
             Err(error) => return Err(error.into()),
         }
     }
@@ -313,6 +318,21 @@ mod tests {
         drop(listener);
         let outcome = connect_tcp(address).and_then(|client| settle(client.as_fd()));
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn connections_that_died_are_passed_over_and_a_refusal_of_them_all_is_told() {
+        use rustix::io::Errno;
+        let calls = std::cell::Cell::new(0);
+        let accept = |of: &[Errno]| {
+            let call = calls.replace(calls.get() + 1);
+            assert!(call < 1_000, "nothing else is done meanwhile");
+            of.get(call % (of.len() + 1)).map_or(Ok(call), |error| Err(*error))
+        };
+        let dead = [Errno::CONNABORTED, Errno::PERM, Errno::INTR, Errno::HOSTUNREACH];
+        assert_eq!(next_waiting(|| accept(&dead)).unwrap(), Some(dead.len()));
+        let refused = next_waiting(|| accept(&[Errno::PERM; 10_000]));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]

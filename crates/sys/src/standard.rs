@@ -1,5 +1,6 @@
 //! Standard input and output as descriptors that never block, for whoever serves a peer behind them.
 
+use crate::again::unless_it_would_wait;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -45,19 +46,12 @@ pub fn read(descriptor: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option
     if spare.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
     }
-    loop {
-        match rustix::io::read(descriptor, &mut *spare) {
-            Ok((filled, _)) => {
-                let count = filled.len();
-                // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
-                unsafe { into.set_len(length + count) };
-                return Ok(Some(count));
-            }
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+    let taken = unless_it_would_wait(|| Ok(rustix::io::read(descriptor, &mut *spare)?.0.len()))?;
+    if let Some(count) = taken {
+        // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
+        unsafe { into.set_len(length + count) };
     }
+    Ok(taken)
 }
 
 /// Writes; `None` when there is no room.
@@ -65,14 +59,7 @@ pub fn read(descriptor: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option
 /// # Errors
 /// `BrokenPipe` and the like.
 pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
-    loop {
-        match rustix::io::write(descriptor, bytes) {
-            Ok(count) => return Ok(Some(count)),
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    unless_it_would_wait(|| rustix::io::write(descriptor, bytes))
 }
 
 #[cfg(test)]

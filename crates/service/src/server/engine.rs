@@ -194,13 +194,11 @@ impl Engine {
     ) -> Fate {
         let mut left_bytes = most_bytes;
         while left_bytes > 0 && !busy.paused && !busy.ended && !busy.closing {
-            let before = busy.input.unread().len();
-            let fate = self.receive(core, key, busy);
-            let came = busy.input.unread().len() - before;
-            if fate == Fate::Gone || came == 0 {
-                return fate;
+            match self.receive(core, key, busy) {
+                None => return Fate::Gone,
+                Some(0) => return Fate::Lives,
+                Some(came) => left_bytes = left_bytes.saturating_sub(came),
             }
-            left_bytes = left_bytes.saturating_sub(came);
             self.serve(core, collector, key, busy, false, handler);
         }
         Fate::Lives
@@ -229,10 +227,11 @@ impl Engine {
         let reads = busy.wants_input();
         let readable = is_ring || readiness.readable() || readiness.error() || readiness.hangup();
         if reads && readable {
-            fate = self.receive(core, key, &mut busy);
-            if fate == Fate::Lives {
+            if self.receive(core, key, &mut busy).is_some() {
                 let alone = only_one && self.statistics.in_flight == 0 && core.alone();
                 self.serve(core, collector, key, &mut busy, alone, handler);
+            } else {
+                fate = Fate::Gone;
             }
         }
         if readiness.hangup() && !is_piped && (busy.ended || !reads) {
@@ -242,9 +241,9 @@ impl Engine {
         self.put_back(core, collector, key, busy, fate);
     }
 
-    /// One read.
-    pub(crate) fn receive(&mut self, core: &mut ServerCore, key: Key, busy: &mut Busy) -> Fate {
-        let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return Fate::Gone };
+    /// One read: how many bytes came, those included that are passed over; `None` of a client that is gone.
+    fn receive(&mut self, core: &mut ServerCore, key: Key, busy: &mut Busy) -> Option<usize> {
+        let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return None };
         match &mut client.ring {
             Some(ring) => ring.active = self.turn,
             None => self.statistics.reads += 1,
@@ -253,15 +252,16 @@ impl Engine {
         let found = client.read(socket, busy.input.room());
         busy.input.grown();
         match found {
-            Ok(Read::Bytes(_) | Read::WouldBlock) => Fate::Lives,
+            Ok(Read::Bytes(count)) => Some(count),
+            Ok(Read::WouldBlock) => Some(0),
             Ok(Read::End) => {
                 busy.ended = true;
-                Fate::Lives
+                Some(0)
             }
             Err(error) => {
                 // So the kernel says of a socket that was closed with bytes in it.
                 busy.reset = error.kind() == ErrorKind::ConnectionReset;
-                Fate::Gone
+                None
             }
         }
     }

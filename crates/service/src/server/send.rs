@@ -130,12 +130,9 @@ fn interest(core: &mut ServerCore, key: Key, outlet: Option<Key>, busy: &Busy) -
         Some(outlet) => {
             let writes = if blocked { Interest::WRITE } else { Interest::NONE };
             let told = core.set_interest(outlet, writes);
-            // A pipe whose writers are gone says so for ever, and there may be answers to give yet.
-            let inlet = match (reads, busy.ended) {
-                (true, _) => Interest::READ,
-                (false, true) => Interest::ONCE,
-                (false, false) => Interest::NONE,
-            };
+            // A pipe whose writers are gone says so for ever, whether or not its end was read, and there may be requests to take
+            // and answers to give yet.
+            let inlet = if reads { Interest::READ } else { Interest::ONCE };
             told.and_then(|()| core.set_interest(key, inlet))
         }
         None => {

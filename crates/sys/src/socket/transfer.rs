@@ -1,5 +1,6 @@
 //! Bytes through a stream socket, both ways.
 
+use crate::again::unless_it_would_wait;
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -34,18 +35,6 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) -> io::
         unsafe { into.set_len(length + count) };
     }
     Ok(taken)
-}
-
-/// What a call that does not wait came to; `None` when it would have had to. A signal has it made again.
-fn unless_it_would_wait<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
-    loop {
-        match call() {
-            Ok(value) => return Ok(Some(value)),
-            Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// Lets [`receive_waiting`] wait on a socket. Everything else here goes on not to block.
