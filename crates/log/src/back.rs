@@ -289,6 +289,11 @@ impl<'r> EntriesBack<'r> {
                     self.is_torn |= segment.position_of(at) >= floor && !self.source.is_purged(offset);
                 }
                 Step::Foreign => {}
+                // What lies behind where a fork branches off is not its own, and says nothing of what is.
+                Step::Cut => {
+                    self.filter.jump();
+                    return false;
+                }
                 Step::End => return true,
                 _ => return false,
             }

@@ -73,7 +73,8 @@ struct Going<'l> {
 
 impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
-    /// out. What was committed before it goes, too; in `sync` mode it is made durable for that, and what was purged is by the end. Segments in which nobody has anything left are removed at once; when all
+    /// out. In `sync` mode it is durable by then, and what was not durable when it began is left: [`Store::flush`] comes first where that
+    /// is to go, too. A log that is to be destroyed is, whatever of it is durable. Segments in which nobody has anything left are removed at once; when all
     /// that the newest one holds goes, a new one is begun for that. What is still needed and what files take is said by
     /// [`Store::stats`]. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted; two
     /// checkpoints, if there are segments to remove.
@@ -96,10 +97,6 @@ impl Store {
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
         if purge.destroy && purge.before.is_some() {
             return Err(CommitError::BadPurge);
-        }
-        // What is not durable yet is not visible, and would come to be behind the purge.
-        if self.durability() == Durability::Sync {
-            self.flush().map_err(|error| CommitError::Failed(error.to_string()))?;
         }
         let logs = match purge.log {
             Some(name) => vec![self.find(name).ok_or_else(|| CommitError::no_log(name))?],
@@ -137,7 +134,8 @@ impl Store {
 
     /// What a purge takes of a log, if anything.
     fn going<'l>(&self, log: &'l Arc<Log>, purge: &Purge<'_>) -> Result<Option<Going<'l>>, CommitError> {
-        let Some(state) = log.visible() else { return Ok(None) };
+        let created = || log.staged().filter(|_| purge.destroy);
+        let Some(state) = log.visible().or_else(created) else { return Ok(None) };
         let keep = match purge.before {
             Some(before) => self.first_since(log, before)?,
             None => None,
@@ -287,13 +285,13 @@ impl Store {
     }
 
     /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
-    /// backed up by a link, or let go: a small one where less than half of this one was used. Does nothing when it is empty.
+    /// backed up by a link, or let go. Does nothing when it is empty.
     ///
     /// # Errors
     /// As [`Store::commit`].
     pub fn rotate(&self) -> Result<(), CommitError> {
         let shared = &self.shared;
-        shared.writer.lock().begin_early(Why::ToGrow, &shared.control, &shared.segments)
+        shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
     }
 }
 
@@ -392,7 +390,7 @@ impl Shared {
         if writer.begun == 0 || now < writer.begun.saturating_add(age) {
             return Ok(());
         }
-        writer.begin_early(Why::ToGrow, &self.control, &self.segments)
+        writer.begin_next(Why::ToGrow, &self.control, &self.segments)
     }
 
     /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
@@ -413,7 +411,10 @@ impl Shared {
         if writer.active.header.number != active {
             return Ok(());
         }
-        writer.begin_early(Why::ToLetGo, &self.control, &self.segments)
+        match writer.tip.end() < writer.active.header.capacity / 2 {
+            true => writer.begin_anew(&self.control, &self.segments),
+            false => writer.begin_next(Why::ToLetGo, &self.control, &self.segments),
+        }
     }
 
     /// The segment that is written to, if entries were seen in it so long ago.

@@ -57,25 +57,18 @@ impl Options {
 }
 
 impl Writer {
-    /// Capacity of the segment after the active one: doubles up to what is due, unless the store is to begin anew.
+    /// Capacity of the segment after the active one: doubles up to what is due, unless less than half of this one was used and they are
+    /// few, or the store is to begin anew.
     pub(crate) fn next_capacity(&self, needed: u32) -> u32 {
-        let doubled = if self.emptied { 0 } else { self.active.header.capacity.saturating_mul(2) };
         let crowd = u32::try_from(self.live_bytes.len() / PARTS_MAX).unwrap_or(u32::MAX).max(1);
+        let capacity = self.active.header.capacity;
+        let doubled = match self.emptied {
+            true => 0,
+            false if crowd == 1 && self.tip.end() < capacity / 2 => capacity,
+            false => capacity.saturating_mul(2),
+        };
         let due = self.options.segment_bytes_due().saturating_mul(crowd).min(self.options.segment_bytes_max);
         doubled.clamp(self.options.segment_bytes_first(), due).max(least_capacity(needed))
-    }
-
-    /// Seals the active segment before its time: where less than half of it was used the next is no larger than a store's first.
-    pub(crate) fn begin_early(
-        &mut self,
-        why: Why,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<(), CommitError> {
-        match self.tip.end() < self.active.header.capacity / 2 {
-            true => self.begin_anew(control, segments),
-            false => self.begin_next(why, control, segments),
-        }
     }
 
     /// Seals the active segment, unless nothing is in it, and begins one as small as a store's first.

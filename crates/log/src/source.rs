@@ -136,8 +136,8 @@ impl Source {
     /// is known to have there, else the place itself.
     #[cold]
     pub(crate) fn missing(&self, near: Option<Offset>, here: Position) -> ReadError {
-        let of = |offset: Offset| self.position_of(offset.saturating_sub(1));
-        let from = near.map_or(0, of).min(here);
+        let of = |offset: Offset| Some(self.position_of(offset.checked_sub(1)?)).filter(|at| *at < here);
+        let from = near.and_then(of).unwrap_or(0);
         let known = self.log.lock().damage().filter(|damage| (from..=here).contains(&damage.from)).cloned();
         let unknown = || Damage { file: file_name(segment_of(here)), from: here, to: here, logs: None };
         ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))

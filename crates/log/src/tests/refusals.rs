@@ -325,17 +325,19 @@ fn whoever_waits_hears_that_the_store_is_closed() {
 }
 
 #[test]
-fn a_purge_that_contradicts_itself_is_refused_and_one_takes_what_is_not_durable_yet() {
+fn a_purge_that_contradicts_itself_is_refused_and_a_log_is_destroyed_whatever_of_it_is_durable() {
     let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path(), Options { durability: Durability::Sync, ..small() });
+    let options = Options { durability: Durability::Sync, committer_thread: false, ..small() };
+    let store = open(directory.path(), options);
     let log = store.log(b"a").unwrap();
     store.append(&log, b"old", 1).unwrap();
+    store.flush().unwrap();
     let contradiction = Purge { log: Some(b"a"), before: Some(1), destroy: true, ..Purge::default() };
     assert_eq!(store.purge(&contradiction), Err(CommitError::BadPurge));
     assert_eq!(store.purge(&Purge { log: Some(b"a"), ..Purge::default() }).unwrap()[0].bytes, 3);
-    store.append(&store.log(b"b").unwrap(), b"new", 2).unwrap();
+    store.log(b"b").unwrap();
     let purged = store.purge(&Purge { log: Some(b"b"), destroy: true, ..Purge::default() }).unwrap();
-    assert!(purged.len() == 1 && purged[0].destroyed && purged[0].bytes == 3);
+    assert!(purged.len() == 1 && purged[0].destroyed);
     assert!(store.find(b"b").is_none_or(|log| log.visible().is_none()));
 }
 
@@ -357,9 +359,9 @@ fn a_closed_control_file_without_its_checksum_does_not_add_up() {
     assert_eq!(entries(&store, &store.log(b"a").unwrap()), [b"x".to_vec()]);
 }
 
-/// A rotation of next to nothing takes next to nothing.
+/// Nothing of what was set aside was needed: twice as much would not be, either.
 #[test]
-fn rotating_with_little_in_a_segment_begins_a_small_one() {
+fn rotating_with_little_in_a_segment_begins_no_larger_one() {
     let store = Store::memory(Options::default()).unwrap();
     let log = store.log(b"a").unwrap();
     for time in 0..12 {
@@ -367,7 +369,7 @@ fn rotating_with_little_in_a_segment_begins_a_small_one() {
         store.rotate().unwrap();
     }
     let stats = store.stats();
-    assert!(stats.segments > 12 && stats.segment_bytes < 32 << 20, "{stats:?}");
+    assert!(stats.segments > 12 && stats.segment_bytes < 64 << 20, "{stats:?}");
 }
 
 /// The list of files, their headers and the words are read one after the other while others change them.
@@ -384,13 +386,14 @@ fn verifying_a_store_in_use_finds_no_damage_that_is_not_there() {
                     break;
                 }
                 store.append(&log, &[7; 300], time).unwrap();
-                if time % 2_000 == 1_999 {
-                    let purge = Purge { before: Some(time - 1_000), time, ..Purge::default() };
+                std::thread::yield_now();
+                if time % 500 == 499 {
+                    let purge = Purge { before: Some(time - 200), time, ..Purge::default() };
                     store.purge(&purge).unwrap();
                 }
             }
         });
-        for _ in 0..200 {
+        for _ in 0..60 {
             let report = crate::verify(&Disk::Real, directory.path()).unwrap();
             assert_eq!(report.damage, []);
         }
