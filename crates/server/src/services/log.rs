@@ -281,7 +281,9 @@ fn now() -> Now {
 
 #[cfg(test)]
 mod tests {
-    use super::super::generated::types::{LogCreate, LogTail};
+    use super::super::generated::types::{
+        LogAppend, LogCreate, LogFork, LogHead, LogRead, LogRemove, LogTail,
+    };
     use super::*;
     use crate::arguments::Durability;
     use crate::engine::{Engine, Retain};
@@ -345,5 +347,41 @@ mod tests {
         assert_eq!(told.len(), 1, "everybody who left was told of one by one");
         told.into_iter().for_each(|topic_id| service.walk(topic_id));
         assert!(service.tails.is_empty());
+    }
+
+    #[test]
+    fn a_name_leads_to_streams_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut service, _, mut local) = world(&directory);
+        let name = "__ds/subscriptions/x";
+        let wish = br#"{"type":"pull-wake","pattern":"*","wake_stream":"wake"}"#;
+        let (lifetime, content_type) = (None, Some("application/json".into()));
+        let data = Some(wish.into());
+        let create = LogCreate { name: name.into(), content_type, lifetime, data, closed: false };
+        let append = |content_type| LogAppend {
+            name: name.into(),
+            data: b"{}".into(),
+            content_type,
+            producer: None,
+            close: false,
+        };
+        let fork = LogFork { name: name.into(), source: "a".into(), at: None, past: 0, lifetime: None };
+        for request in [
+            LogRequest::Create(create),
+            LogRequest::Append(append(None)),
+            LogRequest::Append(append(Some("application/json".into()))),
+            LogRequest::Read(LogRead { name: name.into(), offset: None }),
+            LogRequest::Tail(LogTail { name: name.into(), offset: None }),
+            LogRequest::Head(LogHead { name: name.into() }),
+            LogRequest::Fork(fork),
+            LogRequest::Remove(LogRemove { name: name.into() }),
+        ] {
+            let mut said = String::new();
+            let call = local.call(&mut service, &frame(&request), Asked::default(), |_, answer| {
+                said += &String::from_utf8_lossy(answer);
+            });
+            assert_eq!(call, None, "{request:?} waits");
+            assert!(said.contains("404 name-reserved: "), "{request:?}: {said}");
+        }
     }
 }
