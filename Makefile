@@ -1,4 +1,4 @@
-# Two commands: `make serve` needs Rust alone; `make test` installs what the tests need and runs everything.
+# Two commands: `make serve` needs Rust and a C compiler; `make test` installs what the tests need and runs everything.
 
 # In continuous integration build caches live outside the checkout; they are reused where they exist and
 # never required.
@@ -17,7 +17,7 @@ serve:
 test: tools
 	cargo xtask ci
 
-# What the tests need beyond Rust, or exactly what is missing.
+# What the tests need beyond these, or exactly what is missing.
 tools:
 	@CACHE="$(CACHE)" .ci/tools
 

@@ -1,5 +1,5 @@
 //! `cargo xtask guide`: the first service of `docs/services.md`, made and run as it says there. The schema, the program and
-//! what it says are read out of the page, so that the page cannot be wrong about them. Never knows what they are about.
+//! what it says are read out of the page, so that the page cannot be wrong about them; so is what it depends on, but for where that lies. Never knows what they are about.
 
 use crate::options::Options;
 use crate::server::{Scratch, root, target};
@@ -24,6 +24,7 @@ pub(crate) fn run(_options: &Options) -> Outcome {
     let home = target().join("guide");
     let program = build(
         &home,
+        block(&page, "**2. Have the code written**", "toml")?,
         block(&page, "in `greeter.jsonc`", "jsonc")?,
         block(&page, "in `src/main.rs`", "rust")?,
     )?;
@@ -55,19 +56,24 @@ fn block<'p>(page: &'p str, behind: &str, language: &str) -> Result<&'p str, Str
     rest.split_once("```\n").map(|(text, _)| text).ok_or_else(missing)
 }
 
+/// What the page takes by git, taken from this checkout.
+fn from_here(dependencies: &str) -> String {
+    let by_path = |line: &str| {
+        let name = line.split_once(" = { git").and_then(|(name, _)| name.strip_prefix("thalweg-"));
+        let path = |name| root().join("crates").join(name).display().to_string();
+        name.map_or_else(|| line.to_owned(), |name| format!("thalweg-{name} = {{ path = {:?} }}", path(name)))
+    };
+    dependencies.lines().map(|line| by_path(line) + "\n").collect()
+}
+
 /// Makes the package as the page says, and says where its program is.
-fn build(home: &Path, schema: &str, main: &str) -> Result<std::path::PathBuf, String> {
+fn build(home: &Path, dependencies: &str, schema: &str, main: &str) -> Result<std::path::PathBuf, String> {
     let package = home.join("greeter");
     let failed = |e: std::io::Error| format!("{}: {e}", package.display());
     fs::create_dir_all(package.join("src")).map_err(failed)?;
-    let depend = |name: &str| {
-        let path = root().join("crates").join(name);
-        format!("thalweg-{name} = {{ path = {:?} }}\n", path.display().to_string())
-    };
     let manifest = format!(
-        "[package]\nname = \"greeter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n{}{}",
-        depend("wire"),
-        depend("service")
+        "[package]\nname = \"greeter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n{}",
+        from_here(dependencies)
     );
     fs::write(package.join("Cargo.toml"), manifest).map_err(failed)?;
     fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).map_err(failed)?;
@@ -158,5 +164,12 @@ mod tests {
         let page = "```rust\nno\n```\nhere\n```jsonc\n{}\n```\n```rust\nyes\n```\n";
         assert_eq!(block(page, "here", "rust"), Ok("yes\n"));
         assert!(block(page, "nowhere", "rust").is_err() && block(page, "here", "toml").is_err());
+    }
+
+    #[test]
+    fn what_comes_by_git_is_taken_from_here() {
+        let taken = from_here("[dependencies]\nthalweg-wire = { git = \"https://somewhere\" }\n");
+        let wire = root().join("crates/wire");
+        assert_eq!(taken, format!("[dependencies]\nthalweg-wire = {{ path = \"{}\" }}\n", wire.display()));
     }
 }

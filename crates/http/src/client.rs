@@ -51,14 +51,14 @@ pub struct Exchange {
 }
 
 /// Whether a peer sends more.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// It may.
     None,
     /// It said that it does not.
     Said,
-    /// The connection ended without a word: an answer that only the end delimits does not count as whole.
-    Cut,
+    /// The connection ended without a word: an answer that only the end delimits does not count as whole. This is why the
+    /// exchange failed, if its answer is not there.
+    Cut(io::Error),
 }
 
 /// A socket as the standard library's traits, for the TLS library.
@@ -123,16 +123,18 @@ impl Exchange {
     /// The connection broke, the peer is not who it should be, or its answer is not HTTP or too large.
     pub fn drive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
         let (writing, end) = match &mut self.channel {
-            Channel::Plain => self.drive_plain(socket)?,
+            Channel::Plain => self.drive_plain(socket),
             Channel::Tls(connection) => {
                 drive_tls(connection, socket, &self.request, &mut self.sent, &mut self.answer)?
             }
         };
-        if let Some(reply) = reply(&self.answer, end == End::Said)? {
+        if let Some(reply) = reply(&self.answer, matches!(end, End::Said))? {
             return Ok(Progress::Done(reply));
         }
-        if end != End::None {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        match end {
+            End::None => {}
+            End::Said => return Err(io::ErrorKind::UnexpectedEof.into()),
+            End::Cut(error) => return Err(error),
         }
         if self.answer.len() > ANSWER_BYTES_MAX {
             return Err(too_large());
@@ -140,31 +142,43 @@ impl Exchange {
         Ok(Progress::Wait(if writing { Interest::BOTH } else { Interest::READ }))
     }
 
-    /// Whether there is more to send, and whether the peer sends no more.
-    fn drive_plain(&mut self, socket: BorrowedFd<'_>) -> io::Result<(bool, End)> {
-        let mut end = End::None;
+    /// Whether there is more to send, and whether the peer sends no more. A peer may answer early, close, and take no more of
+    /// the request: what it said is worth more than the broken pipe.
+    fn drive_plain(&mut self, socket: BorrowedFd<'_>) -> (bool, End) {
+        let sent = self.send(socket);
+        let end = match (self.receive(socket), sent) {
+            (_, Err(error)) => End::Cut(error),
+            (end, Ok(())) => end,
+        };
+        (self.sent < self.request.len(), end)
+    }
+
+    fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while self.sent < self.request.len() {
             match socket::send(socket, &self.request[self.sent..])? {
                 Some(count) => self.sent += count,
                 None => break,
             }
         }
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: BorrowedFd<'_>) -> End {
         while self.answer.len() <= ANSWER_BYTES_MAX {
             self.answer.reserve(READ_BYTES);
-            match socket::receive(socket, &mut self.answer, READ_BYTES)? {
-                Some(0) => {
-                    end = End::Said;
-                    break;
-                }
-                Some(_) => {}
-                None => break,
+            match socket::receive(socket, &mut self.answer, READ_BYTES) {
+                Ok(Some(0)) => return End::Said,
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => return End::Cut(error),
             }
         }
-        Ok((self.sent < self.request.len(), end))
+        End::None
     }
 }
 
-/// Whether there is more to send, and whether the peer sends no more.
+/// Whether there is more to send, and whether the peer sends no more. As with a plain connection, what a peer said that takes
+/// no more is read before it is given up.
 fn drive_tls(
     connection: &mut ClientConnection,
     socket: BorrowedFd<'_>,
@@ -173,26 +187,18 @@ fn drive_tls(
     answer: &mut Vec<u8>,
 ) -> io::Result<(bool, End)> {
     let mut socket = Socket(socket);
-    let mut end = End::None;
-    while end == End::None && answer.len() <= ANSWER_BYTES_MAX {
-        while *sent < request.len() {
-            // The library takes what its own bound on unsent bytes lets it.
-            match connection.writer().write(&request[*sent..])? {
-                0 => break,
-                count => *sent += count,
-            }
-        }
-        while connection.wants_write() {
-            match connection.write_tls(&mut socket) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
-            }
+    let (mut end, mut refused) = (End::None, None);
+    while matches!(end, End::None) && answer.len() <= ANSWER_BYTES_MAX {
+        if let Err(error) = send_tls(connection, &mut socket, request, sent) {
+            refused = Some(error);
         }
         let came = match connection.read_tls(&mut socket) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
+            Err(error) => {
+                end = End::Cut(error);
+                break;
+            }
         };
         let state = connection.process_new_packets().map_err(io::Error::other)?;
         let start = answer.len();
@@ -201,10 +207,37 @@ fn drive_tls(
         if state.peer_has_closed() {
             end = End::Said;
         } else if came == 0 {
-            end = End::Cut;
+            end = End::Cut(io::ErrorKind::UnexpectedEof.into());
         }
     }
+    // A peer that said its last word has, whatever became of ours.
+    if let (Some(error), End::None | End::Cut(_)) = (refused, &end) {
+        end = End::Cut(error);
+    }
     Ok((connection.wants_write() || *sent < request.len(), end))
+}
+
+fn send_tls(
+    connection: &mut ClientConnection,
+    socket: &mut Socket<'_>,
+    request: &[u8],
+    sent: &mut usize,
+) -> io::Result<()> {
+    while *sent < request.len() {
+        // The library takes what its own bound on unsent bytes lets it.
+        match connection.writer().write(&request[*sent..])? {
+            0 => break,
+            count => *sent += count,
+        }
+    }
+    while connection.wants_write() {
+        match connection.write_tls(socket) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The answer in `bytes` if it is whole, informational ones passed over.
@@ -325,6 +358,52 @@ mod tests {
             }
         };
         assert!(matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset));
+    }
+
+    /// A request of which no socket takes all at once.
+    fn long_request(host: &str) -> Vec<u8> {
+        post("/hook", host, &[], &vec![b'x'; 8 << 20])
+    }
+
+    const EARLY: &[u8] = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nno!";
+
+    #[test]
+    fn an_answer_counts_though_its_peer_took_no_more_of_the_request() {
+        for request in [long_request("h"), post("/", "h", &[], b"")] {
+            let (ours, theirs) = socket::pair().unwrap();
+            let mut exchange = Exchange::plain(request);
+            assert!(matches!(exchange.drive(ours.as_fd()).unwrap(), Progress::Wait(_)));
+            socket::send(theirs.as_fd(), EARLY).unwrap();
+            drop(theirs);
+            let reply = Reply { status: 413, body: b"no!".to_vec() };
+            assert_eq!(exchange.drive(ours.as_fd()).unwrap(), Progress::Done(reply));
+        }
+        // Where only the end says that all is there, this end says nothing.
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut exchange = Exchange::plain(long_request("h"));
+        assert_eq!(exchange.drive(ours.as_fd()).unwrap(), Progress::Wait(Interest::BOTH));
+        socket::send(theirs.as_fd(), b"HTTP/1.1 200 OK\r\n\r\nhalf").unwrap();
+        drop(theirs);
+        assert!(exchange.drive(ours.as_fd()).is_err());
+    }
+
+    #[test]
+    fn an_encrypted_answer_counts_though_its_peer_took_no_more_of_the_request() {
+        let (mut peer, trust) = Peer::new("worker.example");
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut exchange = Exchange::tls(long_request("worker.example"), "worker.example", &trust).unwrap();
+        while peer.heard.is_empty() {
+            assert!(matches!(exchange.drive(ours.as_fd()).unwrap(), Progress::Wait(_)));
+            peer.turn(theirs.as_fd());
+        }
+        assert!(matches!(exchange.drive(ours.as_fd()).unwrap(), Progress::Wait(_)));
+        peer.connection.writer().write_all(EARLY).unwrap();
+        while peer.connection.wants_write() {
+            peer.connection.write_tls(&mut Socket(theirs.as_fd())).unwrap();
+        }
+        drop(theirs);
+        let reply = Reply { status: 413, body: b"no!".to_vec() };
+        assert_eq!(exchange.drive(ours.as_fd()).unwrap(), Progress::Done(reply));
     }
 
     /// What a server with a certificate of its own making makes of the bytes a client sends, step by step.

@@ -10,8 +10,9 @@
 //! # A turn
 //!
 //! Wait (spin a little if work came fast, then sleep in `epoll_wait`), then: ready descriptors, the
-//! mailbox, the ready queue, timers that came due, [`Handler::turn_ended`]. Each is a snapshot: what a
-//! handler makes for its own reactor meanwhile comes in the next turn, so no source starves another.
+//! mailbox, the ready queue, timers that came due, [`Handler::turn_ended`]. Each of them is taken once, as long as it is
+//! when its place comes: what a handler makes for its own reactor comes in this turn if that place is still to come
+//! ([`Core::ready_later`]) and in the next otherwise, so no source starves another.
 //!
 //! Sources that no descriptor announces, such as rings in shared memory, are looked at while the reactor waits
 //! ([`Handler::look`]) and handled when the turn ends; while they are up the kernel is asked only once in a while,

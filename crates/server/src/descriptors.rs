@@ -1,10 +1,11 @@
 //! How many connections the limit of descriptors leaves room for, when everything else that the server opens has its own.
 //!
-//! Each reactor, listener, service and file of the store is counted before any is opened. Of what is left, a part stays free
+//! Each reactor, listener, service here and elsewhere, and file of the store is counted before any is opened. Of what is left, a part stays free
 //! for what comes while the server runs: segments as the log grows, those that are gone while somebody is still being sent some of
 //! them, webhooks, clients of services on this machine, and guests, who are told that there is no room. The rest is for connections, so that the number that is said is one that can be had.
 
 use crate::arguments::{Durability, ServeOptions, Switch};
+use crate::rpc::Wish;
 use std::fs;
 use std::path::Path;
 
@@ -16,6 +17,8 @@ const BESIDE_PARTS: u64 = 4;
 const EACH_REACTOR: u64 = 4;
 /// A listener, and what is kept in reserve for it.
 const EACH_LISTENER: u64 = 2;
+/// A reactor's connection to a service elsewhere: its socket, what watches it, a timer, and the duplicate that the reactor watches.
+const EACH_ELSEWHERE: u64 = 4;
 /// The services on this machine: reactors, listeners, and the paths these lie under.
 const SERVICES: u64 = 16;
 /// Signals, the store's lock and marks, webhooks' reactor, and files that are read for a moment.
@@ -32,6 +35,8 @@ pub(crate) struct Needs {
     /// Listeners in all, over all reactors.
     pub(crate) listeners: u64,
     pub(crate) services: bool,
+    /// Connections to services elsewhere, over all reactors.
+    pub(crate) elsewhere: u64,
     /// Files of the store.
     pub(crate) files: u64,
 }
@@ -57,12 +62,17 @@ impl Needs {
     pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Self {
         let (reactors, places) = (reactors as u64, places as u64);
         let rpc_places = options.rpc_listen.len() as u64;
+        let elsewhere =
+            options.rpc.iter().filter(|wish| matches!(wish, Wish::Elsewhere { .. })).count() as u64;
+        // With a listener of their own they are called by its reactor alone.
+        let callers = if rpc_places > 0 { 1 } else { reactors };
         let on_disk = options.durability != Durability::Memory;
         Self {
             open: entries(Path::new("/proc/self/fd")),
             reactors: reactors + u64::from(rpc_places > 0),
             listeners: reactors * places + rpc_places,
             services: on_disk && options.services == Switch::On,
+            elsewhere: elsewhere * callers,
             files: if on_disk { entries(&options.data) } else { 0 },
         }
     }
@@ -71,7 +81,7 @@ impl Needs {
     fn sum(&self) -> u64 {
         let services = if self.services { SERVICES } else { 0 };
         let reactors = self.reactors * (EACH_REACTOR + 1) + self.listeners * EACH_LISTENER;
-        self.open + OWN + self.files + services + reactors
+        self.open + OWN + self.files + services + self.elsewhere * EACH_ELSEWHERE + reactors
     }
 
     /// What there is room for when so many descriptors may be open and so many connections are wanted in all.
@@ -100,7 +110,7 @@ fn entries(directory: &Path) -> u64 {
 mod tests {
     use super::*;
 
-    const NEEDS: Needs = Needs { open: 4, reactors: 2, listeners: 2, services: true, files: 6 };
+    const NEEDS: Needs = Needs { open: 4, reactors: 2, listeners: 2, services: true, elsewhere: 0, files: 6 };
     /// 4 and 6, 16 for itself and 16 for services, 10 for reactors and 4 for listeners.
     const SUM: u64 = 56;
 
@@ -109,6 +119,7 @@ mod tests {
         assert_eq!(NEEDS.sum(), SUM);
         assert_eq!(Needs { services: false, ..NEEDS }.sum(), SUM - 16);
         assert_eq!(Needs { files: 1_000, ..NEEDS }.sum(), SUM + 994);
+        assert_eq!(Needs { elsewhere: 16 * 14, ..NEEDS }.sum(), SUM + 896);
     }
 
     #[test]

@@ -64,6 +64,31 @@ fn as_many_connections_as_are_said_can_be_had_and_one_more_is_told() {
 }
 
 #[test]
+fn services_elsewhere_have_their_descriptors_and_connections_those_that_are_said() {
+    const DESCRIPTORS: usize = 400;
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = Server::start(&directory.path().join("elsewhere"), "127.0.0.1:0", &[]);
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/log.jsonc");
+    let endpoint = directory.path().join("elsewhere/thalweg.shm");
+    let services: Vec<String> = (0..16).map(|n| format!("s{n}={schema},{}", endpoint.display())).collect();
+    let mut flags = vec!["--reactors", "2", "--log-level", "error"];
+    flags.extend(services.iter().flat_map(|service| ["--rpc", service.as_str()]));
+    let server = Server::started(within(DESCRIPTORS, &directory.path().join("data"), &flags));
+    let said = said(&server);
+    let before = open_descriptors(&server);
+    assert!(said + before <= DESCRIPTORS, "{said} connections beside {before} descriptors");
+    let held: Vec<TcpStream> = (0..said).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let start = Instant::now();
+    while open_descriptors(&server) < before + said {
+        assert!(start.elapsed() < Duration::from_secs(10), "not all of {said} are connected");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(held);
+    server.end();
+    elsewhere.end();
+}
+
+#[test]
 fn whoever_finds_no_descriptor_is_told_by_means_of_the_one_in_reserve() {
     const DESCRIPTORS: usize = 100;
     let directory = tempfile::tempdir().unwrap();

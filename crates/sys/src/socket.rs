@@ -25,7 +25,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A listening TCP socket. With `shared_port`, several may listen on one address and the kernel spreads
-/// connections over them (`SO_REUSEPORT`): one per reactor.
+/// connections over them (`SO_REUSEPORT`): one per reactor. An IPv6 address, `[::]` included, takes no
+/// IPv4 (`IPV6_V6ONLY`), so that both can be listened at on one port.
 ///
 /// # Errors
 /// `AddrInUse`, `PermissionDenied` (a port below 1,024), `AddrNotAvailable`, out of descriptors.

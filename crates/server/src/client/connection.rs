@@ -367,8 +367,9 @@ impl Connection {
             (outcome, _) => outcome?,
         };
         if head.status >= 400 {
+            // That it refused is known, whatever becomes of the rest of what it says.
             let mut said = Vec::new();
-            while said.len() < REFUSAL_BYTES_MAX && self.read_some(&mut said)? {}
+            while said.len() < REFUSAL_BYTES_MAX && matches!(self.read_some(&mut said), Ok(true)) {}
             let why = if said.is_empty() { unsaid(head.status).to_owned() } else { refusal(&said) };
             return Err(Failure::Refused { status: head.status, why, head: Box::new(head) });
         }
@@ -502,6 +503,7 @@ fn refusal(said: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{scripted, session::passes};
     use super::*;
 
     #[test]
@@ -538,6 +540,18 @@ mod tests {
             panic!("somebody there")
         };
         assert!(failure.to_string().contains("start it with `thalweg serve`"), "{failure}");
+    }
+
+    #[test]
+    fn a_refusal_that_is_cut_short_is_one_all_the_same() {
+        let url = scripted::serve(|_| {
+            "HTTP/1.1 413 Content Too Large\r\nContent-Length: 100\r\n\r\nit is too".to_owned()
+        });
+        let mut connection = Connection::open(&Url::parse(&url).unwrap()).unwrap();
+        let failure = connection.ask("POST", "/v1/stream/a", &[], b"x").unwrap_err();
+        let Failure::Refused { status: 413, why, .. } = &failure else { panic!("{failure}") };
+        assert_eq!(why, "it is too");
+        assert!(!passes(&failure), "it would be sent again");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The producer's identity is made from the source, so a second run is the same producer: the destination says
 //! which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever else has
-//! written to the destination is noticed, and it is left alone. So is a copy of a fork that had nothing of its own
+//! written to the destination is noticed, and it is left alone; so is a source that is made anew while it is copied. So is a copy of a fork that had nothing of its own
 //! yet: until then it goes by its source's identity.
 
 use super::address::Address;
@@ -159,7 +159,11 @@ fn run(
             }
             outcome => outcome?,
         };
-        let grown = Token::parse(piece.next.as_bytes()).map_or(end, |token| token.offset) - end;
+        let reached = Token::parse(piece.next.as_bytes()).unwrap_or(Token { offset: end, ..source.place });
+        if copied.bytes == 0 && reached.incarnation != source.place.incarnation {
+            check_source(source, patience)?;
+        }
+        let grown = reached.offset.checked_sub(end).ok_or_else(|| made_anew(source))?;
         if grown == 0 {
             break;
         }
@@ -218,11 +222,30 @@ fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
     Ok(format!("[{}]", kept.join(",")).into_bytes())
 }
 
+/// Refuses a source that was deleted and made anew since its end was looked at. A first piece is asked for by no incarnation
+/// of its own, and what a fork inherited has another than the fork; what follows is asked for by where the piece ended.
+fn check_source(source: &mut End, patience: Duration) -> Result<(), Failure> {
+    let target = source.address.target("");
+    let head = patiently(patience, || source.session.ask("HEAD", &target, &[], b""))?;
+    let is_same = place(&source.address, &head)?.incarnation == source.place.incarnation;
+    if is_same { Ok(()) } else { Err(made_anew(source)) }
+}
+
+fn made_anew(source: &End) -> Failure {
+    let name = &source.address.name;
+    Failure::Copy(format!("{name} was deleted and made anew meanwhile: copy it to a new stream"))
+}
+
 /// A chunk of the source, waited for while its server is away.
 fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<Chunk, Failure> {
+    patiently(patience, || chunk(&mut source.session, &source.address, offset, None))
+}
+
+/// Tries until it is there, for as long as patience lasts and what went wrong may pass.
+fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     let start = Instant::now();
     loop {
-        match chunk(&mut source.session, &source.address, offset, None) {
+        match attempt() {
             Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience => {
                 notice(format_args!("thalweg: {failure}; trying again"));
                 std::thread::sleep(PAUSE);
@@ -272,6 +295,7 @@ fn expected(destination: &mut End, id: &str) -> Result<u64, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scripted;
     use super::*;
 
     fn kept(kind: &str, content: &str, kept: u64) -> Result<String, Failure> {
@@ -290,5 +314,61 @@ mod tests {
         assert_eq!(kept("application/json", "[1,\"x\",[2]]", 8).unwrap(), "[\"x\",[2]]");
         assert!(kept("application/json", "[1,\"x\",[2]]", 7).is_err());
         assert!(kept("application/json", "[1]", 3).is_err());
+    }
+
+    /// Goes on with a copy of 5 bytes of `from`, which is made anew right after its `HEAD` and now holds `content`. Says what
+    /// the copy came to, and what was asked for.
+    fn copy_of_one_made_anew(content: &'static str) -> (Failure, Vec<String>) {
+        let token = |incarnation, offset| text(Token { incarnation, offset });
+        let (sender, heard) = std::sync::mpsc::channel();
+        let mut heads = 0;
+        let url = scripted::serve(move |asked| {
+            sender.send(asked.to_owned()).unwrap();
+            let at = |place: &str| [("Content-Type", "text/plain"), ("Stream-Next-Offset", place)].map(own);
+            let answer = |status, fields: &[(String, String)], body: &str| {
+                let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+                scripted::answer(status, &fields, body)
+            };
+            match asked {
+                "HEAD /v1/stream/from" => {
+                    heads += 1;
+                    let end = if heads == 1 { token(1, 10) } else { token(2, content.len() as u64) };
+                    answer(200, &at(&end), "")
+                }
+                "HEAD /v1/stream/to" => answer(200, &at(&token(7, 5)), ""),
+                "POST /v1/stream/to" => answer(409, &[own(("Producer-Expected-Seq", "1"))], ""),
+                "GET /v1/stream/from?offset=-1" => {
+                    let last = own(("Stream-Up-To-Date", "true"));
+                    let fields = [&at(&token(2, content.len() as u64))[..], &[last]].concat();
+                    answer(200, &fields, content)
+                }
+                _ => answer(410, &[], ""),
+            }
+        });
+        let options = CopyOptions {
+            source: "from".to_owned(),
+            destination: "to".to_owned(),
+            server: Server { url, token: None, tls_ca: None },
+            to_url: None,
+            to_token: None,
+            keep_open: false,
+            retry_s: 0,
+        };
+        let failure = copy(&options, Output::Text).unwrap_err();
+        (failure, heard.try_iter().collect())
+    }
+
+    fn own((name, value): (&str, &str)) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn a_source_that_is_made_anew_while_it_is_copied_is_left_alone() {
+        for content in ["new", "new and longer than what there was"] {
+            let (failure, asked) = copy_of_one_made_anew(content);
+            assert!(failure.to_string().contains("made anew"), "{content}: {failure}");
+            let appends = asked.iter().filter(|asked| asked.starts_with("POST ")).count();
+            assert_eq!(appends, 1, "but for asking what is expected, nothing is appended: {asked:?}");
+        }
     }
 }

@@ -16,6 +16,8 @@ mod producer;
 mod progress;
 mod rates;
 mod read;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod stats;
 mod tail;

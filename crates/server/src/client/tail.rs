@@ -9,11 +9,13 @@ use super::read::start;
 use super::session::passes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_wire::path::encode;
 
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A response that lasted for so long ended as they do; the next may be asked for at once.
+const LASTS: Duration = Duration::from_secs(1);
 
 /// Where the follower is.
 struct Place {
@@ -38,23 +40,27 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
     let mut place = Place { offset: from.to_owned(), cursor: None, met: false, printer };
     let mut pause = PAUSE_MIN;
     loop {
-        let before = place.offset.clone();
-        match follow(address, &mut place) {
+        let (before, since) = (place.offset.clone(), Instant::now());
+        let followed = follow(address, &mut place);
+        let has_moved = place.offset != before;
+        if has_moved {
+            pause = PAUSE_MIN;
+        }
+        match followed {
             Ok(Followed::Over) => return Ok(()),
-            Ok(Followed::Ended) => {
+            Ok(Followed::Ended) if has_moved || since.elapsed() >= LASTS => {
                 pause = PAUSE_MIN;
                 continue;
             }
+            // Whoever ends what brought nothing, such as a proxy that knows no events, would do so without a pause.
+            Ok(Followed::Ended) => {}
             Err(failure) if place.met && passes(&failure) => {
-                if place.offset != before {
-                    pause = PAUSE_MIN;
-                }
                 notice(format_args!("thalweg: {failure}; trying again"));
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
             }
             Err(failure) => return Err(failure),
         }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -113,6 +119,7 @@ fn payload(data: Vec<u8>, base64: bool) -> Result<Vec<u8>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{scripted, verbs::Server};
     use super::*;
 
     #[test]
@@ -120,5 +127,24 @@ mod tests {
         assert_eq!(payload(b"AQID\nBA==".to_vec(), true).unwrap(), [1, 2, 3, 4]);
         assert_eq!(payload(b"AQID".to_vec(), false).unwrap(), b"AQID");
         assert!(matches!(payload(b"!".to_vec(), true), Err(Failure::Event(_))));
+    }
+
+    #[test]
+    fn who_ends_a_response_without_an_event_is_asked_again_after_a_pause() {
+        let mut asked = 0;
+        let url = scripted::serve(move |request| {
+            if request.starts_with("HEAD ") {
+                return scripted::answer(200, &[("Content-Type", "text/plain")], "");
+            }
+            asked += 1;
+            let is_last = asked == 4;
+            let over = "event: control\ndata: {\"streamNextOffset\":\"-1\",\"streamClosed\":true}\n\n";
+            let fields = [("Content-Type", "text/event-stream")];
+            scripted::answer(200, &fields, if is_last { over } else { "" })
+        });
+        let start = Instant::now();
+        let address = Address::parse("a", &Server { url, token: None, tls_ca: None }).unwrap();
+        tail(&address, "-1", Output::Text).unwrap();
+        assert!(start.elapsed() >= 7 * PAUSE_MIN, "three pauses, each twice the one before");
     }
 }

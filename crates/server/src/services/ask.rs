@@ -10,7 +10,7 @@ use super::generated::types::{
 use std::borrow::Cow;
 use thalweg_wire::exchange::{Field, Method, Request, Response};
 use thalweg_wire::messagepack::{Message, response_frame};
-use thalweg_wire::path::{encode, of_stream};
+use thalweg_wire::path::{RESERVED, encode, of_stream};
 use thalweg_wire::service::error_frame;
 
 pub(super) const ERROR_TAG: &str = "LogErrorResponse";
@@ -43,7 +43,7 @@ impl<'a> Ask<'a> {
     pub(super) fn of(request: &'a LogRequest<'_>) -> Self {
         match request {
             LogRequest::Create(create) => {
-                let mut ask = Self::new(Kind::Create, Method::Put, of_stream(&create.name));
+                let mut ask = Self::new(Kind::Create, Method::Put, path_of(&create.name));
                 ask.optional("Content-Type", create.content_type.as_deref());
                 if let Some(lifetime) = &create.lifetime {
                     ask.lifetime(lifetime.idle_seconds, lifetime.expires_at.as_deref());
@@ -53,7 +53,7 @@ impl<'a> Ask<'a> {
                 ask
             }
             LogRequest::Append(append) => {
-                let mut ask = Self::new(Kind::Append, Method::Post, of_stream(&append.name));
+                let mut ask = Self::new(Kind::Append, Method::Post, path_of(&append.name));
                 ask.optional("Content-Type", append.content_type.as_deref());
                 ask.closed(append.close);
                 if let Some(producer) = &append.producer {
@@ -63,14 +63,14 @@ impl<'a> Ask<'a> {
                 ask
             }
             LogRequest::Read(read) => {
-                Self::new(Kind::Read, Method::Get, of_stream(&read.name)).from(read.offset.as_deref(), "")
+                Self::new(Kind::Read, Method::Get, path_of(&read.name)).from(read.offset.as_deref(), "")
             }
-            LogRequest::Tail(tail) => Self::new(Kind::Tail, Method::Get, of_stream(&tail.name))
+            LogRequest::Tail(tail) => Self::new(Kind::Tail, Method::Get, path_of(&tail.name))
                 .from(tail.offset.as_deref(), "&live=sse"),
-            LogRequest::Head(head) => Self::new(Kind::Head, Method::Head, of_stream(&head.name)),
+            LogRequest::Head(head) => Self::new(Kind::Head, Method::Head, path_of(&head.name)),
             LogRequest::Fork(fork) => {
-                let mut ask = Self::new(Kind::Fork, Method::Put, of_stream(&fork.name));
-                ask.fields.push(("Stream-Forked-From", of_stream(&fork.source).into()));
+                let mut ask = Self::new(Kind::Fork, Method::Put, path_of(&fork.name));
+                ask.fields.push(("Stream-Forked-From", path_of(&fork.source).into()));
                 ask.optional("Stream-Fork-Offset", fork.at.as_deref());
                 if fork.past > 0 {
                     ask.fields.push(("Stream-Fork-Sub-Offset", fork.past.to_string().into()));
@@ -80,7 +80,7 @@ impl<'a> Ask<'a> {
                 }
                 ask
             }
-            LogRequest::Remove(remove) => Self::new(Kind::Remove, Method::Delete, of_stream(&remove.name)),
+            LogRequest::Remove(remove) => Self::new(Kind::Remove, Method::Delete, path_of(&remove.name)),
         }
     }
 
@@ -144,6 +144,13 @@ impl<'a> Ask<'a> {
         self.fields.push(("Producer-Epoch", producer.epoch.to_string().into()));
         self.fields.push(("Producer-Seq", producer.sequence.to_string().into()));
     }
+}
+
+/// The path of a stream. A name may not lead to what else HTTP serves beneath it: PROTOCOL 6 routes its reserved
+/// prefix as it is written, so an escaped one is a name like any other, and refused as one that no stream has.
+fn path_of(name: &str) -> String {
+    let path = of_stream(name);
+    if name.split('/').next() == Some(RESERVED) { path.replacen('_', "%5F", 1) } else { path }
 }
 
 /// The value of a line of a response.

@@ -38,6 +38,7 @@ struct Tails {
 }
 
 /// What became of a tail that was asked to go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stood {
     /// It waits for something that will be told.
     Waits,
@@ -116,29 +117,35 @@ impl LogService {
         content_type.filter(|_| head.status < 400).ok_or_else(|| Box::new(head))
     }
 
-    fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
-        if !self.tails.contains_key(&topic_id) {
+    /// Lets a tail begin. Those before it have stood already, and are not asked again.
+    fn follow(&mut self, topic_id: u64, topic: Topic, mut tail: Tail) {
+        let mut tails = self.tails.remove(&topic_id).unwrap_or_else(|| {
             self.streams.watch(&topic);
-            self.tails.insert(topic_id, Tails { topic, tails: Vec::new() });
-        }
-        if let Some(tails) = self.tails.get_mut(&topic_id) {
+            Tails { topic, tails: Vec::new() }
+        });
+        let waker = self.waker(topic_id);
+        let stood = self.stand(topic_id, &tails.topic, &mut tail, &waker);
+        if stood != Stood::Ended {
             tails.tails.push(tail);
         }
-        self.walk(topic_id);
+        self.keep(topic_id, tails, stood == Stood::HasMore);
     }
 
     /// Lets everybody who follows a stream go on.
     fn walk(&mut self, topic_id: u64) {
         let Some(mut tails) = self.tails.remove(&topic_id) else { return };
+        let waker = self.waker(topic_id);
         let mut more = false;
-        tails.tails.retain_mut(|tail| match self.stand(topic_id, &tails.topic, tail) {
-            Stood::Waits => true,
-            Stood::HasMore => {
-                more = true;
-                true
-            }
-            Stood::Ended => false,
+        tails.tails.retain_mut(|tail| {
+            let stood = self.stand(topic_id, &tails.topic, tail, &waker);
+            more |= stood == Stood::HasMore;
+            stood != Stood::Ended
         });
+        self.keep(topic_id, tails, more);
+    }
+
+    /// Keeps those who follow a stream, and asks them again in the next turn if one of them has more to send.
+    fn keep(&mut self, topic_id: u64, tails: Tails, more: bool) {
         if tails.tails.is_empty() {
             return self.streams.unwatch(&tails.topic);
         }
@@ -149,20 +156,19 @@ impl LogService {
     }
 
     /// Sends what one tail is to be sent now.
-    fn stand(&mut self, topic_id: u64, topic: &Topic, tail: &mut Tail) -> Stood {
-        let waker = self.waker(topic_id);
+    fn stand(&mut self, topic_id: u64, topic: &Topic, tail: &mut Tail, waker: &Waker) -> Stood {
         for _ in 0..ITEMS_PER_TURN {
             match tail.reply.flow() {
                 Flow::Go => {}
                 Flow::Wait => {
-                    tail.reply.changed(&waker);
+                    tail.reply.changed(waker);
                     return Stood::Waits;
                 }
                 Flow::Gone => return Stood::Ended,
             }
             let response = match self.streams.advance(topic, &tail.live, now()) {
                 Advance::Wait | Advance::Events { .. } => {
-                    tail.reply.when_cancelled(&waker);
+                    tail.reply.when_cancelled(waker);
                     return Stood::Waits;
                 }
                 Advance::Cold(work) => {
@@ -220,13 +226,14 @@ impl Handler for LogService {
         if batch.failed {
             self.fail();
         }
+        let mut resumed = batch.resumed;
         for topic_id in batch.advanced {
             if let Some(tails) = self.tails.get(&topic_id) {
                 self.streams.acknowledge(&tails.topic);
-                self.walk(topic_id);
+                resumed.insert(topic_id);
             }
         }
-        batch.resumed.into_iter().for_each(|topic_id| self.walk(topic_id));
+        resumed.into_iter().for_each(|topic_id| self.walk(topic_id));
         batch.warmed.into_iter().for_each(|(frame, reply)| self.call(&frame, reply));
     }
 }
@@ -274,33 +281,107 @@ fn now() -> Now {
 
 #[cfg(test)]
 mod tests {
-    use super::super::generated::types::LogCreate;
+    use super::super::generated::types::{
+        LogAppend, LogCreate, LogFork, LogHead, LogRead, LogRemove, LogTail,
+    };
     use super::*;
     use crate::arguments::Durability;
     use crate::engine::{Engine, Retain};
     use thalweg_log::Watch;
     use thalweg_service::{Asked, Local};
 
+    /// The log's service, and who calls it.
+    fn world(directory: &tempfile::TempDir) -> (LogService, Arc<News>, Local) {
+        let options = thalweg_state::Options::default();
+        let engine = Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap();
+        let local = Local::new(ask::ERROR_TAG, 8, || {});
+        let news = Arc::new(News::new(local.bell()));
+        let streams = engine.service_for(news.clone()).unwrap();
+        (LogService::new(streams, news.clone(), Pool::start(1).unwrap()), news, local)
+    }
+
+    fn frame(request: &LogRequest<'_>) -> Vec<u8> {
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        frame
+    }
+
+    fn create(name: &str) -> Vec<u8> {
+        let (content_type, lifetime, data) = (None, None, None);
+        frame(&LogRequest::Create(LogCreate {
+            name: name.into(),
+            content_type,
+            lifetime,
+            data,
+            closed: false,
+        }))
+    }
+
     #[test]
     fn whoever_asks_a_store_that_failed_is_answered_at_once() {
         let directory = tempfile::tempdir().unwrap();
-        let options = thalweg_state::Options::default();
-        let engine = Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap();
-        let mut local = Local::new(ask::ERROR_TAG, 8, || {});
-        let news = Arc::new(News::new(local.bell()));
-        let streams = engine.service_for(news.clone()).unwrap();
-        let mut service = LogService::new(streams, news.clone(), Pool::start(1).unwrap());
+        let (mut service, news, mut local) = world(&directory);
         news.failed();
         local.turn(&mut service, |_, _, _| {});
-        let create =
-            LogCreate { name: "a".into(), content_type: None, lifetime: None, data: None, closed: false };
-        let mut frame = Vec::new();
-        LogRequest::Create(create).encode(&mut frame);
         let mut said = String::new();
-        let call = local.call(&mut service, &frame, Asked::default(), |_, answer| {
+        let call = local.call(&mut service, &create("a"), Asked::default(), |_, answer| {
             said += &String::from_utf8_lossy(answer);
         });
         assert_eq!(call, None, "nobody would end it any more");
         assert!(said.contains("outcome-unknown"), "{said}");
+    }
+
+    #[test]
+    fn tails_that_may_go_on_at_once_are_asked_in_one_walk() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut service, news, mut local) = world(&directory);
+        let call = local.call(&mut service, &create("a"), Asked::default(), |_, _| {}).unwrap();
+        while local.in_flight() > 0 {
+            local.turn(&mut service, |ended, _, _| assert_eq!(ended, call));
+        }
+        let tail = frame(&LogRequest::Tail(LogTail { name: "a".into(), offset: None }));
+        let follow = |_| local.call(&mut service, &tail, Asked::default(), |_, _| {}).unwrap();
+        let calls: Vec<_> = (0..100).map(follow).collect();
+        calls.into_iter().for_each(|call| local.cancel(call));
+        let told = news.take().resumed;
+        assert_eq!(told.len(), 1, "everybody who left was told of one by one");
+        told.into_iter().for_each(|topic_id| service.walk(topic_id));
+        assert!(service.tails.is_empty());
+    }
+
+    #[test]
+    fn a_name_leads_to_streams_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut service, _, mut local) = world(&directory);
+        let name = "__ds/subscriptions/x";
+        let wish = br#"{"type":"pull-wake","pattern":"*","wake_stream":"wake"}"#;
+        let (lifetime, content_type) = (None, Some("application/json".into()));
+        let data = Some(wish.into());
+        let create = LogCreate { name: name.into(), content_type, lifetime, data, closed: false };
+        let append = |content_type| LogAppend {
+            name: name.into(),
+            data: b"{}".into(),
+            content_type,
+            producer: None,
+            close: false,
+        };
+        let fork = LogFork { name: name.into(), source: "a".into(), at: None, past: 0, lifetime: None };
+        for request in [
+            LogRequest::Create(create),
+            LogRequest::Append(append(None)),
+            LogRequest::Append(append(Some("application/json".into()))),
+            LogRequest::Read(LogRead { name: name.into(), offset: None }),
+            LogRequest::Tail(LogTail { name: name.into(), offset: None }),
+            LogRequest::Head(LogHead { name: name.into() }),
+            LogRequest::Fork(fork),
+            LogRequest::Remove(LogRemove { name: name.into() }),
+        ] {
+            let mut said = String::new();
+            let call = local.call(&mut service, &frame(&request), Asked::default(), |_, answer| {
+                said += &String::from_utf8_lossy(answer);
+            });
+            assert_eq!(call, None, "{request:?} waits");
+            assert!(said.contains("404 name-reserved: "), "{request:?}: {said}");
+        }
     }
 }

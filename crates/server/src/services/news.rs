@@ -1,5 +1,6 @@
 //! What other threads tell the log's service, kept until its reactor's next turn.
 
+use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thalweg_log as log;
@@ -15,7 +16,8 @@ pub(super) struct Batch {
     /// Topics that moved.
     pub(super) advanced: Vec<u64>,
     /// Topics whose tails may go on: there is credit again, or what they need is in memory now, or somebody left.
-    pub(super) resumed: Vec<u64>,
+    /// Each once, however many of its tails said so.
+    pub(super) resumed: BTreeSet<u64>,
     /// Calls that waited for a disk, to be made again.
     pub(super) warmed: Vec<(Vec<u8>, Reply)>,
 }
@@ -37,7 +39,9 @@ impl News {
     }
 
     pub(super) fn resumed(&self, topic_id: u64) {
-        self.tell(|batch| batch.resumed.push(topic_id));
+        self.tell(|batch| {
+            batch.resumed.insert(topic_id);
+        });
     }
 
     pub(super) fn warmed(&self, frame: Vec<u8>, reply: Reply) {

@@ -69,7 +69,8 @@ fn table(rows: &[Value]) -> String {
     let _ = write!(
         out,
         "\nMeasured by `cargo xtask bench streams` ({}), {processors} shared processors, medians of {pairs} runs in turn. A \
-         bar is what the project asks of itself; where less is better, *times as good* is the other's figure by ours. What was \
+         bar is what the project asks of itself. Each figure is the median of its own runs, and *times as good* the median of the \
+         pairs' ratios, which need not be that of the two figures; where less is better it is the other's figure by ours. What was \
          endured rather than measured is in [bench/results/endurance.md](bench/results/endurance.md).\n",
         all_whens(rows).join("; "),
     );
