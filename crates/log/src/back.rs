@@ -42,10 +42,10 @@ pub struct EntriesBack<'r> {
     checked: bool,
     /// Some was found, and told: what is missing there and next to it is no news.
     told: bool,
-    /// Where the entry begins that lies behind all that is to be looked at yet.
-    begins: Option<Offset>,
-    /// Offsets are missing in the block, or behind it.
-    is_torn: bool,
+    /// Where the entry begins that lies behind all that is to be looked at yet, and where it stands.
+    behind: Option<(Offset, Position)>,
+    /// The first offset that is missing in the block, or behind it, and the place in front of which it is.
+    torn: Option<(Offset, Position)>,
     /// What is asked for begins with the first entry, or at an offset: nothing may be missing in front, either.
     from_first: bool,
     /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
@@ -110,8 +110,8 @@ impl Reader {
             empty: 0,
             checked: false,
             told: false,
-            begins: None,
-            is_torn: false,
+            behind: None,
+            torn: None,
             from_first: matches!(query.start, Start::First | Start::Offset(_)),
             block,
             bytes,
@@ -177,14 +177,14 @@ impl<'r> EntriesBack<'r> {
             if self.is_before(segment) {
                 match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
-                    None => return self.end(segment),
+                    None => return self.end(),
                 }
             } else if self.end > SEGMENT_HEADER_BYTES {
                 if !std::mem::replace(&mut self.checked, true) {
                     let verified = segment.verify(SEGMENT_HEADER_BYTES..bound);
                     self.told = verified.is_err();
                     if self.told {
-                        self.begins = None;
+                        self.behind = None;
                     }
                     verified.inspect_err(|error| self.source.failed(error))?;
                 }
@@ -195,17 +195,20 @@ impl<'r> EntriesBack<'r> {
                 self.place -= 1;
                 (self.end, self.checked) = (u32::MAX, false);
             } else {
-                return self.end(segment);
+                return self.end();
             }
         }
     }
 
     /// There is nothing more in front.
-    fn end(&mut self, segment: &Segment) -> Result<bool, ReadError> {
-        let begins = self.begins.take().filter(|_| self.from_first);
-        match begins.is_some_and(|begins| begins > self.filter.from && !self.source.is_purged(begins)) {
-            true => Err(self.source.missing(begins, position_at(segment, self.end))),
-            false => Ok(false),
+    fn end(&mut self) -> Result<bool, ReadError> {
+        match self.behind.take() {
+            Some((first, at))
+                if self.from_first && first > self.filter.from && !self.source.is_purged(first) =>
+            {
+                Err(self.source.missing(self.filter.from, at))
+            }
+            _ => Ok(false),
         }
     }
 
@@ -217,10 +220,9 @@ impl<'r> EntriesBack<'r> {
         let (block, to) = ((self.end - 1) / BLOCK_BYTES, self.end);
         self.end = (block * BLOCK_BYTES).max(SEGMENT_HEADER_BYTES).min(to - 1);
         if let Some(from) = index.start(block).filter(|from| *from < to) {
-            let behind = self.begins;
             self.walk(segment, from, to, bound);
-            if std::mem::take(&mut self.is_torn) {
-                return Err(self.source.missing(behind, segment.position_of(from)));
+            if let Some((missing, at)) = self.torn.take() {
+                return Err(self.source.missing(missing, at));
             }
         }
         if !self.block.is_empty() {
@@ -242,17 +244,21 @@ impl<'r> EntriesBack<'r> {
     fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
         (self.bytes, self.segment) = (segment.region().bytes(0..bound), Some(segment));
         let mut at = from;
-        let behind = self.begins.take();
+        let behind = self.behind.take();
         self.filter.expect_nothing();
         self.note_all(segment, (&mut at, to), bound);
         match self.filter.came_to() {
-            _ if self.told => (self.begins, self.is_torn) = (None, false),
+            _ if self.told => (self.behind, self.torn) = (None, None),
             Some(came_to) => {
-                self.begins = self.begins.or(Some(0));
-                self.is_torn |=
-                    behind.is_some_and(|behind| came_to < behind && !self.source.is_purged(behind));
+                self.behind = self.behind.or(Some((0, segment.position_of(from))));
+                if let Some((first, at)) = behind
+                    && came_to < first
+                    && !self.source.is_purged(first)
+                {
+                    self.torn = self.torn.or(Some((came_to, at)));
+                }
             }
-            None => self.begins = self.begins.or(behind),
+            None => self.behind = self.behind.or(behind),
         }
     }
 
@@ -284,14 +290,18 @@ impl<'r> EntriesBack<'r> {
                 // One that reaches behind what may be read is met by whoever reads forwards.
                 Step::Found(found) if !found.is_within(run) => return false,
                 Step::Found(found) => self.block.push(found),
-                Step::Gap(0, offset) => self.begins = Some(offset),
-                Step::Gap(_, offset) => {
-                    self.is_torn |= segment.position_of(at) >= floor && !self.source.is_purged(offset);
+                Step::Gap(0, offset) => self.behind = Some((offset, segment.position_of(at))),
+                Step::Gap(missing, offset) => {
+                    let at = segment.position_of(at);
+                    if at >= floor && !self.source.is_purged(offset) {
+                        self.torn = self.torn.or(Some((missing, at)));
+                    }
                 }
                 Step::Foreign => {}
                 // What lies behind where a fork branches off is not its own, and says nothing of what is.
                 Step::Cut => {
-                    self.filter.jump();
+                    let first = self.behind.unwrap_or((0, segment.position_of(from)));
+                    self.behind = Some(first).filter(|(first, _)| self.filter.stop_at_cut(*first));
                     return false;
                 }
                 Step::End => return true,

@@ -7,7 +7,6 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 const SHARDS: usize = 16;
 /// The bits of a hash that say which shard. Not its lowest, by which a table finds the bucket, nor its highest seven, by which it tells
@@ -15,7 +14,7 @@ const SHARDS: usize = 16;
 const SHARD_SHIFT: u32 = 40;
 
 /// The latest opening of a store in this process, attachments included. Zero is none.
-static LATEST: AtomicU32 = AtomicU32::new(0);
+static LATEST: Mutex<u32> = Mutex::new(0);
 
 /// Names that a stranger chooses must not collide on purpose.
 #[cfg(not(test))]
@@ -51,8 +50,13 @@ pub(crate) struct Place<'a> {
 
 impl Catalogue {
     pub(crate) fn new() -> Catalogue {
+        let opening = {
+            let mut latest = LATEST.lock();
+            *latest = latest.wrapping_add(1);
+            *latest
+        };
         Catalogue {
-            opening: LATEST.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+            opening,
             hasher: State::default(),
             shards: Default::default(),
             content_types: Mutex::default(),

@@ -168,7 +168,7 @@ impl Progress {
                 self.skipped += to - from;
                 Ok(true)
             }
-            Step::Gap(from, _) => Err(source.missing(Some(from), self.walk.position())),
+            Step::Gap(from, _) => Err(source.missing(from, self.walk.position())),
             Step::Blank | Step::Over => Ok(false),
             Step::Closed => {
                 self.ended = Some(Ended::Closed);

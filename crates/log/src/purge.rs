@@ -10,7 +10,7 @@
 use crate::commit::check_whole;
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::log::{Inner, Log};
+use crate::log::{Inner, Log, Phase};
 use crate::open::{Durability, Options};
 use crate::query::Query;
 use crate::spare::Why;
@@ -74,7 +74,7 @@ struct Going<'l> {
 impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
     /// out. In `sync` mode it is durable by then, and what was not durable when it began is left: [`Store::flush`] comes first where that
-    /// is to go, too. A log that is to be destroyed is, whatever of it is durable. Segments in which nobody has anything left are removed at once; when all
+    /// is to go, too. Segments in which nobody has anything left are removed at once; when all
     /// that the newest one holds goes, a new one is begun for that. What is still needed and what files take is said by
     /// [`Store::stats`]. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted; two
     /// checkpoints, if there are segments to remove.
@@ -91,7 +91,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`CommitError::BadPurge`] when it contradicts itself; [`CommitError::NoLog`] when there is no log of the name, [`CommitError::Deleted`] when it is on its way out; [`CommitError::Pending`] when logs are to be destroyed to
+    /// [`CommitError::BadPurge`] when it contradicts itself; [`CommitError::NoLog`] when there is no log of the name, or its creation is not durable yet, [`CommitError::Deleted`] when it is on its way out; [`CommitError::Pending`] when logs are to be destroyed to
     /// which transactions are going to append; [`CommitError::Damaged`] when damage hides the entry to purge up to:
     /// nothing is purged then. Otherwise as [`Store::commit`]; logs that come before the one at fault are purged.
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
@@ -99,7 +99,10 @@ impl Store {
             return Err(CommitError::BadPurge);
         }
         let logs = match purge.log {
-            Some(name) => vec![self.find(name).ok_or_else(|| CommitError::no_log(name))?],
+            Some(name) => {
+                let created = |log: &Arc<Log>| log.lock().phase != Phase::Creating;
+                vec![self.find(name).filter(created).ok_or_else(|| CommitError::no_log(name))?]
+            }
             None => self.logs(),
         };
         if purge.destroy {
@@ -134,8 +137,7 @@ impl Store {
 
     /// What a purge takes of a log, if anything.
     fn going<'l>(&self, log: &'l Arc<Log>, purge: &Purge<'_>) -> Result<Option<Going<'l>>, CommitError> {
-        let created = || log.staged().filter(|_| purge.destroy);
-        let Some(state) = log.visible().or_else(created) else { return Ok(None) };
+        let Some(state) = log.visible() else { return Ok(None) };
         let keep = match purge.before {
             Some(before) => self.first_since(log, before)?,
             None => None,

@@ -132,14 +132,15 @@ impl Source {
         if uncommitted { self.sight.control.written() } else { self.sight.control.visible() }
     }
 
-    /// An entry is missing where none was purged: an offset that is known to be near, and a position. Named is the damage that the log
-    /// is known to have there, else the place itself.
+    /// The payload of an offset is missing where none was purged, in front of a position. Named is the damage that the log is known to
+    /// have between what comes before and here, else where the offset lies, if that is known, else here.
     #[cold]
-    pub(crate) fn missing(&self, near: Option<Offset>, here: Position) -> ReadError {
-        let of = |offset: Offset| Some(self.position_of(offset.checked_sub(1)?)).filter(|at| *at < here);
-        let from = near.and_then(of).unwrap_or(0);
-        let known = self.log.lock().damage().filter(|damage| (from..=here).contains(&damage.from)).cloned();
-        let unknown = || Damage { file: file_name(segment_of(here)), from: here, to: here, logs: None };
+    pub(crate) fn missing(&self, offset: Offset, here: Position) -> ReadError {
+        let of = |offset: Offset| Some(self.position_of(offset)).filter(|at| *at < here);
+        let before = offset.checked_sub(1).and_then(of).unwrap_or(0);
+        let known = self.log.lock().damage().filter(|damage| (before..=here).contains(&damage.from)).cloned();
+        let from = of(offset).unwrap_or(here);
+        let unknown = || Damage { file: file_name(segment_of(from)), from, to: here, logs: None };
         ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))
     }
 

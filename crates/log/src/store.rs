@@ -180,7 +180,9 @@ impl Home for Shared {
     }
 
     fn is_over(&self) -> bool {
-        self.writer.lock().closed
+        let writer = self.writer.lock();
+        // What was committed before is shown first, unless it cannot be any more.
+        writer.closed && (writer.failure.is_some() || self.control.visible() >= writer.written())
     }
 
     fn came_upon(&self, damage: &Damage) {

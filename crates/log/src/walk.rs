@@ -147,6 +147,14 @@ impl Filter {
         self.next = 0;
     }
 
+    /// The walk came to where a fork branches off, from an entry that begins there: whether that is in front of it. Then nothing in
+    /// between is missing, and else there was none.
+    pub(crate) fn stop_at_cut(&mut self, first: Offset) -> bool {
+        let is_own = first < self.cut;
+        self.next = if is_own { self.cut } else { ANYWHERE };
+        is_own
+    }
+
     /// Where the entry ends that was met last, taken or not; `None`: there was none since it was to begin anywhere, or expected
     /// nothing.
     pub(crate) fn came_to(&self) -> Option<Offset> {

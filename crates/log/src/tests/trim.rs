@@ -340,13 +340,17 @@ fn readers_outlive_whatever_is_purged_under_them() {
                 });
                 for time in (0..200).step_by(5) {
                     let destroy = destroy && time > 150;
-                    let purged = store.purge(&Purge { destroy, time: round, ..before(time) });
+                    let purge = Purge { time: round, ..before(time) };
+                    let purged = store.purge(&match destroy {
+                        true => Purge { destroy, before: None, ..purge },
+                        false => purge,
+                    });
                     assert!(purged.is_ok() || time > 155 && matches!(purged, Err(CommitError::NoLog { .. })));
                     store.maintain(0).unwrap();
                 }
                 reading.join().unwrap();
             });
-            let _ = store.purge(&Purge { destroy: true, ..before(0) });
+            let _ = store.purge(&Purge { destroy: true, before: None, ..before(0) });
         }
     }
 }

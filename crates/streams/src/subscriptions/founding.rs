@@ -28,7 +28,6 @@ use crate::store::{Commit, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_wire::exchange::{Now, Request, Response, Work};
 
 /// Streams whose names are compared with a pattern at once, in about a millisecond.
@@ -51,7 +50,7 @@ pub(super) struct Founding {
     pattern: Option<Pattern>,
     step: Mutex<Step>,
     /// How many have it to do elsewhere.
-    tasks: AtomicUsize,
+    tasks: Mutex<usize>,
     /// Streams for the driver to look at once the subscription is there; `None` once it will not be.
     doubtful: Mutex<Option<Vec<Arc<str>>>>,
 }
@@ -128,7 +127,7 @@ impl<S: Store> Subscriptions<S> {
             id: id.into(),
             pattern: asked.0.pattern.clone(),
             step: Mutex::new(Step::Asked(asked)),
-            tasks: AtomicUsize::new(0),
+            tasks: Mutex::new(0),
             doubtful: Mutex::new(Some(Vec::new())),
         });
         index.foundings.insert(founding.id.clone(), founding.clone());
@@ -174,15 +173,18 @@ impl<S: Store> Subscriptions<S> {
 
     /// Has somebody carry out a founding elsewhere.
     fn task(self: &Arc<Self>, founding: Arc<Founding>) -> Task<S> {
-        founding.tasks.fetch_add(1, Ordering::AcqRel);
+        *founding.tasks.lock() += 1;
         Task { shared: self.clone(), founding }
     }
 
     /// One of those who had a founding to carry out has it no more.
     fn let_go(&self, founding: &Arc<Founding>) {
-        if founding.tasks.fetch_sub(1, Ordering::AcqRel) > 1 {
+        let mut tasks = founding.tasks.lock();
+        *tasks -= 1;
+        if *tasks > 0 {
             return;
         }
+        drop(tasks);
         // Who carries it out at this moment holds this.
         let Some(mut step) = founding.step.try_lock() else { return };
         if matches!(*step, Step::Asked(_)) {
