@@ -53,7 +53,7 @@ export type Durability = "sync" | "os" | "memory"
 export type Data = string | NodeJS.ArrayBufferView
 
 export interface OpenOptions {
-  /** "sync" unless said otherwise. */
+  /** "sync" unless said otherwise, or as it is where this process has the store open already. */
   durability?: Durability
   /**
    * Attach to a store that another process writes, or wrote; nothing else that is asked for matters then. Nothing of it need be
@@ -314,6 +314,7 @@ export interface TimeOption {
 
 export interface Store {
   readonly path: string
+  /** What an entry survives here, whoever opened the store first; of a store that is only read, what was asked for. */
   readonly durability: Durability
   readonly readOnly: boolean
   /** What opening it found; null of a store that is only read, or is in memory. */

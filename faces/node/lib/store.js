@@ -18,6 +18,7 @@ const { Waits } = require("./waits.js")
 
 // What verifying no files finds.
 const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, end: 0, tornBytes: 0 }
+// The first is that of a new store unless said otherwise.
 const DURABILITIES = ["sync", "os", "memory"]
 const OPTIONS = {
   durability: "string",
@@ -43,16 +44,19 @@ const MAINTAINED_BYTES = 64 << 20
 /** Opens the store at a path, or makes one there. */
 function open(path, given) {
   const options = optionsOf(given, OPTIONS, "open")
-  const durability = options.durability ?? "sync"
+  const { durability } = options
   const readOnly = options.readOnly ?? false
   pathOf(path)
-  if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
+  if (!DURABILITIES.includes(durability ?? DURABILITIES[0])) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
   for (const [name, most] of Object.entries(COUNTS)) {
     const count = options[name] ?? 0
     if (!Number.isInteger(count) || count < 0 || count > most) throw badArgument(`${name} is a whole number up to ${most}`)
   }
   const inMemory = durability === "memory" && !readOnly
-  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, readOnly, { ...options, durability })
+  // Only what is asked for goes over: what is left out is as it is.
+  const asked = { readOnly }
+  for (const name of Object.keys(OPTIONS)) asked[name] = options[name] ?? asked[name]
+  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, asked)
 }
 
 function canonical(path, readOnly) {
@@ -78,13 +82,14 @@ function purged(purge) {
 }
 
 class Store {
-  constructor(path, inMemory, readOnly, options) {
+  constructor(path, inMemory, asked) {
     this.path = path
     this.inMemory = inMemory
-    this.durability = options.durability
-    this.readOnly = readOnly
-    const opening = native(() => binding.open(path, { ...options, readOnly }))
+    this.readOnly = asked.readOnly
+    const opening = native(() => binding.open(path, asked))
     this.opening = opening
+    // One who only reads hears back what they asked for.
+    this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
     this.open = new Map()

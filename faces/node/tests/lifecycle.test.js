@@ -191,11 +191,16 @@ test("a store that is open in another way is refused, by what differs; what is n
     assert.throws(() => open(path, { durability: "os", [name]: value }), { code: "CONFLICT", message })
   }
   const message = 'the store is open in this process with durability "os"'
-  assert.throws(() => open(path), { code: "CONFLICT", message })
-  for (const asked of [has, { durability: "os" }, { durability: "os", retainUs: 5_000_000 }]) {
+  assert.throws(() => open(path, { durability: "sync" }), { code: "CONFLICT", message })
+  const lefts = [undefined, {}, { durability: undefined }, { durability: null }, { retainUs: null }, { segmentBytesMin: 8192 }]
+  for (const asked of [...lefts, has, { durability: "os" }, { durability: "os", retainUs: 5_000_000 }]) {
     const again = open(path, asked)
     after(context, () => again.close())
+    assert.equal(again.durability, "os", JSON.stringify(asked))
   }
+  const usual = open(folder(context))
+  after(context, () => usual.close())
+  assert.equal(usual.durability, "sync")
   // Who only reads goes by none of them.
   for (const durability of ["sync", "os"]) {
     const reader = open(path, { readOnly: true, durability, retainUs: 9 })
