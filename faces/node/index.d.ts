@@ -286,9 +286,12 @@ export interface Stats {
   readonly transactions: number
 }
 
-/** What to purge: of one log, or of all. */
+/**
+ * What to purge: of one log, or of all. A word that is left out asks for more, so one that is there says something: undefined is refused
+ * (`BAD_ARGUMENT`).
+ */
 export interface Purge {
-  /** Its name. */
+  /** Its name; all logs when it is left out. */
   log?: string
   /** Entries in front of the first one of this time or a later one; all there are unless said. Not before the epoch. */
   before?: number
@@ -339,6 +342,8 @@ export interface Store {
    * anything any more are removed by then; the newest is ended for that when all that is in it goes.
    */
   purge(purge: Purge): Promise<Purged[]>
+  /** Lets go of all entries of all logs. */
+  purge(): Promise<Purged[]>
   /** Begins a new segment file. */
   rotate(): void
   /** Counts of the process that writes: one that only reads has none (`READ_ONLY`). */

@@ -70,15 +70,24 @@ function canonical(path, readOnly) {
 
 const PURGE = { log: "string", before: "number", destroy: "boolean", countEntries: "boolean" }
 
-/** What is to be purged. A word that nobody knows is refused: without the one that was meant, everything might go. */
-function purged(purge) {
-  if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object")
-  for (const [name, value] of Object.entries(purge)) {
-    const type = Object.hasOwn(PURGE, name) ? PURGE[name] : undefined
-    if (type === undefined) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
-    if (value !== undefined && typeof value !== type) throw badArgument(`${name} of a purge is a ${type}`)
+/**
+ * What is to be purged: everything when nothing is said. Anything less has to be a word, and a word has to say something: one that nobody
+ * knows is refused, and so is one whose value is undefined, for without the one that was meant everything might go.
+ */
+function purged(words) {
+  if (words.length === 0) return {}
+  const [purge] = words
+  if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object: leave it out to purge all")
+  for (const name of Object.keys(purge)) {
+    if (!Object.hasOwn(PURGE, name)) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
   }
-  return purge
+  const said = {}
+  for (const [name, type] of Object.entries(PURGE)) {
+    if (!(name in purge)) continue
+    said[name] = purge[name]
+    if (typeof said[name] !== type) throw badArgument(`${name} of a purge is a ${type}, or left out`)
+  }
+  return said
 }
 
 class Store {
@@ -142,9 +151,9 @@ class Store {
   }
 
   /** Lets go of the oldest entries, or of whole logs. */
-  async purge(purge = {}) {
+  async purge(...words) {
     this.view.check()
-    const { log, before, destroy = false, countEntries = false } = purged(purge)
+    const { log, before, destroy = false, countEntries = false } = purged(words)
     if (log !== undefined) text(log, "log of a purge")
     if (before !== undefined) given(before)
     this.flush()

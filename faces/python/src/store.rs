@@ -1,5 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
+use crate::arguments::Word;
 use crate::births::Births;
 use crate::error;
 use crate::log::Log;
@@ -172,16 +173,19 @@ impl Store {
     /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first entry of
     /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
     /// meanwhile goes on reading. Answers what went. Files go as whole segments, by the time this returns, when no log
-    /// needs anything in them; the newest is ended for that when all that is in it goes.
-    #[pyo3(signature = (log=None, *, before=None, destroy=false, count_entries=false))]
+    /// needs anything in them; the newest is ended for that when all that is in it goes. More goes when a word is left out, so
+    /// one that is there has to say something: `None` is refused.
+    #[pyo3(signature = (log=Word::Left, *, before=Word::Left, destroy=false, count_entries=false))]
     fn purge(
         &self,
         py: Python<'_>,
-        log: Option<&str>,
-        before: Option<u64>,
+        log: Word<String>,
+        before: Word<u64>,
         destroy: bool,
         count_entries: bool,
     ) -> PyResult<Vec<Purged>> {
+        let (log, before) = (log.said(), before.said());
+        let log = log.as_deref();
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
         let purged =
