@@ -295,7 +295,7 @@ export interface Purge {
   log?: string
   /** Entries in front of the first one of this time or a later one; all there are unless said. Not before the epoch. */
   before?: number
-  /** Delete the logs themselves. */
+  /** Delete the logs themselves, with all that is in them: not together with `before`. */
   destroy?: boolean
   /** Count what goes. */
   countEntries?: boolean

@@ -87,6 +87,9 @@ function purged(words) {
     said[name] = purge[name]
     if (typeof said[name] !== type) throw badArgument(`${name} of a purge is a ${type}, or left out`)
   }
+  if (said.destroy === true && said.before !== undefined) {
+    throw badArgument("a purge lets go of what lies before a time, or destroys logs: give one of before, destroy")
+  }
   return said
 }
 

@@ -174,7 +174,7 @@ impl Store {
     /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
     /// meanwhile goes on reading. Answers what went. Files go as whole segments, by the time this returns, when no log
     /// needs anything in them; the newest is ended for that when all that is in it goes. More goes when a word is left out, so
-    /// one that is there has to say something: `None` is refused.
+    /// one that is there has to say something: `None` is refused. So are `before` and `destroy` at once.
     #[pyo3(signature = (log=Word::Left, *, before=Word::Left, destroy=false, count_entries=false))]
     fn purge(
         &self,
@@ -185,6 +185,11 @@ impl Store {
         count_entries: bool,
     ) -> PyResult<Vec<Purged>> {
         let (log, before) = (log.said(), before.said());
+        if destroy && before.is_some() {
+            let both =
+                "a purge lets go of what lies before a time, or destroys logs: give one of before, destroy";
+            return Err(PyValueError::new_err(both));
+        }
         let log = log.as_deref();
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
