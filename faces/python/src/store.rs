@@ -73,7 +73,10 @@ pub(crate) fn open(
             .map(|(store, found)| (Backing::Own(store), Some(found))),
     });
     let (backing, found) = opened.map_err(|error| error::open(&error))?;
-    Ok(Store { shared: Shared::new(backing, path), recovery: found.as_ref().map(Recovery::from) })
+    Ok(Store {
+        shared: Shared::new(backing, path, segment_bytes_max),
+        recovery: found.as_ref().map(Recovery::from),
+    })
 }
 
 /// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.

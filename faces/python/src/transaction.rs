@@ -1,7 +1,7 @@
 //! Entries that are written together.
 
 use crate::error;
-use crate::log::Log;
+use crate::log::{FRAME_BYTES, Log};
 use crate::payload::Payload;
 use crate::shared::{Seat, Shared, Sits};
 use pyo3::exceptions::PyValueError;
@@ -12,8 +12,6 @@ use thalweg_log::{CommitError, Durability, Store, Time};
 
 /// What is copied in some microseconds.
 const BRIEF_BYTES: usize = 64 * 1024;
-/// What an entry takes beside its payload.
-const FRAME_BYTES: usize = 40;
 
 /// A transaction, and the store that it borrows from.
 pub(crate) struct Pending {
