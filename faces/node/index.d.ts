@@ -439,7 +439,11 @@ export interface Log {
   tail(query?: Query, options?: { signal?: AbortSignal }): AsyncIterableIterator<Entry>
 }
 
-/** A place in a log. What it says holds from a `next()` that answered true to the following call. */
+/**
+ * A place in a log. What it says of an entry holds from a `next()` that answered true to the following call. Where it stands at none,
+ * before the first and once `next()` answered false or threw, `time`, `offset` and `length` are 0, which no entry's length is, and `last` is
+ * false; `byte` answers undefined, and `data` throws `BAD_ARGUMENT`.
+ */
 export interface Cursor {
   /** Moves to the next entry; false when there is none yet: it may be asked again. */
   next(): boolean
