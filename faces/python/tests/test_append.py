@@ -170,6 +170,36 @@ class Transaction(StoreCase):
                 late()
         self.assertEqual(len(list(self.log.query())), 1)
 
+    def test_one_that_was_ended_by_hand_is_not_ended_again_with_its_block(self):
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, b"kept")
+            transaction.commit()
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, b"never")
+            transaction.abort()
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, bytes(1 << 20))
+            with self.assertRaises(thalweg.TooLarge):
+                transaction.commit()
+        for transaction in (self.store.transaction(), self.store.transaction()):
+            with self.assertRaises(LookupError), transaction:
+                transaction.commit()
+                raise LookupError
+        self.assertEqual([bytes(entry) for entry in self.log.query()], [b"kept"])
+
+    def test_one_whose_store_was_closed_says_so_at_its_end_unless_it_was_ended_before(self):
+        with self.assertRaises(thalweg.Closed), self.store.transaction() as transaction:
+            transaction.append(self.log, b"never")
+            self.store.close()
+        self.store = self.open()
+        log = self.store.log("log")
+        with self.store.transaction() as transaction:
+            transaction.append(log, b"kept")
+            transaction.commit()
+            self.store.close()
+        self.store = self.open()
+        self.assertEqual([bytes(entry) for entry in self.store.log("log").query()], [b"kept"])
+
     def test_one_that_is_dropped_is_aborted(self):
         transaction = self.store.transaction()
         transaction.append(self.log, b"a")
