@@ -445,7 +445,10 @@ export interface Log {
  * false; `byte` answers undefined, and `data` throws `BAD_ARGUMENT`.
  */
 export interface Cursor {
-  /** Moves to the next entry; false when there is none yet: it may be asked again. */
+  /**
+   * Moves to the next entry; false when there is none yet: it may be asked again. Of a closed store it throws `CLOSED` once it came by what
+   * it had at hand, no further than the end of a segment.
+   */
   next(): boolean
   /** Stands where another query begins. */
   seek(query?: Query): void
