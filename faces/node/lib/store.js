@@ -64,6 +64,8 @@ function canonical(path, readOnly) {
     if (!readOnly) mkdirSync(path, { recursive: true })
     return realpathSync(path)
   } catch (error) {
+    // What is no store is refused by whoever is to read it, in the same words everywhere.
+    if (readOnly) return path
     throw typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
   }
 }
