@@ -42,6 +42,8 @@ export class ThalwegError extends Error {
   readonly logs?: number[] | null
   /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
   readonly appended?: number
+  /** Of an append that was not done since one in front of it in its turn was refused: that one's error. */
+  readonly cause?: ThalwegError
   /** Of an append whose sync failed: it may last, or not. */
   readonly outcome?: "unknown"
 }
