@@ -1,6 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
-use crate::arguments::Word;
+use crate::arguments::{Place, Word};
 use crate::births::Births;
 use crate::error;
 use crate::log::Log;
@@ -10,7 +10,6 @@ use crate::shared::{Backing, Shared};
 use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_log::{Attached, BackupError, Disk, Durability, Options, Purge};
 
@@ -38,7 +37,7 @@ pub(crate) fn now() -> u64 {
 #[allow(clippy::too_many_arguments, reason = "keywords")]
 pub(crate) fn open(
     py: Python<'_>,
-    path: Option<PathBuf>,
+    path: Option<Place>,
     durability: &str,
     read_only: bool,
     segment_bytes_min: Option<u32>,
@@ -57,6 +56,7 @@ pub(crate) fn open(
             )));
         }
     };
+    let path = path.map(|Place(path)| path);
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
@@ -252,7 +252,8 @@ impl Store {
 
     /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see the function of
     /// that name. What was appended before is in it.
-    fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<Backup> {
+    fn backup(&self, py: Python<'_>, to: Place) -> PyResult<Backup> {
+        let Place(to) = to;
         let in_use = self.shared.enter()?;
         let directory = self.shared.directory.clone();
         let done = py.detach(move || match (&in_use.backing, directory) {
