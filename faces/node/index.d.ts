@@ -42,6 +42,8 @@ export class ThalwegError extends Error {
   readonly logs?: number[] | null
   /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
   readonly appended?: number
+  /** Of an append that was not done since one in front of it in its turn was refused: that one's error. */
+  readonly cause?: ThalwegError
   /** Of an append whose sync failed: it may last, or not. */
   readonly outcome?: "unknown"
 }
@@ -53,7 +55,7 @@ export type Durability = "sync" | "os" | "memory"
 export type Data = string | NodeJS.ArrayBufferView
 
 export interface OpenOptions {
-  /** "sync" unless said otherwise. */
+  /** "sync" unless said otherwise, or as it is where this process has the store open already. */
   durability?: Durability
   /**
    * Attach to a store that another process writes, or wrote; nothing else that is asked for matters then. Nothing of it need be
@@ -286,13 +288,16 @@ export interface Stats {
   readonly transactions: number
 }
 
-/** What to purge: of one log, or of all. */
+/**
+ * What to purge: of one log, or of all. A word that is left out asks for more, so one that is there says something: undefined is refused
+ * (`BAD_ARGUMENT`).
+ */
 export interface Purge {
-  /** Its name. */
+  /** Its name; all logs when it is left out. */
   log?: string
   /** Entries in front of the first one of this time or a later one; all there are unless said. Not before the epoch. */
   before?: number
-  /** Delete the logs themselves. */
+  /** Delete the logs themselves, with all that is in them: not together with `before`. */
   destroy?: boolean
   /** Count what goes. */
   countEntries?: boolean
@@ -314,6 +319,7 @@ export interface TimeOption {
 
 export interface Store {
   readonly path: string
+  /** What an entry survives here, whoever opened the store first; of a store that is only read, what was asked for. */
   readonly durability: Durability
   readonly readOnly: boolean
   /** What opening it found; null of a store that is only read, or is in memory. */
@@ -338,6 +344,8 @@ export interface Store {
    * anything any more are removed by then; the newest is ended for that when all that is in it goes.
    */
   purge(purge: Purge): Promise<Purged[]>
+  /** Lets go of all entries of all logs. */
+  purge(): Promise<Purged[]>
   /** Begins a new segment file. */
   rotate(): void
   /** Counts of the process that writes: one that only reads has none (`READ_ONLY`). */
@@ -433,9 +441,16 @@ export interface Log {
   tail(query?: Query, options?: { signal?: AbortSignal }): AsyncIterableIterator<Entry>
 }
 
-/** A place in a log. What it says holds from a `next()` that answered true to the following call. */
+/**
+ * A place in a log. What it says of an entry holds from a `next()` that answered true to the following call. Where it stands at none,
+ * before the first and once `next()` answered false or threw, `time`, `offset` and `length` are 0, which no entry's length is, and `last` is
+ * false; `byte` answers undefined, and `data` throws `BAD_ARGUMENT`.
+ */
 export interface Cursor {
-  /** Moves to the next entry; false when there is none yet: it may be asked again. */
+  /**
+   * Moves to the next entry; false when there is none yet: it may be asked again. Of a closed store it throws `CLOSED` once it came by what
+   * it had at hand, no further than the end of a segment.
+   */
   next(): boolean
   /** Stands where another query begins. */
   seek(query?: Query): void

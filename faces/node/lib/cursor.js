@@ -3,7 +3,7 @@
 // A place in a log that moves forward, as its user has it: where a query begins, the next entry, and what that entry is.
 // Everything that reads is made of it.
 
-const { ThalwegError, native } = require("./error.js")
+const { badArgument, native } = require("./error.js")
 const check = require("./arguments.js")
 const format = require("./format.js")
 const { BATCH_WORDS, FRAME_WORDS, HIGH, TOUCHED_WORDS, VISIBLE, WRITTEN } = require("./standing.js")
@@ -121,21 +121,21 @@ class Cursor extends Walk {
   }
 
   get time() {
-    const { words, at } = this
-    return words[at + 7] * HIGH + (words[at + 6] >>> 0)
+    const { shown, at } = this
+    return shown[at + 7] * HIGH + (shown[at + 6] >>> 0)
   }
 
   get offset() {
-    const { words, at } = this
-    return words[at + 5] * HIGH + (words[at + 4] >>> 0) + this.skip
+    const { shown, at } = this
+    return shown[at + 5] * HIGH + (shown[at + 4] >>> 0) + this.skip
   }
 
   get length() {
-    return this.words[this.at] - this.skip - this.drop
+    return this.shown[this.at] - this.skip - this.drop
   }
 
   get last() {
-    return (this.words[this.at + 1] & LAST) !== 0
+    return (this.shown[this.at + 1] & LAST) !== 0
   }
 
   byte(place) {
@@ -148,7 +148,7 @@ class Cursor extends Walk {
   }
 
   get data() {
-    if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
+    if (this.at === 0) throw badArgument("the cursor stands at no entry")
     return this.segment.lend(this.start, this.length)
   }
 }

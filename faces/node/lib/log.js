@@ -23,6 +23,13 @@ function capture(resolve, reject) {
   rejectMade = reject
 }
 
+/** Why an append was not done that stands behind one that was refused: not for what it is itself. */
+function behind(error) {
+  if (!(error instanceof ThalwegError)) return error
+  const { code, message, ...details } = error
+  return new ThalwegError(code, `an append in front of it in its turn was refused: ${message}`, { ...details, cause: error })
+}
+
 class Log {
   constructor(store, name, handle) {
     this.store = store
@@ -159,7 +166,8 @@ class Log {
         done += appended
       })
     } catch (error) {
-      for (let n = done; n < rejects.length; n++) rejects[n](error)
+      rejects[done](error)
+      for (let n = done + 1; n < rejects.length; n++) rejects[n](behind(error))
     }
   }
 

@@ -18,16 +18,21 @@ const VISIBLE = 2 * format.WORD_VISIBLE
 const WRITTEN = 2 * format.WORD_WRITTEN
 const HIGH = 0x100000000
 const EMPTY = new Int32Array(0)
+const NOWHERE = new Int32Array(FRAME_WORDS)
 
 class Standing {
   constructor(log) {
     this.log = log
     this.view = log.view
     this.words = EMPTY
-    // The entry at hand, the next header, and the end of the run: words.
+    // The entry at hand, the next header, and the end of the run: words. At the first word there is no entry: it stands nowhere.
     this.at = 0
+    // Where that entry is read: nowhere, a header of zeros, so that nobody who reads one has to ask whether there is one.
+    this.shown = NOWHERE
     this.ahead = 0
     this.end = 0
+    // The last entry that the walk came by in this map, taken or passed over; nothing once it left.
+    this.met = 0
     // What a byte of the run lacks of its place in the segment.
     this.shift = 0
     this.segment = null
@@ -97,7 +102,8 @@ class Standing {
     if (segment === undefined) {
       this.segment = null
       this.words = EMPTY
-      this.at = this.ahead = this.end = 0
+      this.shown = NOWHERE
+      this.at = this.ahead = this.end = this.met = 0
       return
     }
     this.open(segment, segment.number === number ? byte : 0)
@@ -113,6 +119,8 @@ class Standing {
     this.segment = segment
     this.words = segment.map() ? segment.words : EMPTY
     this.at = 0
+    this.shown = NOWHERE
+    this.met = 0
     this.ahead = byte < FIRST_WORD * 4 ? FIRST_WORD : byte >>> 2
     this.end = 0
     this.shift = segment.shiftAt(this.ahead * 4)
@@ -136,16 +144,16 @@ class Standing {
 
   /** Keeps in mind where the next entry must begin, before the bytes of the last one are let go of. */
   leave() {
-    if (this.at === 0) return
+    if (this.met === 0) return
     this.expected = this.offsetEnd()
     this.guarded = true
-    this.at = 0
+    this.met = 0
   }
 
   offsetEnd() {
-    const { words, at } = this
-    return words[at + 5] * HIGH + (words[at + 4] >>> 0) + words[at]
+    const { words, met } = this
+    return words[met + 5] * HIGH + (words[met + 4] >>> 0) + words[met]
   }
 }
 
-module.exports = { BATCH_WORDS, FRAME_WORDS, HIGH, Standing, TOUCHED_WORDS, VISIBLE, WRITTEN }
+module.exports = { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Standing, TOUCHED_WORDS, VISIBLE, WRITTEN }

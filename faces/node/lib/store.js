@@ -18,6 +18,7 @@ const { Waits } = require("./waits.js")
 
 // What verifying no files finds.
 const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, end: 0, tornBytes: 0 }
+// The first is that of a new store unless said otherwise.
 const DURABILITIES = ["sync", "os", "memory"]
 const OPTIONS = {
   durability: "string",
@@ -43,16 +44,19 @@ const MAINTAINED_BYTES = 64 << 20
 /** Opens the store at a path, or makes one there. */
 function open(path, given) {
   const options = optionsOf(given, OPTIONS, "open")
-  const durability = options.durability ?? "sync"
+  const { durability } = options
   const readOnly = options.readOnly ?? false
   pathOf(path)
-  if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
+  if (!DURABILITIES.includes(durability ?? DURABILITIES[0])) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
   for (const [name, most] of Object.entries(COUNTS)) {
     const count = options[name] ?? 0
     if (!Number.isInteger(count) || count < 0 || count > most) throw badArgument(`${name} is a whole number up to ${most}`)
   }
   const inMemory = durability === "memory" && !readOnly
-  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, readOnly, { ...options, durability })
+  // Only what is asked for goes over: what is left out is as it is.
+  const asked = { readOnly }
+  for (const name of Object.keys(OPTIONS)) asked[name] = options[name] ?? asked[name]
+  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, asked)
 }
 
 function canonical(path, readOnly) {
@@ -60,31 +64,46 @@ function canonical(path, readOnly) {
     if (!readOnly) mkdirSync(path, { recursive: true })
     return realpathSync(path)
   } catch (error) {
+    // What is no store is refused by whoever is to read it, in the same words everywhere.
+    if (readOnly) return path
     throw typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
   }
 }
 
 const PURGE = { log: "string", before: "number", destroy: "boolean", countEntries: "boolean" }
 
-/** What is to be purged. A word that nobody knows is refused: without the one that was meant, everything might go. */
-function purged(purge) {
-  if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object")
-  for (const [name, value] of Object.entries(purge)) {
-    const type = Object.hasOwn(PURGE, name) ? PURGE[name] : undefined
-    if (type === undefined) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
-    if (value !== undefined && typeof value !== type) throw badArgument(`${name} of a purge is a ${type}`)
+/**
+ * What is to be purged: everything when nothing is said. Anything less has to be a word, and a word has to say something: one that nobody
+ * knows is refused, and so is one whose value is undefined, for without the one that was meant everything might go.
+ */
+function purged(words) {
+  if (words.length === 0) return {}
+  const [purge] = words
+  if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object: leave it out to purge all")
+  for (const name of Object.keys(purge)) {
+    if (!Object.hasOwn(PURGE, name)) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
   }
-  return purge
+  const said = {}
+  for (const [name, type] of Object.entries(PURGE)) {
+    if (!(name in purge)) continue
+    said[name] = purge[name]
+    if (typeof said[name] !== type) throw badArgument(`${name} of a purge is a ${type}, or left out`)
+  }
+  if (said.destroy === true && said.before !== undefined) {
+    throw badArgument("a purge lets go of what lies before a time, or destroys logs: give one of before, destroy")
+  }
+  return said
 }
 
 class Store {
-  constructor(path, inMemory, readOnly, options) {
+  constructor(path, inMemory, asked) {
     this.path = path
     this.inMemory = inMemory
-    this.durability = options.durability
-    this.readOnly = readOnly
-    const opening = native(() => binding.open(path, { ...options, readOnly }))
+    this.readOnly = asked.readOnly
+    const opening = native(() => binding.open(path, asked))
     this.opening = opening
+    // One who only reads hears back what they asked for.
+    this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
     this.open = new Map()
@@ -137,9 +156,9 @@ class Store {
   }
 
   /** Lets go of the oldest entries, or of whole logs. */
-  async purge(purge = {}) {
+  async purge(...words) {
     this.view.check()
-    const { log, before, destroy = false, countEntries = false } = purged(purge)
+    const { log, before, destroy = false, countEntries = false } = purged(words)
     if (log !== undefined) text(log, "log of a purge")
     if (before !== undefined) given(before)
     this.flush()

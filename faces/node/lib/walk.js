@@ -8,7 +8,7 @@
 
 const { ThalwegError, native } = require("./error.js")
 const format = require("./format.js")
-const { BATCH_WORDS, FRAME_WORDS, HIGH, Standing, TOUCHED_WORDS } = require("./standing.js")
+const { BATCH_WORDS, FRAME_WORDS, HIGH, NOWHERE, Standing, TOUCHED_WORDS } = require("./standing.js")
 
 const { BATCH_MAGIC, KIND_CLOSE, KIND_DATA, KIND_DELETE } = format
 const FRAME_BYTES = format.FRAME_HEADER_BYTES
@@ -56,6 +56,14 @@ class Walk extends Standing {
 
   /** The same for whatever stands here. */
   walk() {
+    // Until it comes to the next one it stands nowhere, however the walk ends.
+    if (this.at !== 0) {
+      this.met = this.at
+      this.at = 0
+      this.shown = NOWHERE
+      this.skip = 0
+      this.drop = 0
+    }
     for (;;) {
       const { words, idLow, idHigh, end } = this
       let ahead = this.ahead
@@ -98,13 +106,14 @@ class Walk extends Standing {
             break
           }
         } else if (time < this.since || time >= this.until) {
-          this.at = at
+          this.met = at
           if (time < this.stop) continue
           step = OVER
           ahead = at
           break
         }
         this.at = at
+        this.shown = words
         this.ahead = ahead
         return true
       }
@@ -130,7 +139,7 @@ class Walk extends Standing {
     if (this.expected >= 0 && offset > this.expected) this.missing(this.expected, offset)
     this.expected = -1
     if (offset >= this.cut) return CUT
-    this.at = at
+    this.met = at
     if (this.exact && time === this.since && end > this.from) {
       // From here on entries of any time are taken.
       this.exact = false
@@ -231,7 +240,7 @@ class Walk extends Standing {
   /** Whatever ends a log that this one was forked from ends what is inherited from it. */
   inherited(step) {
     if (step === CLOSED || step === DELETED) return CUT
-    if (step === OVER || step === CUT || this.at === 0) return step
+    if (step === OVER || step === CUT || this.met === 0) return step
     return this.offsetEnd() >= this.cut ? CUT : step
   }
 
@@ -297,7 +306,6 @@ class Walk extends Standing {
         this.ended = "damaged"
         this.leave()
         this.expected = -1
-        this.at = 0
         const beyond = error.to > error.from ? error.to : (segment.number + 1) * HIGH
         this.standAt(beyond)
       }
@@ -339,7 +347,7 @@ class Walk extends Standing {
   /** Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once. */
   makeSure() {
     if (!this.leapt || this.ended !== null) return false
-    if (this.at !== 0 && this.cut === Infinity) {
+    if (this.met !== 0 && this.cut === Infinity) {
       // Behind its end a log has no entry, and one was met.
       this.leapt = false
       return false

@@ -12,9 +12,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thalweg_log::{
-    Attached, Births, Damage, Disk, Durability, Log, Maps, Options, Position, Recovered, Store, Watch,
-};
+use thalweg_log::{Attached, Births, Damage, Disk, Log, Maps, Options, Position, Recovered, Store, Watch};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::machine::identity;
@@ -68,7 +66,7 @@ pub(crate) struct Shelf {
     /// The directory that was at the path then: device and number.
     directory: Option<(u64, u64)>,
     open: RwLock<Option<Open>>,
-    options: Options,
+    pub(crate) options: Options,
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
     pub(crate) damage: Vec<Damage>,
@@ -106,14 +104,6 @@ impl Watch for Rings {
     fn advanced(&self, _log: thalweg_log::LogId) {}
 }
 
-fn name_of(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Os => "os",
-        Durability::Memory => "memory",
-    }
-}
-
 /// What is at a path now.
 fn directory_at((kind, path): &Key) -> Option<(u64, u64)> {
     (*kind != Kind::Memory).then(|| identity(path)).flatten()
@@ -141,7 +131,7 @@ impl Shelf {
             }
             // Who only reads goes by no option.
             if kind != Kind::Attached {
-                shelf.agrees(options.durability, differs)?;
+                shelf.agrees(differs)?;
             }
             *shelf.openings.lock() += 1;
             return Ok(shelf.clone());
@@ -193,10 +183,8 @@ impl Shelf {
     }
 
     /// Refuses who asks for a store that is open already to be another.
-    fn agrees(&self, durability: Durability, differs: impl FnOnce(&Options) -> Option<String>) -> Result<()> {
-        let has = self.options.durability;
-        let other = (has != durability).then(|| format!("durability {:?}", name_of(has)));
-        match other.or_else(|| differs(&self.options)) {
+    fn agrees(&self, differs: impl FnOnce(&Options) -> Option<String>) -> Result<()> {
+        match differs(&self.options) {
             Some(has) => Err(failure("CONFLICT", format!("the store is open in this process with {has}"))),
             None => Ok(()),
         }

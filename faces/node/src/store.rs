@@ -61,7 +61,7 @@ pub struct StatsRow {
 /// How a store is opened; what is left out is as the log has it.
 #[napi(object)]
 pub struct OpenOptions {
-    pub durability: String,
+    pub durability: Option<String>,
     pub read_only: bool,
     pub segment_bytes_min: Option<u32>,
     pub segment_bytes_max: Option<u32>,
@@ -73,9 +73,9 @@ pub struct OpenOptions {
 /// Opens a store at a canonical path; in memory, under a name.
 #[napi]
 pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
-    let durability = match asked.durability.as_str() {
-        "os" => Durability::Os,
-        "memory" => Durability::Memory,
+    let durability = match asked.durability.as_deref() {
+        Some("os") => Durability::Os,
+        Some("memory") => Durability::Memory,
         _ => Durability::Sync,
     };
     let kind = match durability {
@@ -118,11 +118,23 @@ impl OpenOptions {
             ("retainBytes", self.retain_bytes.map(|_| asked.retain_bytes), open.retain_bytes),
             ("rotateAfterUs", self.rotate_after_us.map(|_| asked.rotate_after_us), open.rotate_after_us),
         ];
+        let has = name_of(open.durability);
+        if self.durability.as_deref().is_some_and(|asked| asked != has) {
+            return Some(format!("durability {has:?}"));
+        }
         let other = rows.into_iter().find(|(_, asked, open)| asked.is_some_and(|asked| asked != *open));
         other.map(|(name, _, open)| match open {
             Some(value) => format!("{name} of {value}"),
             None => format!("no {name}"),
         })
+    }
+}
+
+fn name_of(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Os => "os",
+        Durability::Memory => "memory",
     }
 }
 
@@ -134,6 +146,12 @@ pub fn page_bytes() -> u32 {
 
 #[napi]
 impl Opening {
+    /// What an acknowledged entry survives, whoever opened the store first.
+    #[napi]
+    pub fn durability(&self) -> &'static str {
+        name_of(self.shelf.options.durability)
+    }
+
     /// The words of the control file.
     #[napi(ts_return_type = "ArrayBuffer")]
     pub fn control<'e>(&self, env: &'e Env) -> Result<Unknown<'e>> {

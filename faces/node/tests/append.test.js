@@ -62,7 +62,12 @@ test("a refusal rejects its promise and those behind it, and what came before st
   await log.append("before")
   const outcomes = await Promise.allSettled([log.append("fits"), log.append(Buffer.alloc(200_000)), log.append("too")])
   assert.deepEqual(outcomes.map((outcome) => outcome.reason?.code), [undefined, "TOO_LARGE", "TOO_LARGE"])
-  assert.ok(outcomes[1].reason instanceof ThalwegError)
+  const [, { reason: refused }, { reason: behind }] = outcomes
+  assert.ok(refused instanceof ThalwegError && behind instanceof ThalwegError)
+  // What stands behind is small enough itself, and says so.
+  assert.match(refused.message, /^the commit needs 200\d\d\d bytes/)
+  assert.equal(behind.message, `an append in front of it in its turn was refused: ${refused.message}`)
+  assert.equal(behind.cause, refused)
   assert.equal(await log.append("after"), 10)
   assert.deepEqual([...log.query()].map((entry) => text(entry.data)), ["before", "fits", "after"])
 })

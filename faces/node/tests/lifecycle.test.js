@@ -61,6 +61,23 @@ test("a store is shared by all who open it, and closed with the last of them", a
   assert.equal([...third.log("a").query()].length, 2)
 })
 
+test("who only reads is told that there is no store in the same words, whatever is there instead", async (context) => {
+  const path = folder(context)
+  writeFileSync(join(path, "file"), "no store")
+  const missing = join(path, "missing")
+  assert.throws(() => open(missing, { readOnly: true }), {
+    code: "NOT_A_STORE",
+    message: `${missing} is not part of a store: there is no control file`,
+  })
+  assert.throws(() => open(path, { readOnly: true }), { code: "NOT_A_STORE" })
+  for (const name of ["file", "file/within"]) {
+    const message = new RegExp(`^cannot open ${join(path, name)}/control: Not a directory`)
+    assert.throws(() => open(join(path, name), { readOnly: true }), { code: "IO", message }, name)
+  }
+  assert.throws(() => open("", { readOnly: true }), { code: "BAD_ARGUMENT", message: /not empty/ })
+  assert.deepEqual(readdirSync(path), ["file"])
+})
+
 test("a path at which another directory is by now opens no store that is elsewhere", async (context) => {
   const path = join(folder(context), "here")
   const first = open(path, { durability: "os" })
@@ -191,11 +208,16 @@ test("a store that is open in another way is refused, by what differs; what is n
     assert.throws(() => open(path, { durability: "os", [name]: value }), { code: "CONFLICT", message })
   }
   const message = 'the store is open in this process with durability "os"'
-  assert.throws(() => open(path), { code: "CONFLICT", message })
-  for (const asked of [has, { durability: "os" }, { durability: "os", retainUs: 5_000_000 }]) {
+  assert.throws(() => open(path, { durability: "sync" }), { code: "CONFLICT", message })
+  const lefts = [undefined, {}, { durability: undefined }, { durability: null }, { retainUs: null }, { segmentBytesMin: 8192 }]
+  for (const asked of [...lefts, has, { durability: "os" }, { durability: "os", retainUs: 5_000_000 }]) {
     const again = open(path, asked)
     after(context, () => again.close())
+    assert.equal(again.durability, "os", JSON.stringify(asked))
   }
+  const usual = open(folder(context))
+  after(context, () => usual.close())
+  assert.equal(usual.durability, "sync")
   // Who only reads goes by none of them.
   for (const durability of ["sync", "os"]) {
     const reader = open(path, { readOnly: true, durability, retainUs: 9 })
@@ -241,7 +263,7 @@ test("options that mean nothing are refused", (context) => {
   }
   assert.throws(() => open(7), { code: "BAD_ARGUMENT" })
   assert.throws(() => open(path, { readOnly: true }), { code: "NOT_A_STORE" })
-  assert.throws(() => open(join(path, "nowhere"), { readOnly: true }), { code: "IO" })
+  assert.throws(() => open(join(path, "nowhere"), { readOnly: true }), { code: "NOT_A_STORE" })
   const file = join(path, "file")
   writeFileSync(file, "")
   assert.throws(() => open(file), { code: "IO" })

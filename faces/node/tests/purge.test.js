@@ -219,3 +219,29 @@ test("a purge with a word that nobody knows takes nothing", async (context) => {
   }
   assert.equal([...opened.log("a").query()].length, 1)
 })
+
+test("a word of a purge that is undefined is refused: whoever left it out would let go of more", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  for (const to of [log, other]) to.appendSync("kept", { time: 5 })
+  const inherited = Object.create({ log: undefined })
+  const wrong = [undefined, { log: undefined }, { log: undefined, destroy: true }, { log: "a", before: undefined }, inherited]
+  for (const purge of [...wrong, { log: "a", destroy: undefined }, { log: "a", countEntries: undefined }]) {
+    await assert.rejects(async () => opened.purge(purge), { code: "BAD_ARGUMENT" }, JSON.stringify(purge))
+  }
+  assert.deepEqual([opened.logs(), times(log), times(other)], [["a", "b"], [5], [5]])
+  assert.equal((await opened.purge()).length, 2, "who says nothing at all means everything")
+  assert.deepEqual([times(log), times(other)], [[], []])
+})
+
+test("a purge that is to let go of what is old and to destroy the log is refused", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const log = opened.log("a")
+  for (const time of [1, 5]) log.appendSync("kept", { time })
+  for (const purge of [{ log: "a", before: 2, destroy: true }, { before: 2, destroy: true }]) {
+    await assert.rejects(async () => opened.purge(purge), { code: "BAD_ARGUMENT", message: /one of before, destroy/ })
+  }
+  assert.deepEqual([opened.logs(), times(log)], [["a"], [1, 5]])
+  await opened.purge({ log: "a", before: 2, destroy: false })
+  assert.deepEqual(times(log), [5])
+})

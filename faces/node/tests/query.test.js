@@ -85,6 +85,42 @@ test("a log that is rare among others is found without missing any of it", async
   assert.deepEqual(drain(rare.cursor({ start: 7, end: 9 })).map(([time]) => time), [7, 8])
 })
 
+test("a cursor that stands at no entry says nothing of one: before the first, behind the last, and where it was moved", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  const nowhere = (cursor, where) => {
+    const { time, offset, length, last } = cursor
+    assert.deepEqual([time, offset, length, last, cursor.byte(0)], [0, 0, 0, false, undefined], where)
+    assert.throws(() => cursor.data, { code: "BAD_ARGUMENT", message: "the cursor stands at no entry" }, where)
+  }
+  nowhere(log.cursor(), "of an empty log")
+  for (let n = 0; n < 100; n++) log.appendSync(`${n}`.padEnd(700), { time: n })
+  opened.rotate()
+  for (const query of [undefined, { start: 0 }, { offset: 3 }, { end: 40 }, { exact: 7, end: 40 }, { start: 99 }, { tail: true }]) {
+    const cursor = log.cursor(query)
+    nowhere(cursor, "before the first")
+    drain(cursor)
+    nowhere(cursor, "behind the last")
+    assert.equal(cursor.next(), false)
+    nowhere(cursor, "behind the last, asked again")
+    cursor.seek({ start: 50 })
+    nowhere(cursor, "after a seek")
+    assert.ok(cursor.next())
+    assert.deepEqual([cursor.time, cursor.length, cursor.last], [50, 700, true])
+  }
+  const cursor = log.cursor({ start: 99 })
+  assert.ok(cursor.next())
+  other.appendSync("x")
+  assert.equal(cursor.next(), false)
+  nowhere(cursor, "behind what is another's")
+  log.appendSync("more", { time: 100 })
+  assert.ok(cursor.next())
+  assert.deepEqual([cursor.time, cursor.offset, text(cursor.data)], [100, 70_000, "more"])
+  await opened.close()
+  assert.throws(() => cursor.next(), { code: "CLOSED" })
+  nowhere(cursor, "of a closed store")
+})
+
 test("a cursor comes to the end and goes on, across segments", async (context) => {
   const log = store(context).log("a")
   const cursor = log.cursor()

@@ -8,6 +8,7 @@
 //! `memoryview` may outlive them all. The interpreter's lock is kept where work is shorter than giving it away,
 //! and given away wherever a disk or somebody else may be waited for.
 
+mod arguments;
 mod bell;
 mod births;
 mod column;

@@ -14,9 +14,11 @@ use pyo3::types::PyIterator;
 use std::sync::Arc;
 use thalweg_log::{CommitError, Position, Query, Receipt, Time, now};
 
-/// Entries that `append_many` publishes at once, and bytes of them.
+/// Entries that `append_many` publishes at once, and bytes that they take, unless a single one has more.
 const GROUP_ENTRIES: usize = 1024;
-const GROUP_BYTES: usize = 1 << 20;
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// What an entry takes beside its payload.
+pub(crate) const FRAME_BYTES: usize = 40;
 
 /// One log of a store. Made by `Store.log`.
 #[pyclass(module = "thalweg", frozen)]
@@ -86,10 +88,12 @@ impl Log {
         wait: bool,
         taken: impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
     ) -> PyResult<usize> {
-        let mut entries = entries.try_iter()?;
+        // With room to spare in the largest segment, and in one that has something in it.
+        let bytes_max = GROUP_BYTES_MAX.min(self.shared.segment_bytes_max as usize / 4);
+        let mut groups = Groups { entries: entries.try_iter()?, taken, ahead: None, bytes_max };
         let (mut count, mut ticket) = (0, 0);
         loop {
-            let group = group(&mut entries, &taken)?;
+            let group = groups.next()?;
             if group.is_empty() {
                 break;
             }
@@ -258,19 +262,36 @@ impl Log {
 /// An entry that is about to be appended.
 type Timed<'py> = (Time, Payload<'py>);
 
-/// Takes as many entries as are published at once.
-fn group<'py>(
-    entries: &mut Bound<'py, PyIterator>,
-    taken: &impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
-) -> PyResult<Vec<Timed<'py>>> {
-    let (mut group, mut bytes) = (Vec::new(), 0);
-    while group.len() < GROUP_ENTRIES
-        && bytes < GROUP_BYTES
-        && let Some(entry) = entries.next()
-    {
-        let (time, payload) = taken(entry?)?;
-        bytes += payload.bytes().len();
-        group.push((time, payload));
+/// What an iterable yields, in groups that are published at once: each fits into one commit, if each of its entries does.
+struct Groups<'py, F> {
+    entries: Bound<'py, PyIterator>,
+    taken: F,
+    /// The one that was too much for the group before.
+    ahead: Option<Timed<'py>>,
+    bytes_max: usize,
+}
+
+impl<'py, F: Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>> Groups<'py, F> {
+    /// The next group; an empty one when there is nothing more.
+    fn next(&mut self) -> PyResult<Vec<Timed<'py>>> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while group.len() < GROUP_ENTRIES
+            && let Some((time, payload)) = self.entry()?
+        {
+            bytes += FRAME_BYTES + payload.bytes().len();
+            if bytes > self.bytes_max && !group.is_empty() {
+                self.ahead = Some((time, payload));
+                break;
+            }
+            group.push((time, payload));
+        }
+        Ok(group)
     }
-    Ok(group)
+
+    fn entry(&mut self) -> PyResult<Option<Timed<'py>>> {
+        match self.ahead.take() {
+            Some(ahead) => Ok(Some(ahead)),
+            None => self.entries.next().map(|entry| (self.taken)(entry?)).transpose(),
+        }
+    }
 }

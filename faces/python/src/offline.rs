@@ -1,17 +1,17 @@
 //! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
 
+use crate::arguments::Place;
 use crate::error;
 use crate::report::{Damage, Report};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::path::PathBuf;
 use thalweg_log::{Disk, Piece};
 
 /// Verifies every bit of every file of the store in the directory `path`, and changes nothing.
 #[pyfunction]
-pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Report> {
-    let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path));
+pub(crate) fn verify(py: Python<'_>, path: Place) -> PyResult<Report> {
+    let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path.0));
     verified.map(Report::from).map_err(|error| error::open(&error))
 }
 
@@ -19,24 +19,24 @@ pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Report> {
 /// not there: a store as of one moment, that was closed then. Sealed segments are hard links where the file system knows
 /// them. It holds everything that was durable before the call, in "os" mode everything that was appended.
 #[pyfunction]
-pub(crate) fn backup(py: Python<'_>, source: PathBuf, to: PathBuf) -> PyResult<Backup> {
-    let done = py.detach(move || thalweg_log::backup(&Disk::Real, &source, &to));
+pub(crate) fn backup(py: Python<'_>, source: Place, to: Place) -> PyResult<Backup> {
+    let done = py.detach(move || thalweg_log::backup(&Disk::Real, &source.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
 
 /// Puts a backup back, to the directory `to`, which is empty or not there. All of it is verified first; `Damaged` names
 /// what is. The backup stays as it is.
 #[pyfunction]
-pub(crate) fn restore(py: Python<'_>, backup: PathBuf, to: PathBuf) -> PyResult<Backup> {
-    let done = py.detach(move || thalweg_log::restore(&Disk::Real, &backup, &to));
+pub(crate) fn restore(py: Python<'_>, backup: Place, to: Place) -> PyResult<Backup> {
+    let done = py.detach(move || thalweg_log::restore(&Disk::Real, &backup.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
 
 /// What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should have the store
 /// open: what is being written may look torn. A file that cannot be read raises once; `next` goes on with the next file.
 #[pyfunction]
-pub(crate) fn parse(py: Python<'_>, path: PathBuf) -> PyResult<Parse> {
-    let parse = py.detach(move || thalweg_log::parse(&Disk::Real, &path));
+pub(crate) fn parse(py: Python<'_>, path: Place) -> PyResult<Parse> {
+    let parse = py.detach(move || thalweg_log::parse(&Disk::Real, &path.0));
     Ok(Parse { parse: Mutex::new(parse.map_err(|error| error::open(&error))?) })
 }
 

@@ -45,6 +45,8 @@ impl Backing {
 
 pub(crate) struct Shared {
     pub(crate) directory: Option<PathBuf>,
+    /// Of the largest segment there may be: a commit holds a little less.
+    pub(crate) segment_bytes_max: u32,
     state: Mutex<State>,
     left: Condvar,
     forked: OnceLock<()>,
@@ -160,11 +162,12 @@ impl Drop for InUse<'_> {
 }
 
 impl Shared {
-    pub(crate) fn new(backing: Backing, directory: Option<PathBuf>) -> Arc<Shared> {
+    pub(crate) fn new(backing: Backing, directory: Option<PathBuf>, segment_bytes_max: u32) -> Arc<Shared> {
         let open = Some(Open { maps: backing.maps(), backing });
         let state = State { open, in_use: 0, seats: Vec::new(), free: Vec::new() };
         let (left, forked, neighbour) = (Condvar::new(), OnceLock::new(), Arc::default());
-        let shared = Arc::new(Shared { directory, state: Mutex::new(state), left, forked, neighbour });
+        let state = Mutex::new(state);
+        let shared = Arc::new(Shared { directory, segment_bytes_max, state, left, forked, neighbour });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&shared));

@@ -1,5 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
+use crate::arguments::{Place, Word};
 use crate::births::Births;
 use crate::error;
 use crate::log::Log;
@@ -9,7 +10,6 @@ use crate::shared::{Backing, Shared};
 use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_log::{Attached, BackupError, Disk, Durability, Options, Purge};
 
@@ -37,7 +37,7 @@ pub(crate) fn now() -> u64 {
 #[allow(clippy::too_many_arguments, reason = "keywords")]
 pub(crate) fn open(
     py: Python<'_>,
-    path: Option<PathBuf>,
+    path: Option<Place>,
     durability: &str,
     read_only: bool,
     segment_bytes_min: Option<u32>,
@@ -56,6 +56,7 @@ pub(crate) fn open(
             )));
         }
     };
+    let path = path.map(|Place(path)| path);
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
@@ -72,7 +73,10 @@ pub(crate) fn open(
             .map(|(store, found)| (Backing::Own(store), Some(found))),
     });
     let (backing, found) = opened.map_err(|error| error::open(&error))?;
-    Ok(Store { shared: Shared::new(backing, path), recovery: found.as_ref().map(Recovery::from) })
+    Ok(Store {
+        shared: Shared::new(backing, path, segment_bytes_max),
+        recovery: found.as_ref().map(Recovery::from),
+    })
 }
 
 /// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.
@@ -172,16 +176,24 @@ impl Store {
     /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first entry of
     /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
     /// meanwhile goes on reading. Answers what went. Files go as whole segments, by the time this returns, when no log
-    /// needs anything in them; the newest is ended for that when all that is in it goes.
-    #[pyo3(signature = (log=None, *, before=None, destroy=false, count_entries=false))]
+    /// needs anything in them; the newest is ended for that when all that is in it goes. More goes when a word is left out, so
+    /// one that is there has to say something: `None` is refused. So are `before` and `destroy` at once.
+    #[pyo3(signature = (log=Word::Left, *, before=Word::Left, destroy=false, count_entries=false))]
     fn purge(
         &self,
         py: Python<'_>,
-        log: Option<&str>,
-        before: Option<u64>,
+        log: Word<String>,
+        before: Word<u64>,
         destroy: bool,
         count_entries: bool,
     ) -> PyResult<Vec<Purged>> {
+        let (log, before) = (log.said(), before.said());
+        if destroy && before.is_some() {
+            let both =
+                "a purge lets go of what lies before a time, or destroys logs: give one of before, destroy";
+            return Err(PyValueError::new_err(both));
+        }
+        let log = log.as_deref();
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
         let purged =
@@ -240,7 +252,8 @@ impl Store {
 
     /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see the function of
     /// that name. What was appended before is in it.
-    fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<Backup> {
+    fn backup(&self, py: Python<'_>, to: Place) -> PyResult<Backup> {
+        let Place(to) = to;
         let in_use = self.shared.enter()?;
         let directory = self.shared.directory.clone();
         let done = py.detach(move || match (&in_use.backing, directory) {

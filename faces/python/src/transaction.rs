@@ -1,19 +1,17 @@
 //! Entries that are written together.
 
 use crate::error;
-use crate::log::Log;
+use crate::log::{FRAME_BYTES, Log};
 use crate::payload::Payload;
 use crate::shared::{Seat, Shared, Sits};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thalweg_log::{CommitError, Durability, Store, Time};
 
 /// What is copied in some microseconds.
 const BRIEF_BYTES: usize = 64 * 1024;
-/// What an entry takes beside its payload.
-const FRAME_BYTES: usize = 40;
 
 /// A transaction, and the store that it borrows from.
 pub(crate) struct Pending {
@@ -50,15 +48,17 @@ impl Sits for Pending {}
 
 /// Entries of one or several logs that are written together, or not at all. Made by `Store.transaction`.
 ///
-/// As a context manager it commits at the end, and aborts when an exception comes out.
+/// As a context manager it commits at the end, and aborts when an exception comes out; neither when that was done by hand.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Transaction {
     seat: Arc<Seat<Pending>>,
+    /// It was committed or aborted by name, whatever came of it; a store that is closed empties the seat, too.
+    ended: OnceLock<()>,
 }
 
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, pending: Pending) -> Transaction {
-        Transaction { seat: shared.seat(pending) }
+        Transaction { seat: shared.seat(pending), ended: OnceLock::new() }
     }
 
     /// Why it takes nothing more.
@@ -90,6 +90,7 @@ impl Transaction {
 
     /// Writes all of it, and in a "sync" store waits until it is durable.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let _ = self.ended.set(());
         let in_use = self.seat.shared().enter()?;
         let pending = self.seat.leave().ok_or_else(|| self.over())?;
         let brief = pending.is_brief();
@@ -104,6 +105,7 @@ impl Transaction {
 
     /// Drops all of it.
     fn abort(&self) -> PyResult<()> {
+        let _ = self.ended.set(());
         self.seat.leave().map(drop).ok_or_else(|| self.over())
     }
 
@@ -120,7 +122,7 @@ impl Transaction {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         if kind.is_none() {
-            return self.commit(py);
+            return if self.ended.get().is_some() { Ok(()) } else { self.commit(py) };
         }
         // The exception that comes out says more than that the store was closed meanwhile.
         let _ = self.abort();

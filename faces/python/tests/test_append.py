@@ -5,7 +5,7 @@ import threading
 import unittest
 
 import thalweg
-from support import StoreCase, read
+from support import SMALL, StoreCase, read
 
 
 class Append(StoreCase):
@@ -74,15 +74,36 @@ class Append(StoreCase):
             self.log.append_timed([(1, b"a"), (2, b"")])
         self.assertEqual(len(list(self.log.query())), 3000)
 
+    def test_many_that_fit_each_for_itself_are_appended_whatever_they_come_to_together(self):
+        words = {"segment_bytes_min": 4096, "segment_bytes_max": SMALL}
+        for sizes in ([100] * 1000, [1] * 5000, [16_000] * 50, [1000, SMALL - 200] * 20, [SMALL - 200, 1] * 20):
+            with thalweg.open(durability="memory", **words) as store:
+                many, timed = store.log("many"), store.log("timed")
+                self.assertEqual(many.append_many(bytes(size) for size in sizes), len(sizes))
+                self.assertEqual(timed.append_timed((time, bytes(size)) for time, size in enumerate(sizes)), len(sizes))
+                self.assertEqual([len(entry) for entry in many.query()], sizes)
+                self.assertEqual([(entry.time, len(entry)) for entry in timed.query()], list(enumerate(sizes)))
+
+    def test_one_that_fits_alone_fits_behind_others_and_one_that_does_not_takes_none_with_it(self):
+        with thalweg.open(durability="memory") as store:
+            log, large = store.log("log"), bytes((64 << 20) - 2000)
+            self.assertEqual(log.append_many([bytes(1000)] * 1000 + [large] + [b"x"]), 1002)
+            self.assertEqual(store.stats().entries, 1002)
+        with self.assertRaises(thalweg.TooLarge):
+            self.log.append_many([b"x"] * 7 + [bytes(SMALL)])
+        self.assertEqual([bytes(entry) for entry in self.log.query()], [b"x"] * 7)
+
     def test_what_an_iterable_raises_comes_out(self):
         def breaks():
             yield from [b"x"] * 2000
             raise LookupError("the source broke")
 
-        with self.assertRaisesRegex(LookupError, "broke"):
-            self.log.append_many(breaks())
-        # Whole groups are there, and not the one that broke.
-        self.assertEqual(len(list(self.log.query())), 1024)
+        with thalweg.open(durability="memory") as roomy:
+            log = roomy.log("log")
+            with self.assertRaisesRegex(LookupError, "broke"):
+                log.append_many(breaks())
+            # Whole groups are there, and not the one that broke.
+            self.assertEqual(len(list(log.query())), 1024)
         with self.assertRaises(TypeError):
             self.log.append_many(5)
         with self.assertRaises(thalweg.EmptyEntry):
@@ -148,6 +169,36 @@ class Transaction(StoreCase):
             with self.assertRaises(thalweg.TransactionOver):
                 late()
         self.assertEqual(len(list(self.log.query())), 1)
+
+    def test_one_that_was_ended_by_hand_is_not_ended_again_with_its_block(self):
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, b"kept")
+            transaction.commit()
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, b"never")
+            transaction.abort()
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, bytes(1 << 20))
+            with self.assertRaises(thalweg.TooLarge):
+                transaction.commit()
+        for transaction in (self.store.transaction(), self.store.transaction()):
+            with self.assertRaises(LookupError), transaction:
+                transaction.commit()
+                raise LookupError
+        self.assertEqual([bytes(entry) for entry in self.log.query()], [b"kept"])
+
+    def test_one_whose_store_was_closed_says_so_at_its_end_unless_it_was_ended_before(self):
+        with self.assertRaises(thalweg.Closed), self.store.transaction() as transaction:
+            transaction.append(self.log, b"never")
+            self.store.close()
+        self.store = self.open()
+        log = self.store.log("log")
+        with self.store.transaction() as transaction:
+            transaction.append(log, b"kept")
+            transaction.commit()
+            self.store.close()
+        self.store = self.open()
+        self.assertEqual([bytes(entry) for entry in self.store.log("log").query()], [b"kept"])
 
     def test_one_that_is_dropped_is_aborted(self):
         transaction = self.store.transaction()

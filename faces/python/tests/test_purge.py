@@ -24,6 +24,24 @@ class Purge(StoreCase):
         self.assertLessEqual(set(read(begun)), set(entries))
         self.assertEqual(self.store.purge("log", before=5000), [])
 
+    def test_a_word_that_is_none_is_refused_since_more_would_go_without_it(self):
+        entries = self.fill(10)
+        for words in ({"log": None}, {"log": None, "destroy": True}, {"log": "log", "before": None}, {"destroy": None}):
+            with self.assertRaises(TypeError, msg=f"{words}"):
+                self.store.purge(**words)
+        with self.assertRaises(TypeError):
+            self.store.purge(None)
+        self.assertEqual((self.store.logs(), read(self.log.query())), (["log"], entries))
+        self.assertEqual([gone.name for gone in self.store.purge()], ["log"])
+        self.assertEqual(read(self.log.query()), [])
+
+    def test_before_and_destroy_contradict_each_other(self):
+        entries = self.fill(10)
+        for words in ({"log": "log"}, {}):
+            with self.assertRaisesRegex(ValueError, "one of before, destroy"):
+                self.store.purge(before=50, destroy=True, **words)
+        self.assertEqual((self.store.logs(), read(self.log.query())), (["log"], entries))
+
     def test_a_query_that_is_over_keeps_nothing_of_what_goes(self):
         self.store.close()
         self.store = self.open(retain_bytes=100_000)

@@ -62,6 +62,22 @@ class Refusals(StoreCase):
         with self.assertRaises(thalweg.Io):
             thalweg.open("/proc/thalweg")
 
+    def test_an_empty_path_is_called_empty(self):
+        calls = [
+            thalweg.open,
+            lambda path: thalweg.open(path, read_only=True),
+            thalweg.verify,
+            thalweg.parse,
+            self.store.backup,
+            lambda path: thalweg.backup(path, self.path.parent / "to"),
+            lambda path: thalweg.backup(self.path, path),
+            lambda path: thalweg.restore(path, self.path.parent / "to"),
+            lambda path: thalweg.restore(self.path, path),
+        ]
+        for call in calls:
+            with self.assertRaisesRegex(ValueError, "^the path is empty$"):
+                call("")
+
     def test_names_that_no_log_can_have(self):
         for name in ("", ".", "..", "a/b", "a\\b", "a\nb", "a\0b", "x" * 70_000):
             with self.assertRaises(thalweg.BadName, msg=repr(name[:10])) as raised:

@@ -41,6 +41,12 @@ const transaction = store.transaction({ time: more ? 2 : 1 })
 transaction.abort()
 // @ts-expect-error numbers are no data
 transaction.append(log, 7)
+await store.purge({ log: "orders", before: 5 })
+await store.purge()
+// @ts-expect-error a word that is there says something
+await store.purge({ log: undefined, destroy: true })
+// @ts-expect-error and so does whoever says anything
+await store.purge(undefined)
 // @ts-expect-error there is no such mode
 open("data", { durability: "most" })
 
