@@ -160,9 +160,9 @@ impl Shared {
         if let Some((_, sealed)) = group.segments.split_last() {
             sealed.iter().for_each(|segment| segment.release());
         }
-        match &self.names {
+        match &self.hold {
             // Open all the time: a failure here is the disk's, and not that no descriptor is left.
-            Some(names) if group.names_changed => names.sync(),
+            Some(hold) if group.names_changed => hold.names.sync(),
             _ => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use crate::recover::{self, Recovery};
 use crate::reserve::Reserve;
 use crate::segment::{self, Segment};
 use crate::signal;
-use crate::store::{Guard, Shared, Store};
+use crate::store::{Guard, Hold, Shared, Store};
 use crate::times::Times;
 use crate::tip::Tip;
 use crate::view::Segments;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::RegionWriter;
-use thalweg_sys::disk::{Allocation, Directory, Disk, Lock, Map};
+use thalweg_sys::disk::{Allocation, Disk, Lock, Map};
 
 /// What an acknowledged commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl Store {
         let words = control.clone();
         let store = Store::assemble(
             disk.clone(),
-            Some((directory, names, lock)),
+            Some((directory, Hold { names, lock })),
             options,
             (control, gate),
             found,
@@ -216,7 +216,7 @@ impl Store {
 
     fn assemble(
         disk: Disk,
-        place: Option<(&Path, Directory, Lock)>,
+        place: Option<(&Path, Hold)>,
         options: Options,
         (control, gate): (Arc<Control>, Gate),
         found: Found,
@@ -225,8 +225,7 @@ impl Store {
     ) -> Result<Store, OpenError> {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
-        let (directory, open) = place.map(|(path, names, lock)| (path.to_owned(), (names, lock))).unzip();
-        let (names, lock) = open.unzip();
+        let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -259,7 +258,7 @@ impl Store {
         let shared = Arc::new(Shared {
             disk,
             directory,
-            names,
+            hold,
             options,
             control,
             segments: Arc::new(found.segments),
@@ -280,7 +279,6 @@ impl Store {
             checkpoints: parking_lot::Mutex::new(checkpoints),
             unnamed: report.unnamed.clone(),
             group_meters: GroupMeters::default(),
-            lock,
             #[cfg(test)]
             steps: Default::default(),
         });

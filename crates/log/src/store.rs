@@ -40,8 +40,7 @@ pub struct Store {
 pub(crate) struct Shared {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
-    /// The same, open.
-    pub(crate) names: Option<Directory>,
+    pub(crate) hold: Option<Hold>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
@@ -68,9 +67,15 @@ pub(crate) struct Shared {
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
-    pub(crate) lock: Option<Lock>,
     #[cfg(test)]
     pub(crate) steps: Steps,
+}
+
+/// What a store has of its directory for as long as it lives.
+pub(crate) struct Hold {
+    /// Open, so that it can be synced however few descriptors are left.
+    pub(crate) names: Directory,
+    pub(crate) lock: Lock,
 }
 
 /// What a test does in the middle of a group or of a sweep, once.
@@ -474,7 +479,7 @@ impl Store {
     /// # Errors
     /// There is no descriptor left: the child goes on holding it.
     pub fn leave_to_parent(&self) -> io::Result<()> {
-        self.shared.lock.as_ref().map_or(Ok(()), Lock::leave_to_parent)
+        self.shared.hold.as_ref().map_or(Ok(()), |hold| hold.lock.leave_to_parent())
     }
 
     /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits for it to end.

@@ -489,7 +489,7 @@ fn what_is_missing_between_sound_segments_is_named_in_both_directions() {
                 }
             }
         }
-        assert_eq!(named, [name.clone()], "forwards");
+        assert_eq!(named, std::slice::from_ref(&name), "forwards");
         let (mut back, mut named) = (Vec::new(), Vec::new());
         let mut entries = reader.entries_back(&Query::default());
         while let Some(entry) = entries.next() {
