@@ -7,8 +7,8 @@
 %% nothing more of it is told but that. An error of a datagram is told among the datagrams, and ends nothing.
 %%
 %% Nothing is lost without a word. Its owner is sent `{thalweg_events, Process, {overloaded, Current, Max}}' when an event found no
-%% room, or `{refused, Why}' when one for a worker has no value in Python or is longer than a frame, once until it asks
-%% {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
+%% room, or `{refused, Why}' when one for a worker has no value in Python, is of a kind that there is none of there, or is longer than
+%% a frame, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
 %% shows only in the worker (a map whose key is a list there) is a warning in its log. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
 %% whoever wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
@@ -264,6 +264,7 @@ refuse(Why, #state{refused = Refused, is_told = IsTold} = State) ->
 -spec news_of(term()) -> {news, news()} | none.
 news_of({overloaded, _, _} = Why) -> {news, Why};
 news_of({no_python_value, _} = Why) -> {news, {refused, Why}};
+news_of({no_such_kind, _} = Why) -> {news, {refused, Why}};
 news_of({fault, frame_too_large, _} = Why) -> {news, {refused, Why}};
 news_of(_Why) -> none.
 

@@ -205,21 +205,20 @@ class Worker:
 
     def post(self, kind: int, number: int, value: Any) -> bool:
         """An event for the loop's mailbox; one that nobody registered for is dropped. False: there is no room now, and another
-        turn is to ask again.
+        turn is to ask again. A kind that there is not raises `ValueError`, and the event is lost.
         """
         mailbox = self.loop.mailbox
-        with contextlib.suppress(ValueError):
-            known = Kind(kind)
-            payload = OSError(value) if known is Kind.SOCKET_ERROR else value
-            try:
-                mailbox.post(number, known, payload)
-            except Overloaded:
-                # What waits makes room when it is called. Where nothing does, room is somebody's wish.
-                if mailbox.waiting:
-                    self._owe_turn()
-                else:
-                    self.loop.call_later(_LOOK_FIRST, self._turn)
-                return False
+        known = Kind(kind)
+        payload = OSError(value) if known is Kind.SOCKET_ERROR else value
+        try:
+            mailbox.post(number, known, payload)
+        except Overloaded:
+            # What waits makes room when it is called. Where nothing does, room is somebody's wish.
+            if mailbox.waiting:
+                self._owe_turn()
+            else:
+                self.loop.call_later(_LOOK_FIRST, self._turn)
+            return False
         return True
 
     def lost(self, kind: int, number: int, raised: BaseException) -> None:
