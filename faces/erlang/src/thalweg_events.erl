@@ -56,14 +56,17 @@
     place = none :: none | {reference(), {Pool :: atom(), Index :: pos_integer()}}
 }).
 
--spec start_link() -> {ok, pid()}.
+-spec start_link() -> {ok, pid()} | {error, thalweg_options:wrong()}.
 start_link() -> start_link(#{}).
 
 %% @doc `capacity' events wait at most, and beside them the end of each socket; what comes beyond is refused and counted
 %% ({@link refused/1}).
--spec start_link(#{capacity => pos_integer()}) -> {ok, pid()}.
+-spec start_link(#{capacity => pos_integer()}) -> {ok, pid()} | {error, thalweg_options:wrong()}.
 start_link(Options) ->
-    {ok, proc_lib:spawn_opt(?MODULE, init, [self(), Options], [link, {message_queue_data, off_heap}])}.
+    case thalweg_options:check(events, Options) of
+        ok -> {ok, proc_lib:spawn_opt(?MODULE, init, [self(), Options], [link, {message_queue_data, off_heap}])};
+        {error, Wrong} -> {error, Wrong}
+    end.
 
 -spec stop(pid()) -> ok.
 stop(Process) -> ask(Process, stop).
