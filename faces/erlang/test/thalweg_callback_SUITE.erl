@@ -4,7 +4,7 @@
 
 all() ->
     [
-        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
+        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, by_an_atom, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
         given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
         outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
@@ -104,6 +104,16 @@ errors(_Config) ->
     ],
     {ok, Stream} = thalweg_stream:open(sample, bring_called_back, [<<"throw">>, timeout]),
     {[], {error, {erlang, timeout}}} = thalweg_test:collect(Stream, []).
+
+%% A name in Python is a string or an atom, as it is here.
+by_an_atom(_Config) ->
+    [
+        {ok, 3} = thalweg:call(sample, Function, [add, 1, 2])
+     || Function <- [call_back, call_back_later, call_back_from_thread]
+    ],
+    {error, {erlang, {no_function, <<"nothing">>}}} = thalweg:call(sample, call_back, [nothing]),
+    %% Nor does it matter whether Erlang knows the atom.
+    {error, {erlang, {no_function, <<"an atom that nobody knows">>}}} = thalweg:call(sample, call_back_by_an_atom, []).
 
 caught(Arguments) -> thalweg:call(sample, caught, Arguments).
 
