@@ -1,8 +1,9 @@
 //! Who is told of what, by number.
 
-use crate::event::CallbackId;
+use crate::event::{CallbackId, Of};
 use crate::kind::Kind;
 use hashbrown::HashTable;
+use std::collections::BTreeSet;
 
 /// What became of an event when it was noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +19,56 @@ pub enum Noted {
 #[derive(Debug)]
 struct Slot<T> {
     id: CallbackId,
-    /// Which sides of its descriptor have an event waiting.
+    /// Which sides of a descriptor have an event waiting, and which descriptor's they are: there is one, as a rule.
     waiting: u8,
+    of: Of,
+    /// What waits of others meanwhile.
+    others: BTreeSet<(u8, Of)>,
     callback: T,
+}
+
+impl<T> Slot<T> {
+    /// Keeps that an event waits; false where it is kept already.
+    #[inline]
+    fn keep(&mut self, side: u8, of: Of) -> bool {
+        if !self.others.is_empty() && self.others.contains(&(side, of)) {
+            return false;
+        }
+        if self.waiting == 0 {
+            self.of = of;
+        }
+        if self.of != of {
+            return self.others.insert((side, of));
+        }
+        let is_new = self.waiting & side == 0;
+        self.waiting |= side;
+        is_new
+    }
+
+    /// The event waits no more.
+    #[inline]
+    fn let_go(&mut self, side: u8, of: Of) {
+        if !self.others.is_empty() && self.others.remove(&(side, of)) {
+            return;
+        }
+        if self.of == of {
+            self.waiting &= !side;
+        }
+    }
 }
 
 /// The callbacks of one loop. Touched by the loop's owner alone.
 ///
 /// ```
-/// use thalweg_events::{Callbacks, Kind, Noted};
+/// use thalweg_events::{Callbacks, Kind, Noted, Of};
 /// let mut callbacks = Callbacks::default();
 /// let id = callbacks.insert("reader");
-/// assert_eq!(callbacks.note(id, Kind::Readable), Noted::New);
-/// assert_eq!(callbacks.note(id, Kind::Readable), Noted::Waiting);
-/// assert_eq!(callbacks.deliver(id, Kind::Readable), Some(&"reader"));
-/// assert_eq!(callbacks.note(id, Kind::Readable), Noted::New);
+/// let (five, six) = (Of::Number(5), Of::Number(6));
+/// assert_eq!(callbacks.note(id, Kind::Readable, five), Noted::New);
+/// assert_eq!(callbacks.note(id, Kind::Readable, five), Noted::Waiting);
+/// assert_eq!(callbacks.note(id, Kind::Readable, six), Noted::New);
+/// assert_eq!(callbacks.deliver(id, Kind::Readable, five), Some(&"reader"));
+/// assert_eq!(callbacks.note(id, Kind::Readable, five), Noted::New);
 /// ```
 #[derive(Debug)]
 pub struct Callbacks<T> {
@@ -55,7 +91,8 @@ impl<T> Callbacks<T> {
     /// Takes a callback in and names it.
     pub fn insert(&mut self, callback: T) -> CallbackId {
         let id = CallbackId::next();
-        self.slots.insert_unique(hash(id), Slot { id, waiting: 0, callback }, |slot| hash(slot.id));
+        let slot = Slot { id, waiting: 0, of: Of::Unsaid, others: BTreeSet::new(), callback };
+        self.slots.insert_unique(hash(id), slot, |slot| hash(slot.id));
         id
     }
 
@@ -73,25 +110,18 @@ impl<T> Callbacks<T> {
 
     /// Notes that an event is going to wait for its callback.
     #[inline]
-    pub fn note(&mut self, id: CallbackId, kind: Kind) -> Noted {
+    pub fn note(&mut self, id: CallbackId, kind: Kind, of: Of) -> Noted {
         let Some(slot) = self.slot(id) else { return Noted::Unknown };
-        if !kind.says_the_same_twice() {
-            return Noted::New;
-        }
-        let bit = kind.number();
-        if slot.waiting & bit != 0 {
-            return Noted::Waiting;
-        }
-        slot.waiting |= bit;
-        Noted::New
+        let is_kept = kind.says_the_same_twice() && of != Of::Other;
+        if !is_kept || slot.keep(kind.number(), of) { Noted::New } else { Noted::Waiting }
     }
 
     /// Who is to be told now of an event that was noted; `None` when the callback is gone since.
     #[inline]
-    pub fn deliver(&mut self, id: CallbackId, kind: Kind) -> Option<&T> {
+    pub fn deliver(&mut self, id: CallbackId, kind: Kind, of: Of) -> Option<&T> {
         let slot = self.slot(id)?;
         if kind.says_the_same_twice() {
-            slot.waiting &= !kind.number();
+            slot.let_go(kind.number(), of);
         }
         Some(&slot.callback)
     }
@@ -122,20 +152,27 @@ mod tests {
     use super::*;
     use crate::kind::ROWS;
     use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
+
+    const OFS: [Of; 5] = [Of::Unsaid, Of::Number(5), Of::Number(6), Of::Number(7), Of::Other];
 
     proptest! {
-        /// Whatever is registered, posted, delivered and let go: the same as in a plain map with a plain set.
+        /// Whatever is registered, posted, delivered and let go: the same as in a plain map with a plain set. Half of the
+        /// events are of descriptors, few of them, so that the same one comes again and another between.
         #[test]
         fn agrees_with_a_map_and_a_set(
-            steps in proptest::collection::vec((0_u8..4, any::<prop::sample::Index>(), 0..ROWS.len()), 1..200)
+            steps in proptest::collection::vec(
+                (0_u8..4, any::<prop::sample::Index>(), 0..2 * ROWS.len(), 0..OFS.len()),
+                1..200,
+            )
         ) {
             let mut callbacks = Callbacks::default();
             let (mut model, mut waiting) = (BTreeMap::new(), BTreeSet::new());
             let mut ids: Vec<CallbackId> = vec![CallbackId::next()];
-            for (step, which, kind) in steps {
-                let (id, kind) = (ids[which.index(ids.len())], ROWS[kind].kind);
-                let same = kind.number() <= 2;
+            for (step, which, kind, of) in steps {
+                let kind = ROWS.get(kind).map_or(Kind::Readable, |row| row.kind);
+                let (id, of) = (ids[which.index(ids.len())], OFS[of]);
+                let same = kind.number() <= 2 && of != Of::Other;
                 match step {
                     0 => {
                         let id = callbacks.insert(ids.len());
@@ -145,19 +182,19 @@ mod tests {
                     }
                     1 => {
                         prop_assert_eq!(callbacks.remove(id), model.remove(&id));
-                        waiting.retain(|(gone, _)| *gone != id);
+                        waiting.retain(|(gone, _, _)| *gone != id);
                     }
                     2 => {
                         let wanted = match model.contains_key(&id) {
                             false => Noted::Unknown,
-                            true if same && !waiting.insert((id, kind.number())) => Noted::Waiting,
+                            true if same && !waiting.insert((id, kind.number(), of)) => Noted::Waiting,
                             true => Noted::New,
                         };
-                        prop_assert_eq!(callbacks.note(id, kind), wanted);
+                        prop_assert_eq!(callbacks.note(id, kind, of), wanted);
                     }
                     _ => {
-                        prop_assert_eq!(callbacks.deliver(id, kind), model.get(&id));
-                        waiting.remove(&(id, kind.number()));
+                        prop_assert_eq!(callbacks.deliver(id, kind, of), model.get(&id));
+                        waiting.remove(&(id, kind.number(), of));
                     }
                 }
                 prop_assert_eq!(callbacks.len(), model.len());

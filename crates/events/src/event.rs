@@ -51,3 +51,14 @@ pub struct Event<P> {
     /// What comes with it: see the kind's row.
     pub payload: P,
 }
+
+/// What an event is of, for kinds that say the same twice: two that are of the same do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Of {
+    /// What its callback is for: nothing was named.
+    Unsaid,
+    /// What has this number.
+    Number(i64),
+    /// Something else, which is never the same.
+    Other,
+}

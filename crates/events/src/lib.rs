@@ -10,7 +10,8 @@
 //!
 //! 1. A callback's number is given out once, by a lock-free counter, and numbers grow: an event for a callback that is
 //!    gone never reaches another one.
-//! 2. Of one callback and one side of a descriptor at most one event waits at a time: a second would say nothing new.
+//! 2. Of one callback and one side of one descriptor at most one event waits at a time: a second would say nothing new.
+//!    Of another descriptor it does.
 //!
 //! Both are checked by the tests of [`Callbacks`], the table by those of [`Kind`].
 #![forbid(unsafe_code)]
@@ -20,5 +21,5 @@ mod event;
 mod kind;
 
 pub use crate::callbacks::{Callbacks, Noted};
-pub use crate::event::{CallbackId, Event};
+pub use crate::event::{CallbackId, Event, Of};
 pub use crate::kind::{Kind, ROWS, Row, table};

@@ -25,8 +25,8 @@ impl CallId {
 pub struct CallOptions {
     /// How long anybody wants the answer, instead of what the client's options say. Both ends keep it.
     pub deadline: Option<Duration>,
-    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it, and with 0,
-    /// the server's welcome says.
+    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the server's
+    /// welcome says; 0 is refused, for a frame has no way to say it.
     pub credit: Option<u32>,
 }
 

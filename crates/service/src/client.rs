@@ -161,9 +161,12 @@ impl Client {
     /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
     ///
     /// # Errors
-    /// [`Fault::FrameTooLarge`], [`Fault::Overloaded`], [`Fault::Draining`], or why there is no connection. Nothing was
-    /// queued, and the client may be used as before.
+    /// [`Fault::BadArgument`] for a credit of 0, [`Fault::FrameTooLarge`], [`Fault::Overloaded`], [`Fault::Draining`], or
+    /// why there is no connection. Nothing was queued, and the client may be used as before.
     pub fn call(&mut self, request: &[u8], options: CallOptions) -> Result<CallId, Error> {
+        if options.credit == Some(0) {
+            return Err(Error::new(Fault::BadArgument, "credit is 0: give 1 item or more"));
+        }
         self.session.admit(request)?;
         self.ensure_line()?;
         let deadline = options.deadline.or(self.options.deadline);
@@ -375,7 +378,7 @@ impl Client {
     /// Items that a stream whose call was given these may send before more are granted. Of a call that was made while
     /// there was no connection it is known once there is one.
     pub(crate) fn window(&self, options: CallOptions) -> u32 {
-        options.credit.filter(|credit| *credit > 0).unwrap_or(self.credit())
+        options.credit.unwrap_or(self.credit())
     }
 
     /// Ends the connection for good. Every call fails, and so does every further one.

@@ -235,6 +235,21 @@ fn streams_carry_items_credit_and_cancellation() {
 }
 
 #[test]
+fn a_credit_of_nothing_is_refused_and_nothing_is_sent() {
+    let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
+        let request = peer.request();
+        peer.end(&request.header, &request.payload);
+    });
+    let mut client = Client::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    let error = client.call(b"count", CallOptions { deadline: None, credit: Some(0) }).unwrap_err();
+    assert_eq!(error.fault, Fault::BadArgument, "{error}");
+    assert_eq!((client.in_flight(), client.has_unsent()), (0, false));
+    let call = client.call(b"next", CallOptions::default()).unwrap();
+    assert_eq!(client.wait(call).unwrap(), b"next");
+    peer.join();
+}
+
+#[test]
 fn what_ends_with_the_connection_says_whether_it_was_sent() {
     // A large request is written when it is made, and so the first to find out.
     let third = [vec![1], vec![1; 8_192]];

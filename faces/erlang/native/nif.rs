@@ -11,6 +11,7 @@ use crate::waiter::{self, Expect};
 use crate::{decode, encode, handle};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
+use thalweg_events::Kind;
 use thalweg_service::{CallId, CallOptions, Error};
 
 /// A process looks so long for its own answer before it waits for a message.
@@ -396,10 +397,14 @@ pub(crate) fn answer(env: Env, arguments: &[RawTerm]) -> Answer {
     send(env, *connection, Expect::Notice, |out| python::answer(env, number, ok, *value, out))
 }
 
-/// `post(Connection, Kind, Number, Payload)`.
+/// `post(Connection, Kind, Number, Payload)`. A kind that no event loop has is refused here, where somebody hears of it.
 pub(crate) fn post(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, kind, number, payload] = arguments else { return None };
-    let (kind, number) = (u32::try_from(env.natural(*kind)?).ok()?, env.natural(*number)?);
+    let (named, number) = (env.natural(*kind)?, env.natural(*number)?);
+    let Some(known) = u8::try_from(named).ok().and_then(Kind::of) else {
+        return Some(error(env, env.make_tuple(&[env.atom("no_such_kind"), *kind])));
+    };
+    let kind = known.number().into();
     send(env, *connection, Expect::Nothing, |out| python::post(env, kind, number, *payload, out))
 }
 

@@ -47,9 +47,13 @@ start_pool(Options) -> start_pool(default, Options).
 %% @doc Starts a pool, and returns when all of its workers are ready.
 -spec start_pool(atom(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
 start_pool(Name, Options) ->
-    case thalweg_python:check(Options) of
-        ok -> thalweg_pool:start(Name, Options);
-        {error, Reason} -> {error, Reason}
+    case thalweg_options:check(pool, Options) of
+        ok ->
+            case thalweg_python:check(Options) of
+                ok -> thalweg_pool:start(Name, Options);
+                {error, Reason} -> {error, Reason}
+            end;
+        {error, Wrong} -> {error, Wrong}
     end.
 
 %% @doc Ends a pool: calls that are under way are told that it ended.
@@ -86,7 +90,8 @@ call(Module, Function, Arguments) -> call(Module, Function, Arguments, #{}).
 %% @doc Calls a function and waits for what it returns. What it returns to be awaited is awaited in the worker.
 -spec call(name(), name(), list(), options()) -> result().
 call(Module, Function, Arguments, Options) ->
-    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
+    ok = thalweg_options:demand(call, Options),
+    Timeout = maps:get(timeout, Options, ?TIMEOUT),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
@@ -108,6 +113,7 @@ cast(Module, Function, Arguments) -> cast(Module, Function, Arguments, #{}).
 %% @doc Calls a function, and nobody hears what came of it.
 -spec cast(name(), name(), list(), options()) -> ok | {error, term()}.
 cast(Module, Function, Arguments, Options) ->
+    ok = thalweg_options:demand(call, Options),
     {_, Connections, Within} = route(Options),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
     thalweg_nif:cast(Connections, Call).
@@ -122,6 +128,7 @@ spawn_call(Module, Function, Arguments) -> spawn_call(Module, Function, Argument
 %% {@link await/2}.
 -spec spawn_call(name(), name(), list(), options()) -> request().
 spawn_call(Module, Function, Arguments, Options) ->
+    ok = thalweg_options:demand(call, Options),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
@@ -189,9 +196,14 @@ async_gather(Calls) -> async_gather(Calls, #{}).
 %% @doc Makes several calls at once, in one worker, and waits for all of them: their results in the order of the calls.
 -spec async_gather([{name(), name(), list()} | {name(), name(), list(), #{name() => term()}}], options()) ->
     [result()] | {error, term()}.
-async_gather([], _Options) -> [];
 async_gather(Calls, Options) ->
-    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
+    ok = thalweg_options:demand(call, Options),
+    gather(Calls, Options).
+
+-spec gather([tuple()], options()) -> [result()] | {error, term()}.
+gather([], _Options) -> [];
+gather(Calls, Options) ->
+    Timeout = maps:get(timeout, Options, ?TIMEOUT),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     case thalweg_nif:gather(Connections, Reference, [whole(Call, Within) || Call <- Calls]) of
@@ -235,6 +247,7 @@ exec(Source, Variables, Options) -> source(false, Source, Variables, Options).
 
 -spec source(boolean(), iodata(), map(), options()) -> result().
 source(IsExpression, Source, Variables, Options) ->
+    ok = thalweg_options:demand(call, Options),
     {Scope, Owner} =
         case Options of
             #{namespace := Name} -> {term_to_binary({name, Name}), none};
@@ -244,7 +257,7 @@ source(IsExpression, Source, Variables, Options) ->
     keep(Pool, Connection, Owner, Scope),
     Reference = make_ref(),
     Named = maps:from_list([{text(Name), Value} || {Name, Value} <- maps:to_list(Variables)]),
-    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
+    Timeout = maps:get(timeout, Options, ?TIMEOUT),
     case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Named, Scope, Within}, true) of
         {pending, _, Number} ->
             receive

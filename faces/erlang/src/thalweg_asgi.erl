@@ -42,8 +42,9 @@ run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 %% body without a status in front of it.
 -spec run(binary(), scope(), iodata(), options()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body, Options) ->
-    Timeout = thalweg:patience(maps:get(timeout, Options, 5000)),
-    case open(App, Scope, Body, Options) of
+    ok = thalweg_options:demand(answer, Options),
+    Timeout = maps:get(timeout, Options, 5000),
+    case begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options) of
         {ok, Stream} -> whole(Stream, Timeout, none, []);
         {error, Reason} -> {error, Reason}
     end.
@@ -65,6 +66,7 @@ whole(Stream, Timeout, Head, Parts) ->
 %% @doc An application's answer as it comes: `{Status, Headers}', then its body in parts.
 -spec open(binary(), scope(), iodata(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 open(App, Scope, Body, Options) ->
+    ok = thalweg_options:demand(answer, Options),
     begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options).
 
 -spec begin_answer(binary(), scope(), {bytes, binary()} | pid(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
@@ -74,8 +76,14 @@ begin_answer(App, Scope, Body, Options) ->
 
 %% @doc Serves an application. The server ends with the process that starts it.
 -spec listen(options()) -> {ok, pid()} | {error, term()}.
-listen(#{app := _} = Options) ->
-    _ = thalweg:patience(maps:get(timeout, Options, 30000)),
+listen(Options) ->
+    case thalweg_options:check(server, Options) of
+        ok -> begin_server(Options);
+        {error, Wrong} -> {error, Wrong}
+    end.
+
+-spec begin_server(options()) -> {ok, pid()} | {error, term()}.
+begin_server(Options) ->
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
     Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
     %% Who takes nothing of an answer has no connection for ever.

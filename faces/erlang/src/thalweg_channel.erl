@@ -35,12 +35,16 @@
     is_closed = false :: boolean()
 }).
 
--spec open() -> {ok, channel()}.
+-spec open() -> {ok, channel()} | {error, thalweg_options:wrong()}.
 open() -> open(#{}).
 
 %% @doc A channel of the process that opens it.
--spec open(options()) -> {ok, channel()}.
-open(Options) -> gen_server:start(?MODULE, {self(), Options}, []).
+-spec open(options()) -> {ok, channel()} | {error, thalweg_options:wrong()}.
+open(Options) ->
+    case thalweg_options:check(channel, Options) of
+        ok -> gen_server:start(?MODULE, {self(), Options}, []);
+        {error, Wrong} -> {error, Wrong}
+    end.
 
 %% @doc What Python's `Channel' is made with.
 -spec number(pid()) -> pos_integer().

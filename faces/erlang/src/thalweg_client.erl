@@ -38,6 +38,13 @@ connect(Endpoint) -> connect(Endpoint, #{}).
 %% @doc Begins to connect.
 -spec connect(iodata(), options()) -> {ok, client()} | error().
 connect(Endpoint, Options) ->
+    case thalweg_options:check(connection, Options) of
+        ok -> begin_to_connect(Endpoint, Options);
+        {error, Wrong} -> {error, Wrong}
+    end.
+
+-spec begin_to_connect(iodata(), options()) -> {ok, client()} | error().
+begin_to_connect(Endpoint, Options) ->
     Wishes = {
         maps:get(schema, Options, <<0:256>>),
         maps:get(in_flight_max, Options, 1024),
@@ -69,6 +76,7 @@ call(Client, Frame) -> call(Client, Frame, #{}).
 %% @doc Sends a request and waits for the frame that answers it.
 -spec call(client(), iodata(), options()) -> {ok, binary()} | error().
 call({_, Connection}, Frame, Options) ->
+    ok = thalweg_options:demand(request, Options),
     Reference = make_ref(),
     case thalweg_nif:request(Connection, Reference, Frame, {true, maps:get(deadline, Options, none)}) of
         {pending, _, _} ->
@@ -84,6 +92,7 @@ send(Client, Frame) -> send(Client, Frame, #{}).
 %% @doc Sends a request. What comes of it is waited for, or cancelled.
 -spec send(client(), iodata(), options()) -> {ok, request()} | error().
 send({_, Connection}, Frame, Options) ->
+    ok = thalweg_options:demand(request, Options),
     Reference = make_ref(),
     case thalweg_nif:request(Connection, Reference, Frame, {false, maps:get(deadline, Options, none)}) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
@@ -113,6 +122,7 @@ stream(Client, Frame) -> stream(Client, Frame, #{}).
 %% @doc Sends a request that a stream answers. It is cancelled when the process ends.
 -spec stream(client(), iodata(), options()) -> {ok, stream()} | error().
 stream({_, Connection}, Frame, Options) ->
+    ok = thalweg_options:demand(stream_request, Options),
     Reference = make_ref(),
     Wishes = {maps:get(credit, Options, 64), maps:get(deadline, Options, none)},
     case thalweg_nif:request_stream(Connection, Reference, Frame, Wishes) of
@@ -150,7 +160,9 @@ transport(Client) -> transport(Client, #{}).
 
 %% @doc What generated clients send requests by.
 -spec transport(client(), options()) -> fun((iodata()) -> {ok, binary()} | error()).
-transport(Client, Options) -> fun(Frame) -> call(Client, Frame, Options) end.
+transport(Client, Options) ->
+    ok = thalweg_options:demand(request, Options),
+    fun(Frame) -> call(Client, Frame, Options) end.
 
 -spec stream_transport(client()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
 stream_transport(Client) -> stream_transport(Client, #{}).
@@ -158,6 +170,7 @@ stream_transport(Client) -> stream_transport(Client, #{}).
 %% @doc What generated clients open streams by.
 -spec stream_transport(client(), options()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
 stream_transport(Client, Options) ->
+    ok = thalweg_options:demand(stream_request, Options),
     fun(Frame) ->
         case stream(Client, Frame, Options) of
             {ok, Stream} -> {ok, fun() -> frame(next(Stream)) end};

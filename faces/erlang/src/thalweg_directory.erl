@@ -43,7 +43,7 @@ place(Pool, Term) ->
 -spec placed(atom(), pos_integer()) -> {ok, thalweg_nif:connection(), pid()} | none.
 placed(Pool, Index) ->
     {Connections, Workers, Places} = read(Pool),
-    case Index =< tuple_size(Places) andalso element(Index, Places) of
+    case is_integer(Index) andalso Index >= 1 andalso Index =< tuple_size(Places) andalso element(Index, Places) of
         NoConnection when NoConnection =:= false; NoConnection =:= none -> none;
         Connection ->
             {_, Worker} = lists:keyfind(Connection, 1, lists:zip(tuple_to_list(Connections), tuple_to_list(Workers))),

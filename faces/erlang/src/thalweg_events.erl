@@ -7,8 +7,8 @@
 %% nothing more of it is told but that. An error of a datagram is told among the datagrams, and ends nothing.
 %%
 %% Nothing is lost without a word. Its owner is sent `{thalweg_events, Process, {overloaded, Current, Max}}' when an event found no
-%% room, or `{refused, Why}' when one for a worker has no value in Python or is longer than a frame, once until it asks
-%% {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
+%% room, or `{refused, Why}' when one for a worker has no value in Python, is of a kind that there is none of there, or is longer than
+%% a frame, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
 %% shows only in the worker (a map whose key is a list there) is a warning in its log. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
 %% whoever wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
@@ -56,14 +56,17 @@
     place = none :: none | {reference(), {Pool :: atom(), Index :: pos_integer()}}
 }).
 
--spec start_link() -> {ok, pid()}.
+-spec start_link() -> {ok, pid()} | {error, thalweg_options:wrong()}.
 start_link() -> start_link(#{}).
 
 %% @doc `capacity' events wait at most, and beside them the end of each socket; what comes beyond is refused and counted
 %% ({@link refused/1}).
--spec start_link(#{capacity => pos_integer()}) -> {ok, pid()}.
+-spec start_link(#{capacity => pos_integer()}) -> {ok, pid()} | {error, thalweg_options:wrong()}.
 start_link(Options) ->
-    {ok, proc_lib:spawn_opt(?MODULE, init, [self(), Options], [link, {message_queue_data, off_heap}])}.
+    case thalweg_options:check(events, Options) of
+        ok -> {ok, proc_lib:spawn_opt(?MODULE, init, [self(), Options], [link, {message_queue_data, off_heap}])};
+        {error, Wrong} -> {error, Wrong}
+    end.
 
 -spec stop(pid()) -> ok.
 stop(Process) -> ask(Process, stop).
@@ -264,6 +267,7 @@ refuse(Why, #state{refused = Refused, is_told = IsTold} = State) ->
 -spec news_of(term()) -> {news, news()} | none.
 news_of({overloaded, _, _} = Why) -> {news, Why};
 news_of({no_python_value, _} = Why) -> {news, {refused, Why}};
+news_of({no_such_kind, _} = Why) -> {news, {refused, Why}};
 news_of({fault, frame_too_large, _} = Why) -> {news, {refused, Why}};
 news_of(_Why) -> none.
 

@@ -3,8 +3,13 @@
 
 -export([check/1, interpreter/1, environment/1]).
 
-%% @doc Whether there is such an interpreter.
+%% @doc Whether there is such an interpreter, and where it is to run: what the operating system would say of that goes nowhere.
 -spec check(thalweg_pool:options()) -> ok | {error, term()}.
+check(#{directory := Directory} = Options) ->
+    case filelib:is_dir(Directory) of
+        true -> check(maps:remove(directory, Options));
+        false -> {error, {no_such_directory, Directory}}
+    end;
 check(#{venv := Venv} = Options) ->
     case filelib:is_regular(filename:join(Venv, "bin/python")) of
         true -> check(maps:remove(venv, Options#{python => filename:join(Venv, "bin/python")}));

@@ -19,6 +19,7 @@ open(Module, Function, Arguments) -> open(Module, Function, Arguments, #{}).
 %% `batch' the values come in lists of so many at most, each of which takes one of the credit.
 -spec open(thalweg:name(), thalweg:name(), list(), thalweg:options()) -> {ok, stream()} | {error, term()}.
 open(Module, Function, Arguments, Options) ->
+    ok = thalweg_options:demand(stream, Options),
     {_, Connections, Within} = thalweg:route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), maps:get(batch, Options, none), Within},

@@ -10,6 +10,8 @@
 
 %% Milliseconds that a worker whose applications are late has to say which.
 -define(SAYS_SO_WITHIN, 500).
+%% Milliseconds that a connection goes on being made, at the least, when its worker is late already.
+-define(CONNECT_WITHIN, 1000).
 %% Milliseconds until a worker that was asked to look for what was given up is asked again.
 -define(LOOK_AGAIN, 50).
 
@@ -69,7 +71,8 @@ handle_continue(start, {Place, Pool, Index, Options} = Start) ->
 connected(_Start, _Endpoint, {error, Reason}) -> {error, Reason};
 connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
-    Wishes = {none, maps:get(in_flight_max, Options, 1024), Within, false, false},
+    %% Who waits here is late first, and says so: in a connection's words nobody listens there yet.
+    Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
             State = #state{

@@ -475,9 +475,11 @@ pieces_for_several(_Config) ->
 %% A timeout that is none is refused before anybody is served.
 timeouts_that_are_none(_Config) ->
     [
-        {Timeout, {'EXIT', {badarg, _}}} = {Timeout, catch Begin(#{app => <<"web:app">>, timeout => Timeout})}
-     || Timeout <- [-1, 1.5, soon, 1 bsl 32],
-        Begin <- [fun thalweg_asgi:listen/1, fun(Options) -> thalweg_asgi:run(<<"web:app">>, #{}, <<>>, Options) end]
+        begin
+            {error, {bad_option, timeout, _}} = thalweg_asgi:listen(#{app => <<"web:app">>, timeout => Timeout}),
+            {'EXIT', {badarg, _}} = (catch thalweg_asgi:run(<<"web:app">>, #{}, <<>>, #{timeout => Timeout}))
+        end
+     || Timeout <- [-1, 1.5, soon, 1 bsl 32]
     ],
     [0] = thalweg:load(default).
 

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
+        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, by_an_atom, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
         given_up_below_another, interrupt_while_another_is_described, interrupt_while_another_is_answered, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
         outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_of_bytes_to_python, channels_close, channels_pass_over_the_dead,
@@ -87,8 +87,33 @@ errors(_Config) ->
     {ok, {<<"caught">>, {any, 1}}} = caught([<<"throw">>, {any, 1}]),
     {ok, {<<"caught">>, {no_function, <<"nothing">>}}} = caught([<<"nothing">>]),
     {ok, {<<"caught">>, <<"{no_python_value", _/binary>>}} = caught([<<"no_value">>]),
-    {error, {no_function, <<"nothing">>}} = thalweg:call(sample, call_back, [<<"nothing">>]),
-    {error, {no_function, <<"nothing">>}} = thalweg:call(sample, call_back_later, [<<"nothing">>]).
+    [
+        begin
+            {error, {erlang, {no_function, <<"nothing">>}}} = thalweg:call(sample, Function, [<<"nothing">>]),
+            %% None of this is the library's own.
+            [
+                {error, {erlang, Reason}} = thalweg:call(sample, Function, [<<"throw">>, Reason])
+             || Reason <- [timeout, no_worker, {overloaded, 5, 5}, {fault, disconnected, <<>>}, {erlang, 1}, {exception, 1}]
+            ],
+            {error, {exception, <<"error">>, <<"badly">>, [_ | _]}} = thalweg:call(sample, Function, [<<"fail">>]),
+            %% What a callback passes on of what Python raised is that still.
+            Raised = {exception, <<"ValueError">>, <<"words">>, []},
+            {error, Raised} = thalweg:call(sample, Function, [<<"throw">>, Raised])
+        end
+     || Function <- [call_back, call_back_later, call_back_from_thread]
+    ],
+    {ok, Stream} = thalweg_stream:open(sample, bring_called_back, [<<"throw">>, timeout]),
+    {[], {error, {erlang, timeout}}} = thalweg_test:collect(Stream, []).
+
+%% A name in Python is a string or an atom, as it is here.
+by_an_atom(_Config) ->
+    [
+        {ok, 3} = thalweg:call(sample, Function, [add, 1, 2])
+     || Function <- [call_back, call_back_later, call_back_from_thread]
+    ],
+    {error, {erlang, {no_function, <<"nothing">>}}} = thalweg:call(sample, call_back, [nothing]),
+    %% Nor does it matter whether Erlang knows the atom.
+    {error, {erlang, {no_function, <<"an atom that nobody knows">>}}} = thalweg:call(sample, call_back_by_an_atom, []).
 
 caught(Arguments) -> thalweg:call(sample, caught, Arguments).
 
@@ -237,7 +262,7 @@ in_time(_Config) ->
 module_and_function(_Config) ->
     {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"reverse">>, 1, 2]),
     ok = thalweg:unregister(reverse),
-    {error, {no_function, <<"reverse">>}} = thalweg:call(sample, call_back, [<<"reverse">>]).
+    {error, {erlang, {no_function, <<"reverse">>}}} = thalweg:call(sample, call_back, [<<"reverse">>]).
 
 %% What Python could never call by has no callback.
 names_that_are_none(_Config) ->
@@ -275,14 +300,14 @@ unregistered_while_it_runs(_Config) ->
     Request = thalweg:spawn_call(sample, call_back, [<<"gate">>]),
     Running = receive {runs, Pid} -> Pid end,
     ok = thalweg:unregister(gate),
-    {error, {no_function, <<"gate">>}} = thalweg:call(sample, call_back_later, [<<"gate">>]),
+    {error, {erlang, {no_function, <<"gate">>}}} = thalweg:call(sample, call_back_later, [<<"gate">>]),
     ok = thalweg:register(gate, fun([]) -> second end),
     {ok, second} = thalweg:call(sample, call_back_later, [<<"gate">>]),
     true = is_process_alive(Running),
     ok = thalweg:unregister(gate),
     Running ! go,
     {ok, first} = thalweg:await(Request),
-    {error, {no_function, <<"gate">>}} = thalweg:call(sample, call_back, [<<"gate">>]).
+    {error, {erlang, {no_function, <<"gate">>}}} = thalweg:call(sample, call_back, [<<"gate">>]).
 
 nothing_awaited_within(_Config) ->
     {ok, {error, {exception, <<"RuntimeError">>, _, _}}} =
@@ -500,7 +525,7 @@ callbacks_that_die(_Config) ->
         spawn_link(fun() -> exit(Reason) end),
         timer:sleep(infinity)
     end),
-    {error, {exit, <<"boom">>}} = thalweg:call(sample, call_back, [<<"die">>, boom]),
+    {error, {erlang, {exit, <<"boom">>}}} = thalweg:call(sample, call_back, [<<"die">>, boom]),
     {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
 
 waiting_reader(Channel) -> waiting_reader(Channel, fun(_) -> ok end).
@@ -541,7 +566,7 @@ channels_outlive_wrong_arguments(_Config) ->
     {ok, Channel} = thalweg_channel:open(#{kind => bytes}),
     ok = thalweg_channel:write(Channel, <<"before">>),
     [{error, badarg} = thalweg_channel:write(Channel, Wrong) || Wrong <- [5, atom, [256], <<1:1>>, {}]],
-    {error, badarg} = thalweg:call(sample, fill, [thalweg_channel:number(Channel), 5]),
+    {error, {erlang, badarg}} = thalweg:call(sample, fill, [thalweg_channel:number(Channel), 5]),
     ok = thalweg_channel:write(Channel, [<<" and">>, " after"]),
     {ok, <<"before and after">>} = thalweg_channel:read(Channel).
 

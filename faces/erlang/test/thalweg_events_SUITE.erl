@@ -6,7 +6,7 @@ all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
         who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
-        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
+        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, a_kind_that_a_worker_does_not_know, descriptors_into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -308,10 +308,35 @@ into_a_worker(Config) ->
     receive
         {<<"event">>, 3, none} -> ok
     end,
-    %% A number that nobody gave, and a kind that is none.
+    %% A number that nobody gave.
     ok = thalweg_events:post(Events, 30, 1 bsl 40, none),
-    ok = thalweg_events:post(Events, 99, Number, none),
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% A worker's loop tells of the kinds that there are; who polls is told of any.
+a_kind_that_a_worker_does_not_know(Config) ->
+    Events = events(Config),
+    ok = thalweg_events:post_checked(Events, 99, 1, polled),
+    [{99, 1, polled}] = thalweg_events:poll(Events, 0),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    [{error, {no_such_kind, Kind}} = thalweg_events:post_checked(Events, Kind, Number, x) || Kind <- [0, 4, 99, 255]],
+    ok = thalweg_events:post(Events, 23, Number, x),
+    5 = thalweg_events:refused(Events),
+    [{refused, {no_such_kind, 0}}] = news(Events),
+    Known = [1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 30, 31],
+    [ok = thalweg_events:post_checked(Events, Kind, Number, <<"x">>) || Kind <- Known],
+    Known = [receive {<<"event">>, Kind, _} -> Kind after 5000 -> none end || Kind <- Known].
+
+%% Each descriptor of a number is told of.
+descriptors_into_a_worker(Config) ->
+    Events = events(Config),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    %% All of it is there when the loop goes on.
+    Busy = thalweg:spawn_call(time, sleep, [0.2]),
+    [ok = thalweg_events:post_checked(Events, 1, Number, Descriptor) || Descriptor <- [5, 6, 7]],
+    {ok, none} = thalweg:await(Busy),
+    [5, 6, 7] = [receive {<<"event">>, 1, Told} -> Told after 5000 -> none end || _ <- [5, 6, 7]].
 
 %% What Erlang's own sockets say is an event of the worker's loop.
 sockets_into_a_worker(Config) ->

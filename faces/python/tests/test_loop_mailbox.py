@@ -100,6 +100,32 @@ class Posts(MailboxCase):
         self.run_for()
         self.assertEqual(self.told.count((Kind.READABLE, 9)), 2)
 
+    def test_each_of_several_descriptors_of_one_number_waits_once(self) -> None:
+        number = self.mailbox.register(self.tell)
+        for _ in range(3):
+            for kind in (Kind.READABLE, Kind.WRITABLE):
+                for descriptor in (5, 6, 7, None):
+                    self.assertTrue(self.mailbox.post(number, kind, descriptor))
+        self.assertEqual(self.mailbox.waiting, 8)
+        self.run_for()
+        self.assertEqual(
+            self.told, [(kind, of) for kind in (Kind.READABLE, Kind.WRITABLE) for of in (5, 6, 7, None)]
+        )
+        # Nothing of that is left: each of them waits anew, and once.
+        self.told.clear()
+        for descriptor in (6, 7, 6, 5, 7):
+            self.mailbox.post(number, Kind.READABLE, descriptor)
+        self.run_for()
+        self.assertEqual(self.told, [(Kind.READABLE, 6), (Kind.READABLE, 7), (Kind.READABLE, 5)])
+
+    def test_what_is_no_descriptor_is_told_as_often_as_it_is_posted(self) -> None:
+        number = self.mailbox.register(self.tell)
+        payloads: list[object] = ["a", "a", 1.0, 1.0, 1 << 70, 1 << 70, True, True]
+        for payload in payloads:
+            self.assertTrue(self.mailbox.post(number, Kind.READABLE, payload))
+        self.run_for()
+        self.assertEqual(self.told, [(Kind.READABLE, payload) for payload in payloads])
+
     def test_a_full_mailbox_says_so_and_what_it_took_is_told(self) -> None:
         number = self.mailbox.register(self.tell)
         self.mailbox.capacity = 10

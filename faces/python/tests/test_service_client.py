@@ -23,6 +23,7 @@ from service_support import (
     waiting,
 )
 from thalweg.service import (
+    BadArgument,
     BadFrame,
     BadRequest,
     Client,
@@ -142,6 +143,12 @@ class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
         await self.echo.cancelled.wait()
         await self.nothing_left()
         await self.still_serves()
+
+    async def test_a_stream_of_no_credit_is_refused(self):
+        with self.assertRaisesRegex(BadArgument, "credit is 0"):
+            self.transport.stream(types.encode_request(ENDLESS), credit=0)
+        await self.still_serves()
+        await self.nothing_left()
 
     async def test_a_stream_that_is_left_is_cancelled(self):
         async for item in self.client.count(ENDLESS, credit=8):

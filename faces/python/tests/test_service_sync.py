@@ -121,10 +121,16 @@ class Waiting(Place):
 
     def test_a_stream_is_read_to_its_end(self):
         items = [types.EchoCountItem(value=value) for value in range(1, 1001)]
-        # With 0 the server's welcome says.
-        for credit in (3, 0):
+        # Without any the server's welcome says.
+        for credit in (3, None):
             values = list(self.client.count(types.EchoCount(first=1, last=1000), credit=credit))
             self.assertEqual(values, [*items, types.EchoCountResponse(count=1000)])
+
+    def test_a_stream_of_no_credit_is_refused(self):
+        with self.assertRaisesRegex(BadArgument, "credit is 0"):
+            self.transport.stream(types.encode_request(ENDLESS), credit=0)
+        self.still_serves()
+        self.assertEqual(self.transport.in_flight, 0)
 
     def test_a_stream_that_is_left_is_cancelled(self):
         for item in self.client.count(ENDLESS, credit=4):

@@ -45,7 +45,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "load",
         ],
     ),
-    ("erlang", &["reactor", "service", "transport", "wire"]),
+    ("erlang", &["events", "reactor", "service", "transport", "wire"]),
     ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log", "schema", "rpc"]),
     ("python", &["sys", "reactor", "events", "transport", "wire", "service", "log", "schema", "rpc"]),
     (

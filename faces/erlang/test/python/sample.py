@@ -541,6 +541,14 @@ async def call_back_later(name, *arguments):
     return await erlang.acall(name, *arguments)
 
 
+def call_back_by_an_atom():
+    return erlang.call(Atom("an atom that nobody knows"))
+
+
+def bring_called_back(name, *arguments):
+    yield erlang.call(name, *arguments)
+
+
 def call_back_with_bytes(name, length):
     return erlang.call(name, bytes(length))
 

@@ -54,7 +54,12 @@ def _owner() -> "Worker":
     return _worker
 
 
-def call(name: str, *arguments: Any, timeout: float | None = None) -> Any:
+def _spelled(name: str | Atom) -> str:
+    """Names are text there; an atom that nobody knows in Erlang could not even be said."""
+    return name.name if isinstance(name, Atom) else name
+
+
+def call(name: str | Atom, *arguments: Any, timeout: float | None = None) -> Any:
     """Calls a function that Erlang registered under a name, and waits for what it returns.
 
     In the worker's own thread, calls that Erlang makes in the course of it run meanwhile; the event loop does not. In any other
@@ -63,9 +68,9 @@ def call(name: str, *arguments: Any, timeout: float | None = None) -> Any:
     """
     worker = _owner()
     if threading.get_ident() == worker.thread:
-        return worker.call_and_wait(name, arguments, timeout)
+        return worker.call_and_wait(_spelled(name), arguments, timeout)
     waiter: Future[Any] = Future()
-    number = worker.begin(name, arguments, waiter)
+    number = worker.begin(_spelled(name), arguments, waiter)
     try:
         return worker.wait_apart(waiter, timeout)
     except TimeoutError:
@@ -73,11 +78,11 @@ def call(name: str, *arguments: Any, timeout: float | None = None) -> Any:
         raise
 
 
-async def acall(name: str, *arguments: Any) -> Any:
+async def acall(name: str | Atom, *arguments: Any) -> Any:
     """As `call`, for coroutines: others run meanwhile."""
     worker = _owner()
     waiter: asyncio.Future[Any] = worker.loop.create_future()
-    number = worker.begin(name, arguments, waiter)
+    number = worker.begin(_spelled(name), arguments, waiter)
     try:
         return await waiter
     except asyncio.CancelledError:

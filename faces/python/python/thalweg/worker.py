@@ -46,6 +46,7 @@ _LOOK_LAST: Final = 20e-3
 """and so many in the end."""
 
 _EXCEPTION: Final = Atom("exception")
+_ERLANG: Final = Atom("erlang")
 
 
 class Worker:
@@ -113,9 +114,13 @@ class Worker:
         self.loop.call_soon_threadsafe(self._turn)
 
     def describe(self, raised: BaseException) -> Any:
-        """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back as they came."""
+        """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back by that name, so that
+        none is taken for what became of the call; what is an exception there stays one.
+        """
         if isinstance(raised, ErlangError):
-            return raised.reason
+            reason = raised.reason
+            is_exception = isinstance(reason, tuple) and len(reason) == 4 and reason[0] == _EXCEPTION
+            return reason if is_exception else (_ERLANG, reason)
         kind = type(raised)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         try:
@@ -205,21 +210,20 @@ class Worker:
 
     def post(self, kind: int, number: int, value: Any) -> bool:
         """An event for the loop's mailbox; one that nobody registered for is dropped. False: there is no room now, and another
-        turn is to ask again.
+        turn is to ask again. A kind that there is not raises `ValueError`, and the event is lost.
         """
         mailbox = self.loop.mailbox
-        with contextlib.suppress(ValueError):
-            known = Kind(kind)
-            payload = OSError(value) if known is Kind.SOCKET_ERROR else value
-            try:
-                mailbox.post(number, known, payload)
-            except Overloaded:
-                # What waits makes room when it is called. Where nothing does, room is somebody's wish.
-                if mailbox.waiting:
-                    self._owe_turn()
-                else:
-                    self.loop.call_later(_LOOK_FIRST, self._turn)
-                return False
+        known = Kind(kind)
+        payload = OSError(value) if known is Kind.SOCKET_ERROR else value
+        try:
+            mailbox.post(number, known, payload)
+        except Overloaded:
+            # What waits makes room when it is called. Where nothing does, room is somebody's wish.
+            if mailbox.waiting:
+                self._owe_turn()
+            else:
+                self.loop.call_later(_LOOK_FIRST, self._turn)
+            return False
         return True
 
     def lost(self, kind: int, number: int, raised: BaseException) -> None:

@@ -17,9 +17,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyInt};
 use std::os::fd::{BorrowedFd, RawFd};
-use thalweg_events::{CallbackId, Callbacks, Event, Kind, Noted, ROWS};
+use thalweg_events::{CallbackId, Callbacks, Event, Kind, Noted, Of, ROWS};
 use thalweg_sys::socket;
 
 /// How much of a socket one event takes at most.
@@ -62,8 +62,9 @@ enum Call {
 /// Tells whoever is registered under the event's number.
 pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
+    let of = of(py, event.kind, event.payload.as_ref());
     let call = state.callbacks.with(py, |callbacks| {
-        let told = callbacks.deliver(event.callback, event.kind).filter(|told| told.hears(event.kind));
+        let told = callbacks.deliver(event.callback, event.kind, of).filter(|told| told.hears(event.kind));
         told.map(|told| match told {
             Told::Call { callback, context, .. } => Call::Back(callback.clone_ref(py), context.clone_ref(py)),
             Told::Future(future) => Call::Future(future.clone_ref(py)),
@@ -191,9 +192,21 @@ impl Mailbox {
 }
 
 /// Notes an event for whoever hears of its kind.
-fn note(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind) -> Noted {
+fn note(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind, of: Of) -> Noted {
     let is_heard = kind.is_answer() || callbacks.find(id).is_some_and(|told| told.hears(kind));
-    if is_heard { callbacks.note(id, kind) } else { Noted::Unknown }
+    if is_heard { callbacks.note(id, kind, of) } else { Noted::Unknown }
+}
+
+/// Which descriptor an event is of, by its payload. Nothing but a number is compared: anything else may run Python.
+#[inline]
+fn of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Of {
+    match payload.map(|payload| payload.bind(py)) {
+        Some(payload) if kind.says_the_same_twice() && !payload.is_none() => {
+            let number = payload.cast_exact::<PyInt>().ok().and_then(|number| number.extract().ok());
+            number.map_or(Of::Other, Of::Number)
+        }
+        _ => Of::Unsaid,
+    }
 }
 
 fn kind_of(number: u8) -> PyResult<Kind> {
@@ -295,13 +308,14 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits already is
-    /// not queued again. Raises `Overloaded` when as many wait as may.
+    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits already, of
+    /// the same side of the same descriptor, is not queued again. Raises `Overloaded` when as many wait as may.
     #[pyo3(signature = (id, kind, payload = None))]
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
-        match state.callbacks.with(py, |callbacks| note(callbacks, id, kind))? {
+        let of = of(py, kind, payload.as_ref());
+        match state.callbacks.with(py, |callbacks| note(callbacks, id, kind, of))? {
             Noted::Unknown => return Ok(false),
             Noted::Waiting => return Ok(true),
             Noted::New => {}
@@ -309,7 +323,7 @@ impl Mailbox {
         if state.is_full(py)? {
             // It does not wait after all. Noted before another thread may run, as it may once Python is asked for words:
             // what that one posts would not be queued beside this.
-            state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind).is_some())?;
+            state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind, of).is_some())?;
             return Err(state.refuse(py));
         }
         let event = Event { callback: id, kind, payload };

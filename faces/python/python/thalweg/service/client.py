@@ -85,8 +85,8 @@ class Client(AsyncScope):
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
         """Sends a request that a stream answers; yields its frames, the one that ends it included.
 
-        At most `credit` items are on their way to whoever takes them. A stream that is closed, or let go of, before its
-        end is cancelled.
+        At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
+        that is closed, or let go of, before its end is cancelled.
         """
         call = self._connection.call(request, deadline, credit)
         inbox = self._streams[call] = _Inbox()
