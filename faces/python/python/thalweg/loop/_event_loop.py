@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._native import Loop
+from . import _signals
 from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
 from ._processes import ProcessTransport
@@ -55,8 +56,37 @@ class _Watched(selectors.BaseSelector):
 class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
+    _hears = False
+    """Signals wake it, whoever handles them."""
+    _csock: Any
+    _signal_handlers: dict[int, Any]
+
     def __init__(self) -> None:
         super().__init__(_Watched(self))
+
+    def run_forever(self) -> None:
+        """Runs until `stop()`."""
+        # One that runs refuses, and goes on hearing.
+        if not self.is_running():
+            self._hear_signals()
+        try:
+            super().run_forever()
+        finally:
+            if self._hears and not self.is_running():
+                self._hears = False
+                if not self._signal_handlers:
+                    _signals.leave(self._csock.fileno())
+
+    def _hear_signals(self) -> None:
+        self._hears = self._csock is not None and _signals.hear(self._csock.fileno())
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Handles a signal no more; whether it did."""
+        removed = super().remove_signal_handler(sig)
+        if self.is_running() and not self._signal_handlers:
+            # asyncio has just stopped to hear of any.
+            self._hear_signals()
+        return removed
 
     @property
     def mailbox(self) -> Mailbox:
