@@ -3,7 +3,8 @@
 //! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is Python's and closes
 //! the descriptor; the loop watches the number. Invariants: `connection_lost` is called once, after everything else; the
 //! socket is kept until then, or until nobody knows the transport; what a turn tells the protocol, it tells in the transport's
-//! context. Checked by CPython's own tests of asyncio, run on this loop, and `tests/test_loop_collected.py`.
+//! context; what another thread asks for while the loop sleeps is refused before it changes anything, or done by the loop. Checked
+//! by CPython's own tests of asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
 
 use super::core::Loop;
 use super::flow::Flow;
@@ -16,7 +17,7 @@ use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError, Py
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString, PyTuple};
 use std::os::fd::{BorrowedFd, RawFd};
 
 /// Writes to a lost connection after which the log says so.
@@ -108,6 +109,25 @@ impl Endpoint {
         let (owner, context) = (self.owner(py)?, self.context.bind(py).clone());
         owner.get().open(py)?;
         owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
+    }
+
+    /// While the loop sleeps in another thread, has it call a method of the transport in its next turn, and wakes it: whether it
+    /// does. For what a finalizer may ask for, which runs in whatever thread the collector does, and for what is half done.
+    pub(crate) fn hands_over<'py>(
+        &self,
+        transport: &Bound<'py, PyAny>,
+        method: &Bound<'py, PyString>,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<bool> {
+        let py = transport.py();
+        match self.owner.share(py) {
+            Some(owner) if owner.get().is_away(py) => {
+                self.soon(transport.getattr(method)?, arguments)?;
+                owner.get().wake(py);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Schedules what a transport begins with: `connection_made`, then reading, then whoever waits for both.
@@ -202,7 +222,9 @@ impl Endpoint {
     /// Ends it once what waits is sent: at once if nothing does.
     pub(crate) fn close(&self, transport: &Bound<'_, PyAny>, waits: bool) -> PyResult<()> {
         let py = transport.py();
-        if self.life.get(py).closing {
+        if self.life.get(py).closing
+            || self.hands_over(transport, intern!(py, "close"), PyTuple::empty(py))?
+        {
             return Ok(());
         }
         self.change(py, |life| life.closing = true);

@@ -4,13 +4,14 @@ import asyncio
 import selectors
 import socket
 from asyncio import constants, sslproto
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._native import Loop
 from . import _signals
 from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
+from ._pipes import ReadPipe, WritePipe
 from ._processes import ProcessTransport
 from ._sockets import Listener, Sockets, is_known
 from ._streams import StreamTransport
@@ -98,6 +99,18 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         if not handle._cancelled:
             self.call_soon(handle._run)
 
+    def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
+        """While it sleeps in another thread, has it call that in its next turn: whether it does."""
+        away = self._is_away()
+        if away:
+            self.call_soon_threadsafe(call, *args)
+        return away
+
+    def _stop_serving(self, sock: socket.socket) -> None:
+        # A server may be closed in any thread: it has let go of its sockets already.
+        if not self._hands_over(self._stop_serving, sock):
+            super()._stop_serving(sock)  # type: ignore[misc]
+
     def _start_serving(
         self,
         protocol_factory: Any,
@@ -139,6 +152,16 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             sock, protocol, address, waiter, extra
         )
         return theirs
+
+    def _make_read_pipe_transport(
+        self, pipe: Any, protocol: asyncio.BaseProtocol, waiter: Any = None, extra: dict[str, Any] | None = None
+    ) -> ReadPipe:
+        return ReadPipe(self, pipe, protocol, waiter, extra)
+
+    def _make_write_pipe_transport(
+        self, pipe: Any, protocol: asyncio.BaseProtocol, waiter: Any = None, extra: dict[str, Any] | None = None
+    ) -> WritePipe:
+        return WritePipe(self, pipe, protocol, waiter, extra)
 
     def _make_ssl_transport(
         self,
