@@ -458,12 +458,14 @@ class Programs(unittest.TestCase):
         async def start(*words: str, **more: str) -> None:
             await asyncio.create_subprocess_exec(*words, **more)
 
-        for words, more, name in (
-            (("/nowhere/at/all",), {}, "/nowhere/at/all"),
-            (("no-such-program-anywhere",), {}, "no-such-program-anywhere"),
-            (("true",), {"cwd": "/nowhere"}, "/nowhere"),
+        for words, more, name, why in (
+            (("/nowhere/at/all",), {}, "/nowhere/at/all", FileNotFoundError),
+            (("no-such-program-anywhere",), {}, "no-such-program-anywhere", FileNotFoundError),
+            (("true",), {"cwd": "/nowhere"}, "/nowhere", FileNotFoundError),
+            (("/etc/passwd/x",), {}, "/etc/passwd/x", NotADirectoryError),
+            (("/etc/passwd",), {}, "/etc/passwd", PermissionError),
         ):
-            with self.assertRaises(FileNotFoundError) as raised:
+            with self.assertRaises(why) as raised:
                 thalweg.run(start(*words, **more))
             self.assertEqual(raised.exception.filename, name)
 
