@@ -12,7 +12,7 @@ use super::foreign;
 use super::handle::Handle;
 use super::held::Kept;
 use super::io::Side;
-use super::turn::ends_program;
+use super::turn::{ends_program, tell_handler};
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -197,11 +197,9 @@ impl Endpoint {
         }
         let context = PyDict::new(py);
         context.set_item("message", message)?;
-        context.set_item("exception", raised.into_value(py))?;
         context.set_item("transport", transport)?;
         context.set_item("protocol", self.protocol.share(py))?;
-        let owner = self.owner(py)?;
-        owner.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+        tell_handler(self.owner(py)?.bind(py), raised, &context)
     }
 
     /// Whether it is over for whoever writes; the log says so when that happens again and again.

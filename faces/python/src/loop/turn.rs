@@ -7,6 +7,7 @@
 
 use super::core::Loop;
 use super::datagram::DatagramTransport;
+use super::foreign;
 use super::handle::Handle;
 use super::io::{Found, Io, Seen, Side, Target};
 use super::mailbox;
@@ -321,8 +322,21 @@ pub(crate) fn report_raised(slf: &Bound<'_, Loop>, raised: PyErr, message: &str)
     }
     let context = PyDict::new(py);
     context.set_item("message", message)?;
-    context.set_item("exception", raised.into_value(py))?;
-    slf.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+    tell_handler(slf, raised, &context)
+}
+
+/// Hands what went wrong to the loop's exception handler, as from an `except` clause: what the handler itself raises then shows it.
+#[cold]
+pub(crate) fn tell_handler(
+    slf: &Bound<'_, Loop>,
+    raised: PyErr,
+    context: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let py = slf.py();
+    let raised = raised.into_value(py).into_bound(py);
+    context.set_item("exception", &raised)?;
+    foreign::handling(&raised, || slf.call_method1(intern!(py, "call_exception_handler"), (context,)))
+        .map(drop)
 }
 
 /// Tells the loop's exception handler what a callback raised; what is meant to end the program does.
@@ -335,13 +349,11 @@ fn report(slf: &Bound<'_, Loop>, handle: &Py<Handle>, raised: PyErr) -> PyResult
     let described = describe(py, handle)?;
     let context = PyDict::new(py);
     context.set_item("message", format!("Exception in callback {described}"))?;
-    context.set_item("exception", raised.into_value(py))?;
     context.set_item("handle", handle)?;
     if let Some(traceback) = handle.get().traceback.share(py) {
         context.set_item("source_traceback", traceback)?;
     }
-    slf.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    tell_handler(slf, raised, &context)
 }
 
 fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, PyAny>> {
