@@ -238,6 +238,24 @@ impl Client {
         self.turn_unless(is_ready, wait)
     }
 
+    /// Whether a wait would look for a moment before it slept.
+    pub fn listens(&self) -> bool {
+        matches!(&self.line, Line::Up(link) if link.looks())
+    }
+
+    /// The first half of a turn that waits, of one call if one is named: writes what is queued and may look for a moment for
+    /// what comes, but never sleeps. For whoever has something to hear before it sleeps, such as signals; the turn that waits
+    /// then sleeps at once. How much happened.
+    ///
+    /// # Errors
+    /// As of [`Client::turn`].
+    pub fn listen(&mut self, of: Option<CallId>) -> Result<usize, Error> {
+        let is_ready = of.map_or(self.session.is_ready(), |call| self.session.is_ready_for(call));
+        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance_looking() };
+        self.leave_watched()?;
+        moved
+    }
+
     fn turn_unless(&mut self, is_ready: bool, wait: Wait) -> Result<usize, Error> {
         let until = match wait {
             Wait::Poll => return self.look(),

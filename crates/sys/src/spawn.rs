@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn what_cannot_be_started_says_why() {
         let arguments = strings(&["x"]);
-        let refused = |path: &str| {
-            let paths = strings(&[path]);
+        let refused = |tried: &[&str]| {
+            let paths = strings(tried);
             let program = Program {
                 paths: &paths,
                 arguments: &arguments,
@@ -216,9 +216,17 @@ mod tests {
                 new_session: true,
                 process_group: None,
             };
-            spawn(&program).unwrap_err().kind()
+            let kinds = [spawn, by_library].map(|start| start(&program).unwrap_err().kind());
+            assert_eq!(kinds[0], kinds[1], "{tried:?}");
+            kinds[0]
         };
-        assert_eq!(refused("/nowhere/at/all"), io::ErrorKind::NotFound);
-        assert_eq!(refused("/etc/passwd"), io::ErrorKind::PermissionDenied);
+        let (absent, inside, forbidden) = ("/nowhere/at/all", "/etc/passwd/x", "/etc/passwd");
+        assert_eq!(refused(&[]), io::ErrorKind::NotFound);
+        assert_eq!(refused(&[absent]), io::ErrorKind::NotFound);
+        assert_eq!(refused(&[inside]), io::ErrorKind::NotADirectory);
+        assert_eq!(refused(&[absent, inside]), io::ErrorKind::NotADirectory);
+        assert_eq!(refused(&[inside, absent]), io::ErrorKind::NotFound);
+        assert_eq!(refused(&[forbidden]), io::ErrorKind::PermissionDenied);
+        assert_eq!(refused(&[inside, forbidden, absent]), io::ErrorKind::PermissionDenied);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
 //!
-//! Every function is at most one system call, and never blocks but for [`wait_for_peer`]. A connection's descriptor is owned by its
+//! Every function is at most one system call, and never blocks but for [`wait_for_peer`] and its second half. A connection's descriptor is owned by its
 //! reactor's slab; the functions here borrow it.
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ mod stream;
 pub use acceptor::{Accepted, Acceptor};
 pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{BoundPath, Listener};
-pub use patience::{Waited, wait_for_peer};
+pub use patience::{Waited, look_for_peer, sleep_for_peer, wait_for_peer};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
 };

@@ -42,27 +42,42 @@ pub fn wait_for_peer(
     deadline: Option<Instant>,
     spin: bool,
 ) -> io::Result<Waited> {
+    match look_for_peer(end, socket, for_space, deadline, spin) {
+        None => Ok(Waited::Ready),
+        Some(began_ns) => sleep_for_peer(end, socket, for_space, deadline, began_ns),
+    }
+}
+
+/// The first half of a wait, which never sleeps: for whoever has something to hear before it does. `None`: there is what is
+/// waited for; otherwise when the wait began, for [`sleep_for_peer`].
+pub fn look_for_peer(
+    end: &mut SharedEnd,
+    socket: BorrowedFd<'_>,
+    for_space: bool,
+    deadline: Option<Instant>,
+    spin: bool,
+) -> Option<u64> {
     if end.bell_wanted() {
         // A peer that is gone is found out by listening.
         let _ = bell::ring(socket);
     }
     let ready = |end: &SharedEnd| end.pending() || for_space && end.has_space();
     if ready(end) {
-        return Ok(Waited::Ready);
+        return None;
     }
     // To ask where one is, or what time it is, costs as much as several looks, and most answers come before that.
     let spins = spin && end.pace.is_quick();
     let was_apart = end.is_apart;
     if spins && was_apart && looks_briefly(end, ready) {
         end.pace.record(0);
-        return Ok(Waited::Ready);
+        return None;
     }
     end.runs_here();
     let shares = end.shares_cpu();
     end.is_apart = !shares;
     if spins && !was_apart && !shares && looks_briefly(end, ready) {
         end.pace.record(0);
-        return Ok(Waited::Ready);
+        return None;
     }
     let began_ns = clock::monotonic_ns();
     let came = match (shares, spins) {
@@ -70,7 +85,26 @@ pub fn wait_for_peer(
         (false, true) => looks(end, deadline, ready),
         (false, false) => false,
     };
-    let waited = if came { Ok(Waited::Ready) } else { sleep(end, socket, for_space, deadline, ready) };
+    if came {
+        end.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
+        return None;
+    }
+    Some(began_ns)
+}
+
+/// The second half of a wait: sleeps at once.
+///
+/// # Errors
+/// As of [`wait_for_peer`].
+pub fn sleep_for_peer(
+    end: &mut SharedEnd,
+    socket: BorrowedFd<'_>,
+    for_space: bool,
+    deadline: Option<Instant>,
+    began_ns: u64,
+) -> io::Result<Waited> {
+    let ready = |end: &SharedEnd| end.pending() || for_space && end.has_space();
+    let waited = sleep(end, socket, for_space, deadline, ready);
     end.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
     waited
 }

@@ -173,6 +173,11 @@ impl SharedEnd {
         self.end.peer_cpu() == here()
     }
 
+    /// Whether a wait for the other side looks for a moment before it sleeps, where it may, or makes way.
+    pub fn looks(&self, may: bool) -> bool {
+        may && self.pace.is_quick() || self.shares_cpu()
+    }
+
     /// Says where this side runs, which going to sleep and getting up do too: for whoever spins for long.
     #[inline]
     pub fn runs_here(&mut self) {

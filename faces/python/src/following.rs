@@ -5,6 +5,7 @@
 
 use crate::bell::Bell;
 use crate::error;
+use crate::hearing;
 use crate::shared::{Backing, Seat};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -62,12 +63,20 @@ pub(crate) fn wait<T, F: Following>(
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let came = sleep(py, seat, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)), &who)?;
-        py.check_signals()?;
-        if came || left == Some(Duration::ZERO) {
-            return Ok(came);
+        let longest = left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX));
+        if hearing::wait(py, || look(seat, &who), || sleep(py, seat, longest, &who))? {
+            return Ok(true);
+        }
+        if left == Some(Duration::ZERO) {
+            return Ok(false);
         }
     }
+}
+
+/// Whether there is news; nothing if there is none.
+fn look<T, F: Following>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Option<bool>> {
+    let is_news = seat.with(|sits| who(sits).is_news())?;
+    Ok(is_news.then_some(true))
 }
 
 /// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
@@ -82,12 +91,12 @@ fn sleep<T, F: Following>(
     let following = seat.with(|sits| who(sits).clone())?;
     let maps = in_use.backing()?.maps();
     Ok(py.detach(move || {
-        // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
+        // It has looked just now, so only once it is declared asleep; whatever woke it then, a signal perhaps, is looked into
         // with the interpreter's lock.
         let mut looks = 0;
         maps.wait(Some(longest), || {
             looks += 1;
-            looks > 2 || !shared.is_open() || following.is_news()
+            looks > 2 || looks == 2 && (!shared.is_open() || following.is_news())
         });
         let came = following.is_news();
         drop((following, maps, in_use));

@@ -18,6 +18,7 @@ mod entry;
 mod error;
 mod following;
 mod forks;
+mod hearing;
 mod log;
 mod r#loop;
 mod messagepack;

@@ -48,6 +48,20 @@ async def says_more(scope: Any, receive: Any, send: Any) -> None:
             ended.append(str(raised))
 
 
+def says(*types: str) -> Any:
+    """An application that sends messages of these types, and notes what is said of those that are refused."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        for number, type in enumerate(types):
+            more = number + 1 < len(types)
+            try:
+                await send({"type": type, "status": 200 + number, "body": b"%d" % number, "more_body": more})
+            except RuntimeError as raised:
+                ended.append(str(raised))
+
+    return application
+
+
 async def fails_behind(scope: Any, receive: Any, send: Any) -> None:
     await app(scope | {"path": "/"}, receive, send)
     raise ValueError("behind")
@@ -143,6 +157,19 @@ class Asgi(unittest.TestCase):
             self.assertEqual(ended, ["/"] + [words] * 40)
 
         thalweg.run(main())
+
+    def test_what_is_out_of_turn_is_refused_and_the_answer_goes_on(self) -> None:
+        start, body, trailers = "http.response.start", "http.response.body", "http.response.trailers"
+        for types, refused, answer in [
+            ((start, start, body), f"{start} where {body} is expected", (200, b"2")),
+            ((body, start, body), f"{body} where {start} is expected", (201, b"2")),
+            ((trailers, start, body), f"{trailers} where {start} is expected", (201, b"2")),
+            ((start, body, trailers, body), f"{trailers} where {body} is expected", (200, b"13")),
+        ]:
+            with self.subTest(types=types):
+                ended.clear()
+                status, _, whole = thalweg.run(asgi.run(says(*types), scope("/")))
+                self.assertEqual((ended, (status, whole)), ([refused], answer))
 
     def test_what_it_raises_behind_its_answer_is_logged(self) -> None:
         async def main() -> None:

@@ -458,12 +458,14 @@ class Programs(unittest.TestCase):
         async def start(*words: str, **more: str) -> None:
             await asyncio.create_subprocess_exec(*words, **more)
 
-        for words, more, name in (
-            (("/nowhere/at/all",), {}, "/nowhere/at/all"),
-            (("no-such-program-anywhere",), {}, "no-such-program-anywhere"),
-            (("true",), {"cwd": "/nowhere"}, "/nowhere"),
+        for words, more, name, why in (
+            (("/nowhere/at/all",), {}, "/nowhere/at/all", FileNotFoundError),
+            (("no-such-program-anywhere",), {}, "no-such-program-anywhere", FileNotFoundError),
+            (("true",), {"cwd": "/nowhere"}, "/nowhere", FileNotFoundError),
+            (("/etc/passwd/x",), {}, "/etc/passwd/x", NotADirectoryError),
+            (("/etc/passwd",), {}, "/etc/passwd", PermissionError),
         ):
-            with self.assertRaises(FileNotFoundError) as raised:
+            with self.assertRaises(why) as raised:
                 thalweg.run(start(*words, **more))
             self.assertEqual(raised.exception.filename, name)
 
@@ -488,6 +490,19 @@ class Ways(unittest.TestCase):
 
     def test_run(self) -> None:
         self.assertIsInstance(thalweg.run(self.which()), EventLoop)
+
+    def test_run_where_a_loop_runs_is_refused_before_another_is_made(self) -> None:
+        async def main() -> None:
+            inner = self.which()
+            with mock.patch.object(thalweg.loop, "new_event_loop") as made:
+                with self.assertRaisesRegex(RuntimeError, r"thalweg\.run\(\) cannot be called"):
+                    thalweg.run(inner)
+            made.assert_not_called()
+            # It is whoever's who made it, as with `asyncio.run`.
+            self.assertIs(await inner, asyncio.get_running_loop())
+
+        for run in (thalweg.run, asyncio.run):
+            run(main())
 
     def test_a_runner(self) -> None:
         with asyncio.Runner(loop_factory=thalweg.new_event_loop) as runner:

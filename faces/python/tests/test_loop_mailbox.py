@@ -13,6 +13,7 @@ import time
 import unittest
 import weakref
 from collections.abc import Callable
+from functools import partial
 from unittest import mock
 
 import thalweg
@@ -67,6 +68,21 @@ class Posts(MailboxCase):
         self.loop.call_soon(seen.append, 3)
         self.run_for()
         self.assertEqual(seen, [1, 2, 3])
+
+    def test_what_cannot_be_called_or_watches_nothing_is_refused_at_once(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            for nobody in (None, 5, "tell"):
+                for begin in (
+                    self.mailbox.register,
+                    partial(self.mailbox.watch, ours),
+                    partial(self.mailbox.socket, ours),
+                    partial(self.mailbox.timer, 0),
+                    lambda nobody: self.mailbox.process(nobody, "true"),
+                ):
+                    self.assertRaisesRegex(TypeError, repr(nobody), begin, nobody)
+            self.assertRaises(ValueError, self.mailbox.watch, ours, self.tell, read=False)
+            self.assertEqual((len(self.mailbox), self.loop._watched(ours.fileno())), (0, None))
 
     def test_numbers_grow_and_are_never_used_again(self) -> None:
         first = self.mailbox.register(self.tell)

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import unittest
@@ -62,6 +63,26 @@ class Raising(LoopCase):
         with self.assertLogs("asyncio", logging.ERROR) as logged:
             self.run_for()
         self.assertIn("Unhandled error in exception handler", logged.output[0])
+        self.still_runs()
+
+    def test_an_exception_handler_that_raises_loses_no_traceback(self) -> None:
+        def breaks(*_: object) -> None:
+            raise KeyError("in the handler")
+
+        self.loop.set_exception_handler(breaks)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.send(b"x")
+            self.loop.mailbox.watch(ours, fail)
+            for told in (partial(self.loop.call_soon, fail), int):
+                told()
+                with self.assertLogs("asyncio", logging.ERROR) as logged:
+                    self.run_for(0.001)
+                raised = logged.records[0].exc_info[1]
+                self.assertIsInstance(raised, KeyError)
+                self.assertIsInstance(raised.__context__, ZeroDivisionError)
+                self.assertIn("by request", logged.output[0])
+        self.assertIsNone(sys.exc_info()[0])
         self.still_runs()
 
     def test_what_is_meant_to_end_the_program_does_and_the_rest_is_called_later(self) -> None:

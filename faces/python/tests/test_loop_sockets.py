@@ -259,9 +259,15 @@ class Waits(Case):
                 await self.loop.sock_recv(theirs, 1)
             self.loop.set_debug(False)
             theirs.close()
-            with self.assertRaises(OSError) as closed:
-                await self.loop.sock_recv(theirs, 1)
-            self.assertEqual(closed.exception.errno, errno.EBADF)
+            for operation in (
+                self.loop.sock_recv(theirs, 1),
+                self.loop.sock_sendall(theirs, b"x"),
+                self.loop.sock_sendall(theirs, b""),
+                self.loop.sock_accept(theirs),
+            ):
+                with self.assertRaises(OSError) as closed:
+                    await operation
+                self.assertEqual(closed.exception.errno, errno.EBADF)
 
         self.run_it(main())
 

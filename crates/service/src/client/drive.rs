@@ -54,11 +54,27 @@ impl Client {
 
     /// Waits for something to come, at most until then, and reads it.
     pub(super) fn advance(&mut self, until: Option<Instant>) -> Result<usize, Error> {
+        self.advance_by(until, Link::read_waiting, |dialer, due| dialer.wait(due))
+    }
+
+    /// The first half of that, which never sleeps.
+    pub(super) fn advance_looking(&mut self) -> Result<usize, Error> {
+        self.advance_by(None, Link::read_looking, |_, _| Ok(()))
+    }
+
+    fn advance_by(
+        &mut self,
+        until: Option<Instant>,
+        read: impl FnOnce(&mut Link, &mut Vec<u8>, bool, Option<Instant>) -> Result<Read, Error>,
+        wait: impl FnOnce(&Dialer, Option<Instant>) -> Result<(), Error>,
+    ) -> Result<usize, Error> {
         let due = self.session.next_deadline();
         let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
         let settled = std::mem::take(&mut self.settled);
         let moved = match &mut self.line {
-            Line::Up(link) => match exchange(link, &mut self.session, settled, due) {
+            Line::Up(link) => match exchange(link, &mut self.session, settled, |link, into, for_space| {
+                read(link, into, for_space, due)
+            }) {
                 Ok(moved) => moved,
                 Err(error) => {
                     self.drain_and_lose(error);
@@ -66,7 +82,7 @@ impl Client {
                 }
             },
             Line::Dialing(dialer) => {
-                dialer.wait(due)?;
+                wait(dialer, due)?;
                 self.dial()
             }
             Line::Down(error) if !self.session.is_ready() => return Err(error.clone()),
@@ -244,14 +260,14 @@ fn exchange(
     link: &mut Link,
     session: &mut Session,
     settled: bool,
-    until: Option<Instant>,
+    read: impl FnOnce(&mut Link, &mut Vec<u8>, bool) -> Result<Read, Error>,
 ) -> Result<usize, Error> {
     if settled {
         link.stir()?;
     }
     write_out(link, session)?;
     let for_space = session.has_unsent();
-    count(link.read_waiting(session.room(), for_space, until)?)
+    count(read(link, session.room(), for_space)?)
 }
 
 /// Writes and reads what can be now.

@@ -11,7 +11,9 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::{clock, socket};
-use thalweg_transport::{Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer};
+use thalweg_transport::{
+    Broken, Heard, Read, SharedEnd, Waited, Written, hush, look_for_peer, ring_bell, sleep_for_peer,
+};
 use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Link {
     spin: bool,
     /// How long waits for the socket took.
     pace: Pace,
+    /// When a wait began that has looked, and has not slept yet.
+    looked_ns: Option<u64>,
 }
 
 impl Link {
@@ -35,12 +39,14 @@ impl Link {
             socket::block(socket)?;
             socket::set_receive_patience(socket, None)?;
         }
-        Ok(Self { ways, shared: None, ended: false, spin, pace: Pace::new(QUICK_NS) })
+        let pace = Pace::new(QUICK_NS);
+        Ok(Self { ways, shared: None, ended: false, spin, pace, looked_ns: None })
     }
 
     /// Over shared memory that came by this socket.
     pub(crate) fn shared(ways: Ways, end: SharedEnd, spin: bool) -> Self {
-        Self { ways, shared: Some(end), ended: false, spin, pace: Pace::new(QUICK_NS) }
+        let pace = Pace::new(QUICK_NS);
+        Self { ways, shared: Some(end), ended: false, spin, pace, looked_ns: None }
     }
 
     pub(crate) fn ways(&self) -> &Ways {
@@ -76,6 +82,39 @@ impl Link {
         }
     }
 
+    /// Whether a wait would look before it slept, or make way for its peer.
+    pub(crate) fn looks(&self) -> bool {
+        self.shared.as_ref().map_or(self.spin && self.pace.is_quick(), |end| end.looks(self.spin))
+    }
+
+    /// The first half of a wait, which never sleeps: reads what is there or comes while it looks, if that is worth it. The
+    /// wait that follows sleeps at once.
+    pub(crate) fn read_looking(
+        &mut self,
+        into: &mut Vec<u8>,
+        for_space: bool,
+        until: Option<Instant>,
+    ) -> Result<Read, Error> {
+        let Some(end) = &mut self.shared else {
+            let (quick, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
+            let looks = quick && !for_space && until.is_none();
+            let Some(socket) = self.ways.as_socket().filter(|_| looks) else { return Ok(Read::WouldBlock) };
+            let came = look(socket, into).map_err(gone)?;
+            match came {
+                Some(_) => self.pace.record(clock::monotonic_ns().saturating_sub(began_ns)),
+                None => self.looked_ns = Some(began_ns),
+            }
+            return Ok(read_of(came));
+        };
+        if !end.pending() {
+            self.looked_ns = look_for_peer(end, self.ways.input(), for_space, until, self.spin);
+            if self.looked_ns.is_some() {
+                return Ok(Read::WouldBlock);
+            }
+        }
+        self.read(into)
+    }
+
     /// Reads what is there or comes until then; also comes back when there is room to write, if that is wanted, and when
     /// a signal came. [`Read::WouldBlock`]: nothing was read.
     pub(crate) fn read_waiting(
@@ -84,13 +123,15 @@ impl Link {
         for_space: bool,
         until: Option<Instant>,
     ) -> Result<Read, Error> {
+        let looked_ns = self.looked_ns.take();
         let Some(end) = &mut self.shared else {
             if let Some(socket) = self.ways.as_socket()
                 && until.is_none()
                 && !for_space
             {
-                let (spins, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
-                let came = if spins { look(socket, into).map_err(gone)? } else { None };
+                let began_ns = looked_ns.unwrap_or_else(clock::monotonic_ns);
+                let looks = looked_ns.is_none() && self.spin && self.pace.is_quick();
+                let came = if looks { look(socket, into).map_err(gone)? } else { None };
                 let read = match came {
                     Some(count) => Ok(Some(count)),
                     None => socket::receive_waiting(socket, into),
@@ -107,7 +148,13 @@ impl Link {
             };
         };
         if !end.pending() {
-            match wait_for_peer(end, self.ways.input(), for_space, until, self.spin).map_err(gone)? {
+            let input = self.ways.input();
+            let looked = looked_ns.or_else(|| look_for_peer(end, input, for_space, until, self.spin));
+            let waited = match looked {
+                None => Waited::Ready,
+                Some(began_ns) => sleep_for_peer(end, input, for_space, until, began_ns).map_err(gone)?,
+            };
+            match waited {
                 Waited::Ready => {}
                 Waited::TimedOut | Waited::Interrupted => return Ok(Read::WouldBlock),
                 Waited::Ended => self.ended = true,

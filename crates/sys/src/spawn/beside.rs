@@ -243,19 +243,21 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
     }
 }
 
-/// Tries one path after the other; why none of them was it.
+/// Tries one path after the other; why none of them was it: the first refusal that is more than that there is no such program,
+/// or else the last.
 ///
 /// # Safety
 /// As [`begin`].
 unsafe fn execute(start: &Start<'_>) -> libc::c_int {
-    let mut refused = libc::ENOENT;
+    let (mut refused, mut absent) = (0, libc::ENOENT);
     for path in start.paths {
         // SAFETY: strings and lists that end with a null, kept by the parent; the call comes back only when it is refused.
         unsafe { libc::execve(*path, start.arguments, start.environment) };
-        let why = failed();
-        if !matches!(why, libc::ENOENT | libc::ENOTDIR) && refused == libc::ENOENT {
-            refused = why;
+        match failed() {
+            why @ (libc::ENOENT | libc::ENOTDIR) => absent = why,
+            why if refused == 0 => refused = why,
+            _ => {}
         }
     }
-    refused
+    if refused == 0 { absent } else { refused }
 }

@@ -6,23 +6,24 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Starts the first of a program's paths that is there.
+/// Starts the first of a program's paths that is there; the errors are those of [`super::beside`].
 pub(super) fn start(
     program: &Program<'_>,
     arguments: *const *const libc::c_char,
     environment: *const *const libc::c_char,
 ) -> io::Result<Started> {
     let prepared = Prepared::new(program)?;
-    let mut refusal = io::Error::from_raw_os_error(libc::ENOENT);
+    let (mut refused, mut absent) = (None, io::Error::from_raw_os_error(libc::ENOENT));
     for path in program.paths {
         match prepared.start(path, arguments, environment) {
             Ok(process) => return watch(process),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {}
-            Err(error) if refusal.raw_os_error() == Some(libc::ENOENT) => refusal = error,
-            Err(_) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {
+                absent = error
+            }
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
-    Err(refusal)
+    Err(refused.unwrap_or(absent))
 }
 
 fn watch(process: i32) -> io::Result<Started> {

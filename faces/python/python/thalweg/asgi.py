@@ -145,7 +145,7 @@ def _whole(scope: Message) -> Message:
 
 async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
-    is_whole = left = False
+    is_begun = is_whole = left = False
     gone = asyncio.Event()
     request = Body(body)
 
@@ -161,10 +161,14 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        nonlocal is_whole
+        nonlocal is_begun, is_whole
         if is_whole:
             raise RuntimeError(f"{message['type']} behind the last part of an answer")
-        is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+        expected = "http.response.body" if is_begun else "http.response.start"
+        if message["type"] != expected:
+            raise RuntimeError(f"{message['type']} where {expected} is expected")
+        is_whole = is_begun and not message.get("more_body", False)
+        is_begun = True
         await messages.put(message)
 
     async def work() -> None:
@@ -180,7 +184,7 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         while (message := await messages.get()) is not None:
             if message["type"] == "http.response.start":
                 yield message["status"], [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
-            elif message["type"] == "http.response.body":
+            else:
                 if part := bytes(message.get("body", b"")):
                     yield part
                 if not message.get("more_body", False):

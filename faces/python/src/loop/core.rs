@@ -97,6 +97,12 @@ impl Loop {
         self.waker.clone()
     }
 
+    /// Whether the loop sleeps, in another thread: nothing of what is watched can be changed then.
+    #[inline]
+    pub(crate) fn is_away(&self, py: Python<'_>) -> bool {
+        self.io.is_lent(py)
+    }
+
     /// Queues a handle to be called in the next turn.
     #[inline]
     pub(crate) fn queue(&self, py: Python<'_>, handle: Py<Handle>) -> PyResult<()> {
@@ -371,6 +377,11 @@ impl Loop {
 
     fn _remove_writer(&self, fd: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.unwatch_call(fd, Side::Write)
+    }
+
+    /// Whether it sleeps, in another thread than the one that asks.
+    fn _is_away(&self, py: Python<'_>) -> bool {
+        self.is_away(py)
     }
 
     /// Whether reading and writing are watched; `None` for a descriptor that is not.

@@ -19,7 +19,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use thalweg_sys::{datagram, socket};
@@ -68,6 +68,13 @@ impl DatagramTransport {
     fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         let owner = slf.get().owner(slf.py())?;
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Datagrams(slf.clone().unbind()))
+    }
+
+    /// Has the loop say when the socket takes more, from any thread.
+    fn watch_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let method = intern!(slf.py(), "_start_writing");
+        let handed = slf.get().hands_over(slf, method, PyTuple::empty(slf.py()))?;
+        if handed { Ok(()) } else { Self::watch(slf, Side::Write) }
     }
 
     /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
@@ -265,6 +272,12 @@ impl DatagramTransport {
         if slf.get().life.get(slf.py()).closing { Ok(()) } else { Self::watch(slf, Side::Read) }
     }
 
+    fn _start_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let waits = !this.waiting.with(py, |waiting| waiting.is_empty())?;
+        if waits && this.life.get(py).lost == 0 { Self::watch(slf, Side::Write) } else { Ok(()) }
+    }
+
     /// What is known of the endpoint: `socket`, `sockname`, `peername`.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info(
@@ -305,7 +318,7 @@ impl DatagramTransport {
         if this.waiting.with(py, |waiting| waiting.is_empty())? {
             match this.try_send(&data, to.as_ref()) {
                 Ok(Sent::Taken) => return Ok(()),
-                Ok(Sent::Later) => Self::watch(slf, Side::Write)?,
+                Ok(Sent::Later) => Self::watch_writing(slf)?,
                 Err(raised) => return Self::refused(slf, raised),
             }
         }
@@ -325,7 +338,9 @@ impl DatagramTransport {
 
     fn _force_close(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        if this.life.get(py).lost > 0 {
+        if this.life.get(py).lost > 0
+            || this.hands_over(slf, intern!(py, "_force_close"), (&exc,).into_pyobject(py)?)?
+        {
             return Ok(());
         }
         drop(this.waiting.with(py, std::mem::take)?);

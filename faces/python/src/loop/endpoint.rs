@@ -3,7 +3,8 @@
 //! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is Python's and closes
 //! the descriptor; the loop watches the number. Invariants: `connection_lost` is called once, after everything else; the
 //! socket is kept until then, or until nobody knows the transport; what a turn tells the protocol, it tells in the transport's
-//! context. Checked by CPython's own tests of asyncio, run on this loop, and `tests/test_loop_collected.py`.
+//! context; what another thread asks for while the loop sleeps is refused before it changes anything, or done by the loop. Checked
+//! by CPython's own tests of asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
 
 use super::core::Loop;
 use super::flow::Flow;
@@ -11,12 +12,12 @@ use super::foreign;
 use super::handle::Handle;
 use super::held::Kept;
 use super::io::Side;
-use super::turn::ends_program;
+use super::turn::{ends_program, tell_handler};
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyString, PyTuple};
 use std::os::fd::{BorrowedFd, RawFd};
 
 /// Writes to a lost connection after which the log says so.
@@ -110,6 +111,25 @@ impl Endpoint {
         owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
     }
 
+    /// While the loop sleeps in another thread, has it call a method of the transport in its next turn, and wakes it: whether it
+    /// does. For what a finalizer may ask for, which runs in whatever thread the collector does, and for what is half done.
+    pub(crate) fn hands_over<'py>(
+        &self,
+        transport: &Bound<'py, PyAny>,
+        method: &Bound<'py, PyString>,
+        arguments: Bound<'py, PyTuple>,
+    ) -> PyResult<bool> {
+        let py = transport.py();
+        match self.owner.share(py) {
+            Some(owner) if owner.get().is_away(py) => {
+                self.soon(transport.getattr(method)?, arguments)?;
+                owner.get().wake(py);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Schedules what a transport begins with: `connection_made`, then reading, then whoever waits for both.
     pub(crate) fn begin(&self, transport: &Bound<'_, PyAny>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = transport.py();
@@ -177,11 +197,9 @@ impl Endpoint {
         }
         let context = PyDict::new(py);
         context.set_item("message", message)?;
-        context.set_item("exception", raised.into_value(py))?;
         context.set_item("transport", transport)?;
         context.set_item("protocol", self.protocol.share(py))?;
-        let owner = self.owner(py)?;
-        owner.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+        tell_handler(self.owner(py)?.bind(py), raised, &context)
     }
 
     /// Whether it is over for whoever writes; the log says so when that happens again and again.
@@ -202,7 +220,9 @@ impl Endpoint {
     /// Ends it once what waits is sent: at once if nothing does.
     pub(crate) fn close(&self, transport: &Bound<'_, PyAny>, waits: bool) -> PyResult<()> {
         let py = transport.py();
-        if self.life.get(py).closing {
+        if self.life.get(py).closing
+            || self.hands_over(transport, intern!(py, "close"), PyTuple::empty(py))?
+        {
             return Ok(());
         }
         self.change(py, |life| life.closing = true);

@@ -4,6 +4,7 @@
 //! documented, exported by every CPython since 3.9, and unchanged: with them one wheel still serves all versions, and
 //! a callback costs no tuple and no method lookup. A build without one of them does not import, rather than misbehave.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -56,6 +57,21 @@ pub(crate) fn track<T>(py: Python<'_>, object: &Py<T>) {
 pub(crate) fn is_only<T>(object: &Py<T>) -> bool {
     // SAFETY: the object is alive, and nobody counts it without the lock.
     unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// Does something while an exception passes for being handled, as in an `except` clause: whatever is raised meanwhile has it for its
+/// context.
+pub(crate) fn handling<R>(exception: &Bound<'_, PyBaseException>, work: impl FnOnce() -> R) -> R {
+    // SAFETY: the interpreter's lock is held. Both calls take and give references of their own; what was handled before, if
+    // anything, is put back.
+    unsafe {
+        let before = pyo3::ffi::PyErr_GetHandledException();
+        pyo3::ffi::PyErr_SetHandledException(exception.as_ptr());
+        let outcome = work();
+        pyo3::ffi::PyErr_SetHandledException(before);
+        pyo3::ffi::Py_XDECREF(before);
+        outcome
+    }
 }
 
 /// Whether objects of a class are known to nobody else.

@@ -100,6 +100,12 @@ impl<T> Held<T> {
         }
     }
 
+    /// Whether it is lent: then [`with`](Self::with) refuses.
+    #[inline]
+    pub(crate) fn is_lent(&self, _: Python<'_>) -> bool {
+        self.0.try_borrow_mut().is_err()
+    }
+
     /// Shows the garbage collector the value. What is lent it does not see, and so takes for what is in use.
     pub(crate) fn traverse(
         &self,

@@ -208,16 +208,56 @@ impl Io {
         self.process.is_this()
     }
 
-    /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.
-    pub(crate) fn turn(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
-        let Some(reactor) = &mut self.reactor else { return Ok(()) };
+    /// Takes what is ready now and puts it behind what `found` holds. Never touches Python.
+    pub(crate) fn look(&mut self, found: &mut Vec<Found>) -> std::io::Result<()> {
+        self.collect(found, |reactor, _| reactor.gather(usize::MAX, Wait::Poll).map(drop))
+    }
+
+    /// Whether it is worth while to [`listen`](Self::listen) before a sleep.
+    #[inline]
+    pub(crate) fn listens(&self) -> bool {
+        self.listening.is_worth_it()
+    }
+
+    /// Looks for a moment, giving its processor to whoever needs it. Whether something came, or somebody woke us: otherwise a
+    /// [`sleep`](Self::sleep) is to follow.
+    pub(crate) fn listen(&mut self, found: &mut Vec<Found>) -> std::io::Result<bool> {
+        self.collect(found, |reactor, listening| {
+            let began_ns = clock::monotonic_ns();
+            listening.begin(began_ns);
+            reactor.handler().woken = false;
+            while reactor.gather(usize::MAX, Wait::Poll)? == 0 && clock::monotonic_ns() < began_ns + LISTEN_NS
+            {
+                std::thread::yield_now();
+            }
+            let came = reactor.handler().woken || !reactor.handler().found.is_empty();
+            if came {
+                listening.end(clock::monotonic_ns());
+            }
+            Ok(came)
+        })
+    }
+
+    /// Sleeps until something comes or somebody wakes us, at most as long as it may.
+    pub(crate) fn sleep(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
+        self.collect(found, |reactor, listening| {
+            listening.sleep(clock::monotonic_ns());
+            let slept = reactor.gather(usize::MAX, wait);
+            listening.end(clock::monotonic_ns());
+            slept.map(drop)
+        })
+    }
+
+    fn collect<R: Default>(
+        &mut self,
+        found: &mut Vec<Found>,
+        work: impl FnOnce(&mut Reactor<Collector>, &mut Listening) -> std::io::Result<R>,
+    ) -> std::io::Result<R> {
+        let Some(reactor) = &mut self.reactor else { return Ok(R::default()) };
         std::mem::swap(&mut reactor.handler().found, found);
-        let turned = match wait {
-            Wait::Poll => reactor.gather(usize::MAX, wait).map(drop),
-            _ => wait_for_any(reactor, &mut self.listening, wait),
-        };
+        let outcome = work(reactor, &mut self.listening);
         std::mem::swap(&mut reactor.handler().found, found);
-        turned
+        outcome
     }
 
     /// Sets who is told of one side of a descriptor; who was told before.
@@ -396,26 +436,6 @@ impl Drop for Io {
     fn drop(&mut self) {
         drop(self.close());
     }
-}
-
-fn wait_for_any(
-    reactor: &mut Reactor<Collector>,
-    listening: &mut Listening,
-    wait: Wait,
-) -> std::io::Result<()> {
-    let began_ns = clock::monotonic_ns();
-    reactor.handler().woken = false;
-    if listening.is_worth_it() {
-        let until_ns = began_ns + LISTEN_NS;
-        while reactor.gather(usize::MAX, Wait::Poll)? == 0 && clock::monotonic_ns() < until_ns {
-            std::thread::yield_now();
-        }
-    }
-    if !reactor.handler().woken && reactor.handler().found.is_empty() {
-        reactor.gather(usize::MAX, wait)?;
-    }
-    listening.record(clock::monotonic_ns().saturating_sub(began_ns));
-    Ok(())
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {

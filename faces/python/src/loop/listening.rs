@@ -15,11 +15,13 @@ const WAIT_NS_MAX: u64 = 4 * LISTEN_NS;
 pub(crate) struct Listening {
     possible: bool,
     average_ns: u64,
+    /// When the wait began that goes on.
+    began_ns: Option<u64>,
 }
 
 impl Listening {
     pub(crate) fn new() -> Self {
-        Self { possible: process::parallelism() > 1, average_ns: WAIT_NS_MAX }
+        Self { possible: process::parallelism() > 1, average_ns: WAIT_NS_MAX, began_ns: None }
     }
 
     /// Whether to listen before the next sleep.
@@ -28,9 +30,22 @@ impl Listening {
         self.possible && self.average_ns < LISTEN_NS
     }
 
-    /// A wait ended.
+    /// A wait begins.
     #[inline]
-    pub(crate) fn record(&mut self, waited_ns: u64) {
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.began_ns = Some(now_ns);
+    }
+
+    /// A wait goes on asleep, or begins so.
+    #[inline]
+    pub(crate) fn sleep(&mut self, now_ns: u64) {
+        self.began_ns.get_or_insert(now_ns);
+    }
+
+    /// The wait ended.
+    #[inline]
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        let waited_ns = self.began_ns.take().map_or(0, |began_ns| now_ns.saturating_sub(began_ns));
         self.average_ns = (3 * self.average_ns + waited_ns.min(WAIT_NS_MAX)) / 4;
     }
 }

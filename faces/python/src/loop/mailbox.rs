@@ -13,7 +13,7 @@ use super::io::{Posted, Side, Target};
 use super::os_error;
 use super::turn::{Ready, report_raised};
 use crate::bell::Bell;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -163,6 +163,9 @@ impl Mailbox {
     }
 
     fn insert_call(&self, callback: Bound<'_, PyAny>, source: Source) -> PyResult<CallbackId> {
+        if !callback.is_callable() {
+            return Err(PyTypeError::new_err(format!("a callback is called: {callback:?} is not")));
+        }
         let context = foreign::current_context(callback.py())?;
         self.insert(callback.py(), Told::Call { callback: callback.clone().unbind(), context, source })
     }
@@ -246,6 +249,9 @@ impl Mailbox {
         read: bool,
         write: bool,
     ) -> PyResult<u64> {
+        if !(read || write) {
+            return Err(PyValueError::new_err("watch for reading, for writing, or for both"));
+        }
         let (py, number) = (fd.py(), descriptor_of(fd)?);
         self.refuse_transports(py, number)?;
         let id = self.insert_watch(callback, Source::Descriptor(number))?;

@@ -6,7 +6,7 @@
 //! waits for it and nobody else has taken its place; once nobody waits, nothing is taken from the socket. Checked by
 //! `tests/test_loop_sockets.py` and CPython's own `test_sock_lowlevel`.
 
-use super::core::{Loop, descriptor_of};
+use super::core::Loop;
 use super::endpoint::would_block;
 use super::held::Kept;
 use super::io::{Side, Target};
@@ -120,11 +120,12 @@ impl Operation {
 
     /// Its number now: what was closed since has none, and says so.
     fn descriptor(&self, py: Python<'_>) -> PyResult<RawFd> {
-        descriptor_of(self.socket.bind(py))
+        let number: RawFd = self.socket.bind(py).call_method0(intern!(py, "fileno"))?.extract()?;
+        if number >= 0 { Ok(number) } else { Err(closed(py)) }
     }
 
     fn send(&self, py: Python<'_>, bytes: &PyBuffer<u8>, sent: &Kept<usize>) -> PyResult<Option<Py<PyAny>>> {
-        let left = bytes.len_bytes() - sent.get(py);
+        let (left, descriptor) = (bytes.len_bytes() - sent.get(py), self.descriptor(py)?);
         if left == 0 {
             return Ok(Some(py.None()));
         }
@@ -133,7 +134,7 @@ impl Operation {
         let slice =
             unsafe { std::slice::from_raw_parts(bytes.buf_ptr().cast::<u8>().add(sent.get(py)), left) };
         // SAFETY: the socket object owns the number and is kept; it said just now that it is not closed.
-        let to = unsafe { BorrowedFd::borrow_raw(self.descriptor(py)?) };
+        let to = unsafe { BorrowedFd::borrow_raw(descriptor) };
         match socket::send(to, slice).map_err(|error| os_error(&error))? {
             Some(count) if count == left => Ok(Some(py.None())),
             count => {
@@ -155,6 +156,13 @@ impl Operation {
             }
         }
     }
+}
+
+/// What the system would say of a descriptor that is closed.
+#[cold]
+fn closed(py: Python<'_>) -> PyErr {
+    let number = py.import("errno").and_then(|errno| errno.getattr("EBADF")).map(Bound::unbind);
+    number.map_or_else(|raised| raised, |number| PyOSError::new_err((number, "Bad file descriptor")))
 }
 
 /// Whether a connection is not even being made.

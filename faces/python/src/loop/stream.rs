@@ -18,7 +18,7 @@ use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::os::fd::RawFd;
 use thalweg_sys::socket;
 
@@ -55,6 +55,13 @@ impl StreamTransport {
     fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         let owner = slf.get().owner(slf.py())?;
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Stream(slf.clone().unbind()))
+    }
+
+    /// Has the loop say when the peer takes more, from any thread: a part may be sent already.
+    fn watch_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let method = intern!(slf.py(), "_start_writing");
+        let handed = slf.get().hands_over(slf, method, PyTuple::empty(slf.py()))?;
+        if handed { Ok(()) } else { Self::watch(slf, Side::Write) }
     }
 
     /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
@@ -228,7 +235,7 @@ impl StreamTransport {
                     return Self::fatal(slf, os_error(&error), "Fatal write error on socket transport");
                 }
             }
-            Self::watch(slf, Side::Write)?;
+            Self::watch_writing(slf)?;
         }
         let bytes = self.outgoing.with(py, |outgoing| {
             outgoing.push(data, sent);
@@ -290,6 +297,12 @@ impl StreamTransport {
         if slf.get().is_reading(slf.py()) { Self::watch(slf, Side::Read) } else { Ok(()) }
     }
 
+    fn _start_writing(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let waits = this.outgoing.with(py, |outgoing| outgoing.bytes())? > 0;
+        if waits && this.life.get(py).lost == 0 { Self::watch(slf, Side::Write) } else { Ok(()) }
+    }
+
     /// What is known of the connection: `socket`, `sockname`, `peername` and what else its maker said.
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info(
@@ -331,8 +344,10 @@ impl StreamTransport {
         if !self.is_reading(py) {
             return Ok(());
         }
+        // First, for it may be refused.
+        self.unwatch(py, Side::Read)?;
         self.change(py, |life| life.paused = true);
-        self.unwatch(py, Side::Read)
+        Ok(())
     }
 
     fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -340,8 +355,9 @@ impl StreamTransport {
         if life.closing || !life.paused {
             return Ok(());
         }
+        Self::watch(slf, Side::Read)?;
         slf.get().change(slf.py(), |life| life.paused = false);
-        Self::watch(slf, Side::Read)
+        Ok(())
     }
 
     /// Sends what is queued, then ends the connection.
@@ -357,7 +373,9 @@ impl StreamTransport {
 
     fn _force_close(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        if this.life.get(py).lost > 0 {
+        if this.life.get(py).lost > 0
+            || this.hands_over(slf, intern!(py, "_force_close"), (&exc,).into_pyobject(py)?)?
+        {
             return Ok(());
         }
         drop(this.outgoing.with(py, Outgoing::clear)?);

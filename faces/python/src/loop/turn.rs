@@ -7,16 +7,19 @@
 
 use super::core::Loop;
 use super::datagram::DatagramTransport;
+use super::foreign;
 use super::handle::Handle;
-use super::io::{Found, Seen, Side, Target};
+use super::io::{Found, Io, Seen, Side, Target};
 use super::mailbox;
 use super::volley::Together;
 use crate::error;
+use crate::hearing;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::cell::RefCell;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 use thalweg_events::{Event, Kind};
@@ -135,29 +138,67 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
         None => Wait::Block,
     };
     if waits || stopping || pace.now_ns.saturating_sub(pace.asked_kernel_ns) >= LOOK_AGAIN_NS {
-        if waits && !state.io.with(py, |io| io.is_ours())? {
-            return Err(not_ours());
-        }
-        // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
-        state.waiting.set(py, waits);
-        let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, found)));
-        state.waiting.set(py, false);
-        let count = found.len();
-        // Queued before anything can go wrong: what was posted is found once.
-        state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
-        turned?.map_err(|e| error::io("wait", &e))?;
+        let count = if waits {
+            sleep(py, state, found, wait, first_ns)?
+        } else {
+            ask(py, state, found, Io::look).map(|((), count)| count)?
+        };
         pace.read_clock();
         pace.asked_kernel_ns = pace.now_ns;
-        if waits {
-            // A signal may be what ended the wait.
-            py.check_signals()?;
-        }
         state.together.begin(py, count)?;
     }
     if first_ns.is_some_and(|first_ns| first_ns <= pace.now_ns) {
         queue_due(py, state, pace.now_ns)?;
     }
     Ok(())
+}
+
+/// Waits until something is to be done; how much came of descriptors and other threads.
+fn sleep(
+    py: Python<'_>,
+    state: &Loop,
+    found: &mut Vec<Found>,
+    wait: Wait,
+    first_ns: Option<u64>,
+) -> PyResult<usize> {
+    let (is_ours, listens) = state.io.with(py, |io| (io.is_ours(), io.listens()))?;
+    if !is_ours {
+        return Err(not_ours());
+    }
+    let found = RefCell::new(found);
+    let look = || {
+        if !listens {
+            return Ok(None);
+        }
+        let (came, count) = ask(py, state, &mut found.borrow_mut(), Io::listen)?;
+        Ok(came.then_some(count))
+    };
+    let sleep = || {
+        // What the handler of a signal scheduled meanwhile is done at once.
+        let idle = state.ready.with(py, |ready| ready.is_empty())? && !state.stopping.get(py);
+        let same = idle && state.timers.with(py, |timers| timers.first_ns())? == first_ns;
+        let wait = if same { wait } else { Wait::Poll };
+        ask(py, state, &mut found.borrow_mut(), |io, found| io.sleep(wait, found)).map(|((), count)| count)
+    };
+    // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
+    state.waiting.set(py, true);
+    let came = hearing::wait(py, look, sleep);
+    state.waiting.set(py, false);
+    came
+}
+
+/// Asks the kernel what is ready, other threads running meanwhile, and queues it; how much.
+fn ask<R: Send>(
+    py: Python<'_>,
+    state: &Loop,
+    found: &mut Vec<Found>,
+    how: impl FnOnce(&mut Io, &mut Vec<Found>) -> std::io::Result<R> + Send,
+) -> PyResult<(R, usize)> {
+    let asked = state.io.with(py, |io| py.detach(|| how(io, found)));
+    let count = found.len();
+    // Queued before anything can go wrong: what was posted is found once.
+    state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
+    Ok((asked?.map_err(|e| error::io("wait", &e))?, count))
 }
 
 /// What whoever waits or watches in a child after a fork is told.
@@ -281,8 +322,21 @@ pub(crate) fn report_raised(slf: &Bound<'_, Loop>, raised: PyErr, message: &str)
     }
     let context = PyDict::new(py);
     context.set_item("message", message)?;
-    context.set_item("exception", raised.into_value(py))?;
-    slf.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+    tell_handler(slf, raised, &context)
+}
+
+/// Hands what went wrong to the loop's exception handler, as from an `except` clause: what the handler itself raises then shows it.
+#[cold]
+pub(crate) fn tell_handler(
+    slf: &Bound<'_, Loop>,
+    raised: PyErr,
+    context: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let py = slf.py();
+    let raised = raised.into_value(py).into_bound(py);
+    context.set_item("exception", &raised)?;
+    foreign::handling(&raised, || slf.call_method1(intern!(py, "call_exception_handler"), (context,)))
+        .map(drop)
 }
 
 /// Tells the loop's exception handler what a callback raised; what is meant to end the program does.
@@ -295,13 +349,11 @@ fn report(slf: &Bound<'_, Loop>, handle: &Py<Handle>, raised: PyErr) -> PyResult
     let described = describe(py, handle)?;
     let context = PyDict::new(py);
     context.set_item("message", format!("Exception in callback {described}"))?;
-    context.set_item("exception", raised.into_value(py))?;
     context.set_item("handle", handle)?;
     if let Some(traceback) = handle.get().traceback.share(py) {
         context.set_item("source_traceback", traceback)?;
     }
-    slf.call_method1(intern!(py, "call_exception_handler"), (context,))?;
-    Ok(())
+    tell_handler(slf, raised, &context)
 }
 
 fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, PyAny>> {

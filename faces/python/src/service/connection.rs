@@ -7,6 +7,7 @@
 use super::error::{Raise, exception, fault};
 use super::owned::{Away, Owned};
 use super::seconds;
+use crate::hearing;
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -50,15 +51,26 @@ impl Connection {
         }
     }
 
-    /// A turn that may wait for something to come, of one call if one is named, other threads running meanwhile; then
-    /// signals are handled.
+    /// A turn that may wait for something to come, of one call if one is named, other threads running meanwhile; signals are
+    /// handled.
     fn turn_waiting(&self, py: Python<'_>, of: Option<CallId>) -> PyResult<()> {
-        let turned = self.client.detached(py, |client| match of {
-            Some(call) => client.turn_for(call, Wait::Block),
-            None => client.turn(Wait::Block),
-        });
-        turned.transpose().raise(py)?;
-        py.check_signals()
+        let look = || {
+            // What leaves takes a moment too, in which a signal would go unheard.
+            let listens = self.with(py, |client| client.flush().raise(py).map(|()| client.listens()))?;
+            if !listens {
+                return Ok(None);
+            }
+            let moved = self.client.detached(py, |client| client.listen(of)).transpose().raise(py)?;
+            Ok(moved.filter(|moved| *moved > 0))
+        };
+        let sleep = || {
+            let turned = self.client.detached(py, |client| match of {
+                Some(call) => client.turn_for(call, Wait::Block),
+                None => client.turn(Wait::Block),
+            });
+            Ok(turned.transpose().raise(py)?.unwrap_or_default())
+        };
+        hearing::wait(py, look, sleep).map(drop)
     }
 
     /// What came next of any call, or of one.

@@ -31,6 +31,9 @@ def new_event_loop() -> EventLoop:
 
 def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
     """Runs a coroutine in a loop of its own and returns its result, as `asyncio.run` does."""
+    if asyncio._get_running_loop() is not None:
+        # Before anything is made that would have to be taken back.
+        raise RuntimeError("thalweg.run() cannot be called from a running event loop")
     with asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
         return runner.run(main)
 

@@ -4,12 +4,14 @@ import asyncio
 import selectors
 import socket
 from asyncio import constants, sslproto
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._native import Loop
+from . import _signals
 from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
+from ._pipes import ReadPipe, WritePipe
 from ._processes import ProcessTransport
 from ._sockets import Listener, Sockets, is_known
 from ._streams import StreamTransport
@@ -55,8 +57,37 @@ class _Watched(selectors.BaseSelector):
 class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
+    _hears = False
+    """Signals wake it, whoever handles them."""
+    _csock: Any
+    _signal_handlers: dict[int, Any]
+
     def __init__(self) -> None:
         super().__init__(_Watched(self))
+
+    def run_forever(self) -> None:
+        """Runs until `stop()`."""
+        # One that runs refuses, and goes on hearing.
+        if not self.is_running():
+            self._hear_signals()
+        try:
+            super().run_forever()
+        finally:
+            if self._hears and not self.is_running():
+                self._hears = False
+                if not self._signal_handlers:
+                    _signals.leave(self._csock.fileno())
+
+    def _hear_signals(self) -> None:
+        self._hears = self._csock is not None and _signals.hear(self._csock.fileno())
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Handles a signal no more; whether it did."""
+        removed = super().remove_signal_handler(sig)
+        if self.is_running() and not self._signal_handlers:
+            # asyncio has just stopped to hear of any.
+            self._hear_signals()
+        return removed
 
     @property
     def mailbox(self) -> Mailbox:
@@ -67,6 +98,18 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         """Queues a handle that asyncio made itself: that of a signal."""
         if not handle._cancelled:
             self.call_soon(handle._run)
+
+    def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
+        """While it sleeps in another thread, has it call that in its next turn: whether it does."""
+        away = self._is_away()
+        if away:
+            self.call_soon_threadsafe(call, *args)
+        return away
+
+    def _stop_serving(self, sock: socket.socket) -> None:
+        # A server may be closed in any thread: it has let go of its sockets already.
+        if not self._hands_over(self._stop_serving, sock):
+            super()._stop_serving(sock)  # type: ignore[misc]
 
     def _start_serving(
         self,
@@ -109,6 +152,16 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             sock, protocol, address, waiter, extra
         )
         return theirs
+
+    def _make_read_pipe_transport(
+        self, pipe: Any, protocol: asyncio.BaseProtocol, waiter: Any = None, extra: dict[str, Any] | None = None
+    ) -> ReadPipe:
+        return ReadPipe(self, pipe, protocol, waiter, extra)
+
+    def _make_write_pipe_transport(
+        self, pipe: Any, protocol: asyncio.BaseProtocol, waiter: Any = None, extra: dict[str, Any] | None = None
+    ) -> WritePipe:
+        return WritePipe(self, pipe, protocol, waiter, extra)
 
     def _make_ssl_transport(
         self,

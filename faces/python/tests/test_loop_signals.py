@@ -1,0 +1,180 @@
+"""Signals that come while somebody looks before sleeping: they are heard then, and not with whatever comes next."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import unittest
+from collections.abc import Callable
+
+import thalweg
+from service_support import Background, Place, types, waiting
+from thalweg.service import SyncClient
+
+LATE_SECONDS = 0.03
+
+
+def answer_then_signal(sock: socket.socket, parent: int) -> None:
+    """A peer that answers at once, so that whoever asks looks for the answer; asked by a number, it sends a signal so many
+    microseconds later, and nothing else.
+    """
+    while asked := sock.recv(1):
+        if asked == b"p":
+            sock.send(b"a")
+            continue
+        until = time.perf_counter() + asked[0] * 1e-6
+        while time.perf_counter() < until:
+            pass
+        os.kill(parent, signal.SIGUSR1)
+
+
+class Heard(unittest.TestCase):
+    """A test in which the handler of a signal notes when it was called."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.at: list[float] = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: self.at.append(time.perf_counter()))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        alarm = signal.signal(signal.SIGALRM, lambda *_: self.at.append(time.perf_counter()))
+        self.addCleanup(signal.signal, signal.SIGALRM, alarm)
+
+    def is_late(self, wait: Callable[[], object]) -> bool:
+        """Whether a signal that comes early in a wait is heard late."""
+        self.at.clear()
+        began = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(5e-6, 100e-6))
+        wait()
+        return not self.at or self.at[0] - began > LATE_SECONDS
+
+
+class InALoop(Heard):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ours, theirs = socket.socketpair()
+        self.addCleanup(self.ours.close)
+        parent = os.getpid()
+        self.peer = os.fork()
+        if self.peer == 0:
+            try:
+                self.ours.close()
+                answer_then_signal(theirs, parent)
+            finally:
+                os._exit(0)
+        self.addCleanup(os.waitpid, self.peer, 0)
+        self.addCleanup(self.ours.shutdown, socket.SHUT_RDWR)
+        theirs.close()
+        self.ours.setblocking(False)
+
+    async def is_late(self, microseconds: int) -> bool:
+        """Whether a signal that the peer sends in place of an answer is heard late."""
+        loop = asyncio.get_running_loop()
+        for _ in range(200):
+            self.ours.send(b"p")
+            await loop.sock_recv(self.ours, 1)
+        self.at.clear()
+        began = time.perf_counter()
+        self.ours.send(bytes([microseconds]))
+        # Nothing else wakes the loop until then.
+        await asyncio.sleep(3 * LATE_SECONDS)
+        return not self.at or self.at[0] - began > LATE_SECONDS
+
+    def test_a_loop_hears_what_comes_while_it_looks(self) -> None:
+        async def main() -> list[bool]:
+            return [await self.is_late(5 * step) for _ in range(5) for step in range(1, 9)]
+
+        self.assertEqual(sum(thalweg.run(main(), debug=False)), 0)
+
+
+class Wakes(unittest.TestCase):
+    """Whom the interpreter writes signals to: a loop that runs, unless somebody else has them."""
+
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        self.addCleanup(signal.set_wakeup_fd, signal.set_wakeup_fd(-1))
+
+    def told(self) -> int:
+        """The descriptor that is written to."""
+        told = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(told)
+        return told
+
+    async def now(self) -> int:
+        return self.told()
+
+    def test_a_loop_is_while_it_runs(self) -> None:
+        self.assertEqual(self.loop.run_until_complete(self.now()), self.loop._csock.fileno())
+        self.assertEqual(self.told(), -1)
+
+    def test_a_loop_still_is_when_its_last_handler_goes(self) -> None:
+        async def main() -> int:
+            self.loop.add_signal_handler(signal.SIGUSR1, int)
+            self.assertTrue(self.loop.remove_signal_handler(signal.SIGUSR1))
+            self.assertFalse(self.loop.remove_signal_handler(signal.SIGUSR1))
+            return self.told()
+
+        self.assertEqual(self.loop.run_until_complete(main()), self.loop._csock.fileno())
+        self.assertEqual(self.told(), -1)
+
+    def test_handlers_that_stay_are_told_when_it_runs_no_more(self) -> None:
+        self.loop.add_signal_handler(signal.SIGUSR1, int)
+        self.loop.run_until_complete(self.now())
+        self.assertEqual(self.told(), self.loop._csock.fileno())
+
+    def test_whoever_was_there_first_stays(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            signal.set_wakeup_fd(ours.fileno())
+            self.assertEqual(self.loop.run_until_complete(self.now()), ours.fileno())
+            self.assertEqual(self.told(), ours.fileno())
+            signal.set_wakeup_fd(-1)
+
+    def test_a_loop_that_refuses_to_run_again_still_is(self) -> None:
+        async def main() -> int:
+            self.assertRaises(RuntimeError, self.loop.run_forever)
+            return self.told()
+
+        self.assertEqual(self.loop.run_until_complete(main()), self.loop._csock.fileno())
+
+    def test_one_in_another_thread_is_not(self) -> None:
+        told: list[int] = []
+        thread = threading.Thread(target=lambda: told.append(thalweg.run(asyncio.sleep(0, 7))))
+        thread.start()
+        thread.join()
+        self.assertEqual((told, self.told()), ([7], -1))
+
+
+class InAWait(Heard, Place):
+    """Where nothing but the end of a sleep is between a last look at signals and the sleep, one may come; no more than that."""
+
+    ROUNDS = 24
+    LATE_MAX = 8
+
+    def test_a_client_hears_what_comes_while_it_looks(self) -> None:
+        for kind in ("sock", "shm"):
+            endpoint = self.endpoint(kind)
+            with self.subTest(kind=kind), Background(endpoint), SyncClient(endpoint) as client:
+                quick = types.encode_request(waiting(0))
+                slow = types.encode_request(waiting(int(3000 * LATE_SECONDS)))
+                late = 0
+                for _ in range(self.ROUNDS):
+                    for _ in range(30):
+                        client.call(quick)
+                    late += self.is_late(lambda: client.call(slow))
+                self.assertLessEqual(late, self.LATE_MAX)
+
+    def test_a_cursor_hears_what_comes_while_it_looks(self) -> None:
+        with thalweg.open(durability="memory") as store:
+            cursor = store.log("log").cursor(tail=True)
+            cursor.next()
+            late = sum(self.is_late(lambda: cursor.wait(3 * LATE_SECONDS)) for _ in range(self.ROUNDS))
+            self.assertLessEqual(late, self.LATE_MAX)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,198 @@
+"""What other threads ask of a loop that sleeps: refused before anything has changed, or done by the loop; never half of it."""
+
+import asyncio
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+import unittest
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import thalweg
+
+MANY = 3_000_000
+"""Bytes that no socket takes at once."""
+
+
+class Hears(asyncio.Protocol):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def datagram_received(self, data: bytes, sender: Any) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
+
+
+async def elsewhere(call: Callable[[], object]) -> BaseException | None:
+    """Calls something in another thread while the loop sleeps, and waits for nothing else: what it raised."""
+    raised: list[BaseException | None] = []
+
+    def ask() -> None:
+        time.sleep(0.02)
+        try:
+            call()
+            raised.append(None)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    await asyncio.sleep(0.1)
+    thread.join()
+    return raised[0]
+
+
+class Threads(unittest.IsolatedAsyncioTestCase):
+    if hasattr(unittest.IsolatedAsyncioTestCase, "loop_factory"):
+        loop_factory = thalweg.new_event_loop
+    else:
+
+        def _setupAsyncioRunner(self) -> None:
+            self._asyncioRunner = asyncio.Runner(debug=True, loop_factory=thalweg.new_event_loop)
+
+    async def asyncSetUp(self) -> None:
+        self.assertIsInstance(asyncio.get_running_loop(), thalweg.loop.EventLoop)
+        self.transports: list[Any] = []
+
+    async def asyncTearDown(self) -> None:
+        for transport in self.transports:
+            transport.abort()
+        await asyncio.sleep(0)
+
+    async def connection(self) -> tuple[Any, Hears, socket.socket]:
+        ours, theirs = socket.socketpair()
+        self.addCleanup(theirs.close)
+        theirs.setblocking(False)
+        transport, protocol = await asyncio.get_running_loop().create_connection(Hears, sock=ours)
+        self.transports.append(transport)
+        return transport, protocol, theirs
+
+    async def received(self, sock: socket.socket) -> bytes:
+        """All until the end."""
+        data = b""
+        while piece := await asyncio.get_running_loop().sock_recv(sock, 1 << 20):
+            data += piece
+        return data
+
+    async def test_a_connection_that_another_thread_closes_ends(self) -> None:
+        for end in ("close", "abort"):
+            transport, protocol, theirs = await self.connection()
+            # The thread wakes the loop, which has nothing else to wait for.
+            timer = threading.Timer(0.02, getattr(transport, end))
+            timer.start()
+            await asyncio.wait_for(protocol.lost.wait(), 10)
+            self.assertEqual(await asyncio.wait_for(self.received(theirs), 10), b"")
+            self.assertTrue(transport.is_closing())
+            transport.close()
+            transport.abort()
+
+    async def test_what_waits_is_sent_before_another_thread_has_closed(self) -> None:
+        transport, protocol, theirs = await self.connection()
+        transport.write(bytes(MANY))
+        self.assertIsNone(await elsewhere(transport.close))
+        self.assertEqual(len(await asyncio.wait_for(self.received(theirs), 10)), MANY)
+        await asyncio.wait_for(protocol.lost.wait(), 10)
+
+    async def test_reading_that_another_thread_may_not_pause_goes_on(self) -> None:
+        transport, protocol, theirs = await self.connection()
+        self.assertIsInstance(await elsewhere(transport.pause_reading), RuntimeError)
+        self.assertTrue(transport.is_reading())
+        theirs.send(b"x")
+        await asyncio.sleep(0.02)
+        transport.pause_reading()
+        theirs.send(b"y")
+        await asyncio.sleep(0.02)
+        self.assertEqual(protocol.data, b"x")
+        self.assertIsInstance(await elsewhere(transport.resume_reading), RuntimeError)
+        self.assertFalse(transport.is_reading())
+        transport.resume_reading()
+        await asyncio.sleep(0.02)
+        self.assertEqual(protocol.data, b"xy")
+
+    async def test_what_another_thread_writes_is_sent_whole_and_in_order(self) -> None:
+        transport, _, theirs = await self.connection()
+        self.assertIsNone(await elsewhere(lambda: transport.write(b"w" * MANY)))
+        self.assertGreater(transport.get_write_buffer_size(), 0)
+        transport.write(b"end")
+        transport.close()
+        data = await asyncio.wait_for(self.received(theirs), 10)
+        self.assertEqual((len(data), data[-4:]), (MANY + 3, b"wend"))
+
+    async def test_an_endpoint_of_datagrams_does_the_same(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(theirs.close)
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_datagram_endpoint(Hears, sock=ours)
+        self.assertIsNone(await elsewhere(lambda: [transport.sendto(b"%d" % number) for number in range(1000)]))
+        theirs.setblocking(False)
+        told = [await asyncio.wait_for(loop.sock_recv(theirs, 10), 10) for _ in range(1000)]
+        self.assertEqual(told, [b"%d" % number for number in range(1000)])
+        self.assertIsNone(await elsewhere(transport.close))
+        await asyncio.wait_for(protocol.lost.wait(), 10)
+
+    async def test_a_server_that_another_thread_closes_takes_nobody(self) -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        self.assertIsNone(await elsewhere(server.close))
+        with self.assertRaises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+
+    async def test_a_peer_is_told_when_the_collector_runs_in_another_thread(self) -> None:
+        ended = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            ended.set()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            cycle: list[Any] = [*await asyncio.open_connection(*server.sockets[0].getsockname())]
+            cycle.append(cycle)
+            del cycle
+            raised: list[object] = []
+            before, sys.unraisablehook = sys.unraisablehook, raised.append
+            self.addCleanup(setattr, sys, "unraisablehook", before)
+            timer = threading.Timer(0.02, gc.collect)
+            timer.start()
+            await asyncio.wait_for(ended.wait(), 10)
+        self.assertEqual(raised, [])
+        server.close()
+
+    async def test_a_pipe_that_another_thread_closes_ends(self) -> None:
+        loop = asyncio.get_running_loop()
+        for end in ("close", "abort"):
+            source, sink = os.pipe()
+            writing, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(sink, "wb", 0))
+            reading, protocol = await loop.connect_read_pipe(Hears, os.fdopen(source, "rb", 0))
+            timer = threading.Timer(0.02, getattr(writing, end))
+            timer.start()
+            await asyncio.wait_for(protocol.lost.wait(), 10)
+            await asyncio.sleep(0)
+            for pipe in (writing, reading):
+                pipe.close()
+        source, sink = os.pipe()
+        reading, protocol = await loop.connect_read_pipe(Hears, os.fdopen(source, "rb", 0))
+        timer = threading.Timer(0.02, reading.close)
+        timer.start()
+        await asyncio.wait_for(protocol.lost.wait(), 10)
+        os.close(sink)
+
+
+if __name__ == "__main__":
+    unittest.main()
