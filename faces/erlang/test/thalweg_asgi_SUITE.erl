@@ -521,9 +521,13 @@ answers_that_are_none(Config) ->
     ],
     %% It is cut off where it began already.
     {<<"HTTP/1.1 200 ", _/binary>>, <<"5\r\nfirst\r\n">>} = http(Config, <<"GET /two-starts HTTP/1.1\r\n\r\n">>),
+    %% Who sends out of turn is told so, and whoever asked what became of it.
     [
-        {error, no_answer} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => Path}, <<>>)
-     || Path <- [<<"/body-first">>, <<"/two-starts">>]
+        {error, {exception, <<"RuntimeError">>, Words, _}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => Path}, <<>>)
+     || {Path, Words} <- [
+            {<<"/body-first">>, <<"http.response.body where http.response.start is expected">>},
+            {<<"/two-starts">>, <<"http.response.start where http.response.body is expected">>}
+        ]
     ],
     {<<"HTTP/1.1 201 ", _/binary>>, _} = http(Config, <<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
 
