@@ -38,8 +38,8 @@
 -spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 
-%% @doc The whole answer of an application, called `module:attribute', to one request; `no_answer' where what it says is none: a
-%% body without a status in front of it.
+%% @doc The whole answer of an application, called `module:attribute', to one request; `no_answer' where what a runner
+%% brings is none: a body without a status in front of it.
 -spec run(binary(), scope(), iodata(), options()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body, Options) ->
     ok = thalweg_options:demand(answer, Options),
