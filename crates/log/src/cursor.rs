@@ -9,7 +9,7 @@ use crate::Position;
 use crate::error::ReadError;
 use crate::found::Found;
 use crate::progress::{Ended, Next, Progress};
-use crate::query::{Entry, Query, Start};
+use crate::query::{Entry, Query};
 use crate::reader::Reader;
 use std::future::poll_fn;
 use std::io;
@@ -40,9 +40,7 @@ impl Cursor {
     pub fn seek(&mut self, query: &Query) {
         // The next call tries again, and says why if it has to.
         self.unbegun = self.reader.progress.begin(&mut self.reader.source, query).err().map(|_| *query);
-        // In front of the end there is nothing that it wants.
-        self.drained = matches!(query.start, Start::Tail) && self.unbegun.is_none();
-        self.uncommitted = query.uncommitted;
+        (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
 
     /// The next entry; `None` when there is none yet: ask again later, or [`Cursor::wait`]. Complexity: one
@@ -222,7 +220,7 @@ impl Cursor {
 
     /// Sleeps until something was committed that the cursor has not looked at, or nothing will be any more, or the time is over;
     /// whether it was for one of the first two. What was committed need not be an entry of this log; what comes no more
-    /// [`Cursor::ended`] tells.
+    /// [`Cursor::ended`] tells. One that has looked at nothing yet does not sleep: its log may be over already.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.reader.source.sight.gate.wait(timeout, || self.is_news())
     }

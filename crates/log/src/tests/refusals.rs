@@ -307,7 +307,9 @@ fn whoever_waits_hears_that_the_store_is_closed() {
         let log = store.log(b"a").unwrap();
         store.flush().unwrap();
         let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
-        assert!(!tail.wait(Some(std::time::Duration::ZERO)), "nothing has come yet");
+        assert!(tail.wait(Some(std::time::Duration::ZERO)), "it has not looked yet");
+        assert_eq!(tail.next(), Ok(None));
+        assert!(!tail.wait(Some(std::time::Duration::ZERO)), "nothing has come");
         let waiting = std::thread::spawn(move || {
             let mut read = 0;
             while tail.ended().is_none() {
@@ -321,6 +323,31 @@ fn whoever_waits_hears_that_the_store_is_closed() {
         store.append(&log, b"last", 1).unwrap();
         store.close().unwrap();
         assert_eq!(waiting.join().unwrap(), (1, Some(crate::Ended::StoreClosed)), "{durability:?}");
+    }
+}
+
+/// Whoever follows a log that was over before is not left asleep.
+#[test]
+fn a_cursor_at_the_tail_of_a_log_that_is_over_hears_so_without_a_commit() {
+    let store = Store::memory(small()).unwrap();
+    for (name, ended) in [(b"closed", crate::Ended::Closed), (b"gone!!", crate::Ended::Deleted)] {
+        let log = store.log(name).unwrap();
+        let version = log.staged().unwrap().version;
+        match ended {
+            crate::Ended::Closed => {
+                let commit = Commit { close: true, ..Commit::default() };
+                store.commit(&log, version, &commit, None).unwrap();
+            }
+            _ => {
+                store.delete(&log, version, 1, None).unwrap();
+            }
+        }
+        let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
+        while tail.ended().is_none() {
+            assert!(tail.wait(Some(std::time::Duration::from_secs(10))), "it slept");
+            while let Ok(Some(_)) = tail.next() {}
+        }
+        assert_eq!(tail.ended(), Some(ended));
     }
 }
 
