@@ -23,8 +23,8 @@ impl<S: Service> Http<S> {
     pub(crate) fn accept(&mut self, core: &mut HttpCore<S>, key: Key) -> usize {
         let (now, now_ms) = (Self::now(core), core.now_ms());
         self.date.refresh(core.wall_us());
-        let places = self.config.connections_max.saturating_add(self.config.guests_max);
-        let batch = places.saturating_sub(self.connections).clamp(BATCH_BEYOND, BATCH);
+        let places = self.places.free().saturating_add(self.config.guests_max.saturating_sub(self.guests));
+        let batch = places.clamp(BATCH_BEYOND, BATCH);
         let Self { doors, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
         let Some(door) = doors.get_mut(usize::from(entry.flavour)) else { return 0 };
@@ -74,11 +74,10 @@ impl<S: Service> Http<S> {
         identity: Option<&Identity>,
         naming: bool,
     ) {
-        let room = self.connections - self.guests < self.config.connections_max;
-        if identity.is_some() && (!room || self.secure.handshakes() >= self.config.handshakes_max) {
-            return self.refuse_connection(core, connection.as_fd(), identity);
-        }
-        if !room && self.guests >= self.config.guests_max.min(GUESTS_MAX) {
+        let greeted = identity.is_none() || self.secure.handshakes() < self.config.handshakes_max;
+        let room = greeted && self.places.take();
+        let guests_max = if identity.is_some() { 0 } else { self.config.guests_max.min(GUESTS_MAX) };
+        if !room && self.guests >= guests_max {
             return self.refuse_connection(core, connection.as_fd(), identity);
         }
         let mut entry = Connection::new(Role::Request);
@@ -86,7 +85,12 @@ impl<S: Service> Http<S> {
         entry.flags.set(Flags::NAMING, naming);
         let key = match core.insert(connection, entry, Interest::READ) {
             Ok(key) => key,
-            Err(rejected) => return self.refuse_connection(core, rejected.descriptor.as_fd(), identity),
+            Err(rejected) => {
+                if room {
+                    self.places.give();
+                }
+                return self.refuse_connection(core, rejected.descriptor.as_fd(), identity);
+            }
         };
         self.connections += 1;
         self.guests += usize::from(!room);

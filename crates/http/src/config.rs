@@ -29,7 +29,7 @@ pub struct Config {
     /// Response bytes of one connection that are collected into one write before it happens; where they wait for an answer before
     /// them, its reading pauses.
     pub burst_bytes_max: usize,
-    /// Connections at once; one more is a guest.
+    /// Connections at once, of all reactors that [share places](crate::Http::with_places); one more is a guest.
     pub connections_max: usize,
     /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more is answered 503
     /// at once.

@@ -5,7 +5,7 @@
 //! and either way the connection ends. There are few such places: whoever finds none is told so at once, and so is whoever
 //! finds no descriptor, by means of the one that is kept for that. Nobody is left without a word but those who speak TLS.
 //!
-//! Invariants: `guests` is the number of entries with [`Flags::GUEST`], all of them connections; a guest's deadline is the one
+//! Invariants: every connection but guests has one of `places`; `guests` is the number of entries with [`Flags::GUEST`], all of them connections; a guest's deadline is the one
 //! it was given when it came. *Checked by* the tests in `tests/guests.rs`.
 
 use crate::connection::Flags;

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
+use thalweg_sync::places::Places;
 use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Response, Service};
@@ -148,6 +149,8 @@ pub struct Http<S: Service> {
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
+    /// Of all reactors together.
+    pub(crate) places: Arc<Places>,
     /// Those of them that came when there was no room: see `guest`.
     pub(crate) guests: usize,
     pub(crate) bodies: Bodies,
@@ -221,6 +224,7 @@ impl<S: Service> Http<S> {
             warnings: Warnings::default(),
             control,
             connections: 0,
+            places: Arc::new(Places::new(config.connections_max)),
             guests: 0,
             bodies: Bodies::default(),
             load: Load::default(),
@@ -264,6 +268,13 @@ impl<S: Service> Http<S> {
     #[must_use]
     pub fn with_meters(self, meters: Arc<Meters>) -> Self {
         Self { meters, ..self }
+    }
+
+    /// Has as many connections as there are places, which other reactors take, too; [`Config::connections_max`] says how many
+    /// there are in all.
+    #[must_use]
+    pub fn with_places(self, places: Arc<Places>) -> Self {
+        Self { places, ..self }
     }
 
     /// The service.
@@ -310,7 +321,11 @@ impl<S: Service> Http<S> {
         self.load.subscribers -= usize::from(follows(removed.entry.role));
         if removed.entry.role.is_connection() {
             self.connections -= 1;
-            self.guests -= usize::from(removed.entry.flags.has(Flags::GUEST));
+            if removed.entry.flags.has(Flags::GUEST) {
+                self.guests -= 1;
+            } else {
+                self.places.give();
+            }
             self.meters.close();
             if self.draining && self.connections == 0 {
                 core.stop();

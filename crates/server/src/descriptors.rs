@@ -41,10 +41,12 @@ pub(crate) struct Needs {
     pub(crate) files: u64,
 }
 
-/// What there is room for on each reactor.
+/// What there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
+    /// On all reactors together.
     pub(crate) connections: usize,
+    /// On each reactor.
     pub(crate) guests: usize,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooFew {
     pub(crate) limit: u64,
-    /// The least that a connection for each reactor takes.
+    /// The least that serving takes.
     pub(crate) needed: u64,
 }
 
@@ -87,13 +89,13 @@ impl Needs {
     /// What there is room for when so many descriptors may be open and so many connections are wanted in all.
     ///
     /// # Errors
-    /// Not even for one connection on each reactor.
+    /// Not even for one.
     pub(crate) fn room(&self, limit: u64, wanted: u64) -> Result<Room, TooFew> {
         let left = limit.saturating_sub(self.sum());
         let beside = (left / BESIDE_PARTS).min(BESIDE);
-        let connections = ((left - beside) / self.reactors).min(wanted.div_ceil(self.reactors));
+        let connections = (left - beside).min(wanted);
         if connections == 0 {
-            return Err(TooFew { limit, needed: self.sum() + 2 * self.reactors });
+            return Err(TooFew { limit, needed: self.sum() + 1 });
         }
         let guests = (beside / BESIDE_PARTS / self.reactors).clamp(1, GUESTS_MAX);
         let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
@@ -125,21 +127,21 @@ mod tests {
     #[test]
     fn connections_get_what_is_left_and_never_more() {
         let room = |limit, wanted| NEEDS.room(limit, wanted).unwrap();
-        assert_eq!(room(1_000_000, 65_536), Room { connections: 32_768, guests: 64 });
+        assert_eq!(room(1_000_000, 65_536), Room { connections: 65_536, guests: 64 });
         assert_eq!(room(1_000_000, 1), Room { connections: 1, guests: 64 });
-        assert_eq!(room(SUM + 512 + 20_000, 65_536), Room { connections: 10_000, guests: 64 });
-        for limit in SUM + 3..5_000 {
+        assert_eq!(room(SUM + 512 + 20_000, 65_536), Room { connections: 20_000, guests: 64 });
+        for limit in SUM + 1..5_000 {
             let Room { connections, guests } = room(limit, 65_536);
             assert!((1..=64).contains(&guests));
             // One guest of each is counted with what is needed.
-            let taken = SUM + 2 * (connections + guests - 1) as u64;
+            let taken = SUM + (connections + 2 * (guests - 1)) as u64;
             assert!(taken <= limit, "{limit}: {connections} and {guests} take {taken}");
         }
     }
 
     #[test]
     fn where_there_is_room_for_nobody_it_is_said_how_many_it_takes() {
-        for limit in [0, 20, SUM, SUM + 1] {
+        for limit in [0, 20, SUM] {
             let too_few = NEEDS.room(limit, 100).unwrap_err();
             assert_eq!(too_few.limit, limit);
             assert!(NEEDS.room(too_few.needed, 100).is_ok());

@@ -38,7 +38,7 @@ pub(crate) struct Limits {
     /// Of all sessions of the state together.
     pub(crate) sessions_bytes: u64,
     pub(crate) streams: u64,
-    /// What is bounded by connection, request or byte is shared out over so many reactors, evenly.
+    /// What is bounded by request or byte is shared out over so many reactors, evenly.
     pub(crate) reactors: u64,
 }
 
@@ -49,16 +49,16 @@ pub(crate) fn streams_max(asked: Option<u64>, available: Option<u64>) -> u64 {
 }
 
 impl Limits {
-    /// The bounds of `reactors` that each go by `config`, `sealed` where connections speak TLS.
+    /// The bounds of `reactors` that each go by `config` and share the places of connections, `sealed` where these speak TLS.
     pub(crate) fn of(config: &Config, reactors: usize, sealed: bool) -> Self {
         let (reactors, connections) = (reactors as u64, config.connections_max as u64);
         Self {
-            connections: connections * reactors,
-            handshakes: sealed.then(|| (config.handshakes_max as u64).min(connections) * reactors),
+            connections,
+            handshakes: sealed.then(|| (config.handshakes_max as u64 * reactors).min(connections)),
             body_bytes: config.body_bytes_max,
             bodies_bytes: config.bodies_bytes_max.saturating_mul(reactors),
             head_bytes: config.head_limits.head_bytes_max as u64,
-            subscribers: (config.subscribers_max as u64 * reactors).min(connections * reactors),
+            subscribers: (config.subscribers_max as u64 * reactors).min(connections),
             writes: config.writes_max as u64 * reactors,
             cold_reads: config.cold_reads_max as u64 * reactors,
             pipeline: config.pipeline_max as u64,
@@ -156,10 +156,9 @@ impl fmt::Display for Limits {
             write!(out, ", and {bytes} more if {clients} of services on this machine read nothing")?;
         }
         if self.reactors > 1 {
-            let each = Count(self.connections / self.reactors, "connection");
             write!(
                 out,
-                "; shared out over {} reactors, {each} each, so that one may refuse before the whole is reached",
+                "; all but connections and streams shared out over {} reactors, so that one may refuse before the whole is reached",
                 self.reactors
             )?;
         }
@@ -197,7 +196,7 @@ mod tests {
     #[test]
     fn bounds_are_summed() {
         let config = Config {
-            connections_max: 100,
+            connections_max: 400,
             body_bytes_max: 1 << 20,
             bodies_bytes_max: 1 << 24,
             unsent_bytes_max: 1 << 22,
@@ -219,13 +218,16 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("50 KiB of memory while all are idle, 99.4 MiB if all"), "{text}");
-        assert!(text.contains("; shared out over 4 reactors, 100 connections each, so that"), "{text}");
+        assert!(
+            text.contains("; all but connections and streams shared out over 4 reactors, so that"),
+            "{text}"
+        );
 
         assert!(!text.contains("on this machine"), "{text}");
         let with = limits.with_neighbours(200, 4 << 20);
         assert_eq!((with.busy_bytes(), with.neighbours_bytes()), (limits.busy_bytes(), 800 << 20));
         let text = with.to_string();
-        let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; shared out";
+        let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; all but";
         assert!(text.contains(more), "{text}");
 
         let sealed = Limits::of(&config, 4, true).with_answers(3 << 20).with_sessions(1 << 21);

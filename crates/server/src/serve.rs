@@ -27,6 +27,7 @@ use std::sync::mpsc::channel;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Pool, Reactor};
 use thalweg_service::Endpoint;
+use thalweg_sync::places::Places;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes, ignore_full_files};
@@ -117,7 +118,7 @@ impl std::fmt::Display for Failure {
             ),
             Self::Descriptors(TooFew { limit, needed }) => write!(
                 out,
-                "only {limit} descriptors may be open, and this server takes {needed} to serve one connection on each reactor: \
+                "only {limit} descriptors may be open, and this server takes {needed} to serve one connection: \
                  raise the limit (ulimit -n, LimitNOFILE=), or have fewer --reactors"
             ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
@@ -158,6 +159,17 @@ struct Control<'a> {
     shares: Shares,
 }
 
+/// What every reactor is started with.
+struct Common<'a> {
+    engine: &'a Engine,
+    front: &'a Front,
+    pool: &'a Pool,
+    /// Of connections, on whichever reactor.
+    places: Arc<Places>,
+    config: Config,
+    spin: bool,
+}
+
 /// Runs the server until it is asked to end.
 ///
 /// # Errors
@@ -185,18 +197,23 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let keeping =
         Keeping { identity: certificate.as_ref().map(Certificate::identity), guarded: front.is_guarded() };
     let mut doors = open_doors(wanted, inherited, reactors, keeping)?;
-    let config = shares.config(options);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
     let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;
     code::release();
-    let spin = options.spin == Switch::On;
-    let mut reactor_threads = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
+    let common = Common {
+        engine: &engine,
+        front: &front,
+        pool: &pool,
+        places: Arc::new(Places::new(shares.connections())),
+        config: shares.config(options),
+        spin: options.spin == Switch::On,
+    };
+    let mut reactor_threads = common.start_all(&mut doors)?;
     let mut rpc_doors = listen::open(&options.rpc_listen, 1, keeping)
         .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
-        let whom = (reactors, Doing::Rpc);
-        reactor_threads.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
+        reactor_threads.push(common.start(reactors, Doing::Rpc, listening)?);
         doors.paths.append(&mut rpc_doors.paths);
     }
     let threads = Threads {
@@ -259,24 +276,6 @@ fn open_doors(
         added.map_err(|error| Failure::Listen(doors.spoken(place), error))?;
     }
     Ok(doors)
-}
-
-fn start_all(
-    engine: &Engine,
-    front: &Front,
-    pool: &Pool,
-    config: Config,
-    spin: bool,
-    doors: &mut Doors,
-) -> Result<Vec<ReactorThread>, Failure> {
-    let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
-    listening
-        .map(|(index, listening)| {
-            let running = start((index, Doing::Streams), engine, front, pool, config, spin, listening);
-            code::release();
-            running
-        })
-        .collect()
 }
 
 impl Control<'_> {
@@ -347,49 +346,58 @@ fn state_options(options: &ServeOptions, streams_max: u64) -> thalweg_state::Opt
     }
 }
 
-fn start(
-    (index, doing): (usize, Doing),
-    engine: &Engine,
-    front: &Front,
-    pool: &Pool,
-    config: Config,
-    spin: bool,
-    listening: Vec<Listening>,
-) -> Result<ReactorThread, Failure> {
-    let entries = config.connections_max + Http::<Served>::entries_beside(listening.len()) + ATTACHED_MAX;
-    let reactor_config = thalweg_reactor::Config {
-        entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
-        // A message per topic that connections here follow, and some for completions under way.
-        mailbox_max: entries + 4_096,
-        spin,
-        ..thalweg_reactor::Config::default()
-    };
-    // A reactor lives and dies on its thread; only its handle comes back.
-    let (sender, receiver) = channel();
-    let (engine, front, pool) = (engine.clone(), front.clone(), pool.clone());
-    let run = move || {
-        let built = Reactor::new(reactor_config, |core| {
-            let Fronted { served, meters, attached } = front.before(&engine, &pool, core.handle(), doing)?;
-            let http = Http::new(core, served, config, listening)?;
-            let mut http = http.with_pool(pool).with_meters(meters).with_hosts(front.hosts());
-            attached.into_iter().try_for_each(|descriptor| http.attach(core, descriptor))?;
-            Ok::<_, io::Error>(http)
-        });
-        let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
-            // Whoever started this thread waits for the handle.
-            let _ = sender.send(Ok(reactor.handle()));
-            reactor.run()
-        });
-        if let Err(error) = outcome {
-            tracing::error!(%error, index, "a reactor failed");
-            let _ = sender.send(Err(error));
-        }
-    };
-    let builder = std::thread::Builder::new().name(format!("reactor-{index}")).stack_size(STACK_BYTES);
-    let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
-    let handle = receiver.recv().map_err(|_| Failure::Reactor)?;
-    let handle = handle.map_err(|error: io::Error| Failure::System("start a reactor", error))?;
-    Ok(ReactorThread { handle, thread })
+impl Common<'_> {
+    fn start_all(&self, doors: &mut Doors) -> Result<Vec<ReactorThread>, Failure> {
+        let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
+        listening
+            .map(|(index, listening)| {
+                let running = self.start(index, Doing::Streams, listening);
+                code::release();
+                running
+            })
+            .collect()
+    }
+
+    fn start(&self, index: usize, doing: Doing, listening: Vec<Listening>) -> Result<ReactorThread, Failure> {
+        let Self { config, spin, .. } = *self;
+        let entries = config.connections_max + Http::<Served>::entries_beside(listening.len()) + ATTACHED_MAX;
+        let reactor_config = thalweg_reactor::Config {
+            entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
+            // A message per topic that connections here follow, and some for completions under way.
+            mailbox_max: entries + 4_096,
+            spin,
+            ..thalweg_reactor::Config::default()
+        };
+        // A reactor lives and dies on its thread; only its handle comes back.
+        let (sender, receiver) = channel();
+        let (engine, front, pool) = (self.engine.clone(), self.front.clone(), self.pool.clone());
+        let places = self.places.clone();
+        let run = move || {
+            let built = Reactor::new(reactor_config, |core| {
+                let Fronted { served, meters, attached } =
+                    front.before(&engine, &pool, core.handle(), doing)?;
+                let http = Http::new(core, served, config, listening)?;
+                let http = http.with_pool(pool).with_places(places);
+                let mut http = http.with_meters(meters).with_hosts(front.hosts());
+                attached.into_iter().try_for_each(|descriptor| http.attach(core, descriptor))?;
+                Ok::<_, io::Error>(http)
+            });
+            let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
+                // Whoever started this thread waits for the handle.
+                let _ = sender.send(Ok(reactor.handle()));
+                reactor.run()
+            });
+            if let Err(error) = outcome {
+                tracing::error!(%error, index, "a reactor failed");
+                let _ = sender.send(Err(error));
+            }
+        };
+        let builder = std::thread::Builder::new().name(format!("reactor-{index}")).stack_size(STACK_BYTES);
+        let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
+        let handle = receiver.recv().map_err(|_| Failure::Reactor)?;
+        let handle = handle.map_err(|error: io::Error| Failure::System("start a reactor", error))?;
+        Ok(ReactorThread { handle, thread })
+    }
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.

@@ -15,7 +15,6 @@ const CONNECTIONS_DEFAULT: u32 = 65_536;
 pub(crate) struct Shares {
     /// Reactors that serve HTTP, the one that serves JSON-RPC alone included.
     reactors: usize,
-    /// On each of them.
     room: Room,
     sealed: bool,
 }
@@ -33,7 +32,7 @@ impl Shares {
         Ok(Self { room, ..Self::with_room_for_one(options, reactors) })
     }
 
-    /// The same where there is room for one connection on each reactor.
+    /// The same where there is room for one connection.
     pub(crate) fn with_room_for_one(options: &ServeOptions, reactors: usize) -> Self {
         let reactors = reactors.max(1) + usize::from(!options.rpc_listen.is_empty());
         let room = Room { connections: 1, guests: 1 };
@@ -42,14 +41,14 @@ impl Shares {
 
     /// Connections in all.
     pub(crate) fn connections(&self) -> usize {
-        self.room.connections * self.reactors
+        self.room.connections
     }
 
     /// The bounds of each reactor.
     pub(crate) fn config(&self, options: &ServeOptions) -> Config {
         let (share, shares) = (self.reactors, self.reactors as u64);
         let bodies_bytes_max = options.bodies_max_bytes / shares;
-        let connections_max = self.room.connections;
+        let connections_max = self.connections();
         Config {
             body_bytes_max: options.body_max_bytes,
             bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),

@@ -168,7 +168,11 @@ fn a_server_says_how_its_bounds_are_shared_out() {
     let server = Server::start(directory.path(), "127.0.0.1:0", &flags);
     assert!(server.greeting.contains("limits: 10 connections, "), "{}", server.greeting);
     assert!(server.greeting.contains("; 1 stream; "), "{}", server.greeting);
-    assert!(server.greeting.contains("over 2 reactors, 5 connections each"), "{}", server.greeting);
+    assert!(
+        server.greeting.contains("; all but connections and streams shared out over 2 reactors"),
+        "{}",
+        server.greeting
+    );
     server.end();
 }
 

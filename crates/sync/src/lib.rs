@@ -1,5 +1,5 @@
 //! Every atomic of Thalweg: the mailbox, parking and the gate, rings, snapshots, published regions and
-//! words, counters, meters, marks, and the loom switch.
+//! words, counters, places, meters, marks, and the loom switch.
 //!
 //! Owns: each word that two threads (or two processes) touch without a lock, and the reasoning about it.
 //! Clippy and `cargo xtask tidy` keep atomics out of every other crate.
@@ -22,6 +22,7 @@ pub mod marks;
 pub mod meter;
 pub mod parking;
 pub mod patience;
+pub mod places;
 pub mod primitives;
 pub mod region;
 pub mod ring;
