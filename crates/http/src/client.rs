@@ -4,14 +4,13 @@
 //! is ready, and is told what to wait for next. With TLS the peer must prove its name; HTTP is the same.
 //! Bounded: the answer's head by the parser, its body by [`BODY_BYTES_MAX`]. Redirects are not followed.
 
+use crate::tls::Peer;
 pub use crate::tls::Trust;
-use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Interest;
 use thalweg_sys::socket;
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
+use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
 
 /// Bytes of an answer's body.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -37,17 +36,17 @@ pub enum Progress {
     Done(Reply),
 }
 
-enum Channel {
-    Plain,
-    Tls(Box<ClientConnection>),
-}
-
 /// A request on its way, and as much of its answer as has come.
 pub struct Exchange {
-    channel: Channel,
-    request: Vec<u8>,
+    /// What seals the connection, if it is.
+    peer: Option<Box<Peer>>,
+    /// What is to be sent, sealed if the connection is, and how much of it the socket took.
+    outgoing: Vec<u8>,
     sent: usize,
+    /// As it came, before it is opened.
+    sealed: Vec<u8>,
     answer: Vec<u8>,
+    arrival: Arrival,
 }
 
 /// Whether a peer sends more.
@@ -59,32 +58,6 @@ enum End {
     /// The connection ended without a word: an answer that only the end delimits does not count as whole. This is why the
     /// exchange failed, if its answer is not there.
     Cut(io::Error),
-}
-
-/// A socket as the standard library's traits, for the TLS library.
-struct Socket<'a>(BorrowedFd<'a>);
-
-impl Read for Socket<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut bytes = Vec::with_capacity(into.len());
-        match socket::receive(self.0, &mut bytes, into.len())? {
-            Some(count) => {
-                into[..count].copy_from_slice(&bytes);
-                Ok(count)
-            }
-            None => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-}
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        socket::send(self.0, bytes)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A POST, ready to be sent. Values must be free of CR and LF; those of URLs that were parsed are.
@@ -103,7 +76,7 @@ pub fn post(path: &str, authority: &str, fields: &[(&str, &str)], body: &[u8]) -
 impl Exchange {
     /// Over a plain connection.
     pub fn plain(request: Vec<u8>) -> Exchange {
-        Exchange { channel: Channel::Plain, request, sent: 0, answer: Vec::new() }
+        Self::over(None, request)
     }
 
     /// Over TLS, with a peer that proves to be `host`, a name or an address.
@@ -111,10 +84,14 @@ impl Exchange {
     /// # Errors
     /// `host` is neither.
     pub fn tls(request: Vec<u8>, host: &str, trust: &Trust) -> io::Result<Exchange> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(trust.0.clone(), name).map_err(io::Error::other)?;
-        let channel = Channel::Tls(Box::new(connection));
-        Ok(Exchange { channel, request, sent: 0, answer: Vec::new() })
+        let mut peer = Peer::new(trust, host)?;
+        peer.seal(&request)?;
+        Ok(Self::over(Some(Box::new(peer)), Vec::new()))
+    }
+
+    fn over(peer: Option<Box<Peer>>, outgoing: Vec<u8>) -> Exchange {
+        let (sealed, answer) = (Vec::new(), Vec::new());
+        Exchange { peer, outgoing, sent: 0, sealed, answer, arrival: Arrival::default() }
     }
 
     /// Sends and receives what the socket takes and has. To be called when it is ready, and once connected.
@@ -122,14 +99,12 @@ impl Exchange {
     /// # Errors
     /// The connection broke, the peer is not who it should be, or its answer is not HTTP or too large.
     pub fn drive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Progress> {
-        let (writing, end) = match &mut self.channel {
-            Channel::Plain => self.drive_plain(socket),
-            Channel::Tls(connection) => {
-                drive_tls(connection, socket, &self.request, &mut self.sent, &mut self.answer)?
-            }
-        };
-        if let Some(reply) = reply(&self.answer, matches!(end, End::Said))? {
-            return Ok(Progress::Done(reply));
+        let end = self.exchange(socket)?;
+        let whole = self.arrival.look(&mut self.answer, BODY_BYTES_MAX).map_err(unread)?;
+        let whole = whole.or_else(|| if matches!(end, End::Said) { self.arrival.end() } else { None });
+        if let Some(Whole { status, body, .. }) = whole {
+            self.answer.truncate(body.end);
+            return Ok(Progress::Done(Reply { status, body: self.answer.split_off(body.start) }));
         }
         match end {
             End::None => {}
@@ -139,23 +114,41 @@ impl Exchange {
         if self.answer.len() > ANSWER_BYTES_MAX {
             return Err(too_large());
         }
-        Ok(Progress::Wait(if writing { Interest::BOTH } else { Interest::READ }))
+        Ok(Progress::Wait(if self.sent < self.outgoing.len() { Interest::BOTH } else { Interest::READ }))
     }
 
-    /// Whether there is more to send, and whether the peer sends no more. A peer may answer early, close, and take no more of
-    /// the request: what it said is worth more than the broken pipe.
-    fn drive_plain(&mut self, socket: BorrowedFd<'_>) -> (bool, End) {
-        let sent = self.send(socket);
-        let end = match (self.receive(socket), sent) {
-            (_, Err(error)) => End::Cut(error),
-            (end, Ok(())) => end,
-        };
-        (self.sent < self.request.len(), end)
+    /// Both ways as far as the socket goes. A peer may answer early, close, and take no more of the request: what it said is
+    /// worth more than the broken pipe, which a peer behind TLS that said its last word makes up for, and no other.
+    fn exchange(&mut self, socket: BorrowedFd<'_>) -> io::Result<End> {
+        let mut sent = self.send(socket);
+        let mut end = End::None;
+        while matches!(end, End::None) && self.answer.len() <= ANSWER_BYTES_MAX {
+            end = match self.receive(socket) {
+                Ok(Some(end)) => end,
+                Ok(None) => break,
+                Err(Unreceived::Socket(error)) => End::Cut(error),
+                Err(Unreceived::Peer(error)) => {
+                    // What is wrong with it is its to know: TLS says so in an alert.
+                    let _ = self.send(socket);
+                    return Err(error);
+                }
+            };
+            // What came may ask for something, as a handshake does.
+            sent = sent.and(self.send(socket));
+        }
+        Ok(match (sent, end) {
+            (Ok(()), end) => end,
+            (Err(_), End::Said) if self.peer.is_some() => End::Said,
+            (Err(error), _) => End::Cut(error),
+        })
     }
 
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        while self.sent < self.request.len() {
-            match socket::send(socket, &self.request[self.sent..])? {
+        if let Some(peer) = &mut self.peer {
+            peer.outgoing(&mut self.outgoing)?;
+        }
+        while self.sent < self.outgoing.len() {
+            match socket::send(socket, &self.outgoing[self.sent..])? {
                 Some(count) => self.sent += count,
                 None => break,
             }
@@ -163,124 +156,38 @@ impl Exchange {
         Ok(())
     }
 
-    fn receive(&mut self, socket: BorrowedFd<'_>) -> End {
-        while self.answer.len() <= ANSWER_BYTES_MAX {
+    /// One read: whether the peer sends more, or `None` where the socket has nothing now.
+    fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<Option<End>, Unreceived> {
+        let Some(peer) = &mut self.peer else {
             self.answer.reserve(READ_BYTES);
-            match socket::receive(socket, &mut self.answer, READ_BYTES) {
-                Ok(Some(0)) => return End::Said,
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) => return End::Cut(error),
-            }
-        }
-        End::None
-    }
-}
-
-/// Whether there is more to send, and whether the peer sends no more. As with a plain connection, what a peer said that takes
-/// no more is read before it is given up.
-fn drive_tls(
-    connection: &mut ClientConnection,
-    socket: BorrowedFd<'_>,
-    request: &[u8],
-    sent: &mut usize,
-    answer: &mut Vec<u8>,
-) -> io::Result<(bool, End)> {
-    let mut socket = Socket(socket);
-    let (mut end, mut refused) = (End::None, None);
-    while matches!(end, End::None) && answer.len() <= ANSWER_BYTES_MAX {
-        if let Err(error) = send_tls(connection, &mut socket, request, sent) {
-            refused = Some(error);
-        }
-        let came = match connection.read_tls(&mut socket) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => {
-                end = End::Cut(error);
-                break;
-            }
+            let count = socket::receive(socket, &mut self.answer, READ_BYTES).map_err(Unreceived::Socket)?;
+            return Ok(count.map(|count| if count == 0 { End::Said } else { End::None }));
         };
-        let state = connection.process_new_packets().map_err(io::Error::other)?;
-        let start = answer.len();
-        answer.resize(start + state.plaintext_bytes_to_read(), 0);
-        connection.reader().read_exact(&mut answer[start..])?;
-        if state.peer_has_closed() {
-            end = End::Said;
-        } else if came == 0 {
-            end = End::Cut(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    // A peer that said its last word has, whatever became of ours.
-    if let (Some(error), End::None | End::Cut(_)) = (refused, &end) {
-        end = End::Cut(error);
-    }
-    Ok((connection.wants_write() || *sent < request.len(), end))
-}
-
-fn send_tls(
-    connection: &mut ClientConnection,
-    socket: &mut Socket<'_>,
-    request: &[u8],
-    sent: &mut usize,
-) -> io::Result<()> {
-    while *sent < request.len() {
-        // The library takes what its own bound on unsent bytes lets it.
-        match connection.writer().write(&request[*sent..])? {
-            0 => break,
-            count => *sent += count,
-        }
-    }
-    while connection.wants_write() {
-        match connection.write_tls(socket) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// The answer in `bytes` if it is whole, informational ones passed over.
-fn reply(bytes: &[u8], ended: bool) -> io::Result<Option<Reply>> {
-    let mut rest = bytes;
-    loop {
-        let Some(head) = parse_response(rest, false).map_err(io::Error::other)? else { return Ok(None) };
-        let body = &rest[head.bytes..];
-        if (100..200).contains(&head.status) && head.status != 101 {
-            rest = body;
-            continue;
-        }
-        let body = match head.body {
-            Some(BodyLength::Known(length)) => {
-                let length = usize::try_from(length).map_err(io::Error::other)?;
-                if length > BODY_BYTES_MAX {
-                    return Err(too_large());
-                }
-                body.get(..length).map(<[u8]>::to_vec)
+        self.sealed.clear();
+        self.sealed.reserve(READ_BYTES);
+        match socket::receive(socket, &mut self.sealed, READ_BYTES).map_err(Unreceived::Socket)? {
+            None => Ok(None),
+            Some(0) => Ok(Some(End::Cut(io::ErrorKind::UnexpectedEof.into()))),
+            Some(_) => {
+                let has_ended = peer.take(&self.sealed, &mut self.answer).map_err(Unreceived::Peer)?;
+                Ok(Some(if has_ended { End::Said } else { End::None }))
             }
-            Some(BodyLength::Chunked) => dechunked(body)?,
-            None => ended.then(|| body.to_vec()),
-        };
-        if body.as_ref().is_some_and(|body| body.len() > BODY_BYTES_MAX) {
-            return Err(too_large());
         }
-        return Ok(body.map(|body| Reply { status: head.status, body }));
     }
 }
 
-fn dechunked(mut bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    let mut decoder = ChunkedDecoder::default();
-    let mut body = Vec::new();
-    loop {
-        let chunk = decoder.decode(bytes).map_err(|refusal| io::Error::other(refusal.detail))?;
-        body.extend_from_slice(chunk.data);
-        if chunk.done {
-            return Ok(Some(body));
-        }
-        if chunk.consumed == 0 {
-            return Ok(None);
-        }
-        bytes = &bytes[chunk.consumed..];
+/// Why nothing was received.
+enum Unreceived {
+    /// The connection broke.
+    Socket(io::Error),
+    /// The peer is not who it should be, or somebody tampers.
+    Peer(io::Error),
+}
+
+fn unread(error: ArrivalError) -> io::Error {
+    match error {
+        ArrivalError::TooLong(_) => too_large(),
+        ArrivalError::Head(_) | ArrivalError::Chunks | ArrivalError::Between => io::Error::other(error),
     }
 }
 
@@ -292,24 +199,35 @@ fn too_large() -> io::Error {
 mod tests {
     use super::*;
     use rustls::RootCertStore;
+    use std::io::{Read, Write};
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
-    fn whole(text: &str) -> Option<Reply> {
-        reply(text.as_bytes(), false).unwrap()
+    /// What becomes of an exchange whose peer sends this, and then its end if it `ends`.
+    fn answered(text: &str, ends: bool) -> io::Result<Progress> {
+        let (ours, theirs) = socket::pair().unwrap();
+        socket::send(theirs.as_fd(), text.as_bytes()).unwrap();
+        if ends {
+            socket::shutdown_write(theirs.as_fd()).unwrap();
+        }
+        Exchange::plain(post("/", "h", &[], b"")).drive(ours.as_fd())
     }
 
     #[test]
     fn answers_are_whole_when_their_framing_says_so() {
-        let reply_of = |status, body: &str| Some(Reply { status, body: body.as_bytes().to_vec() });
+        let whole = |text: &str| answered(text, false).unwrap();
+        let reply_of = |status, body: &str| Progress::Done(Reply { status, body: body.as_bytes().to_vec() });
+        let waits = || Progress::Wait(Interest::READ);
         assert_eq!(whole("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), reply_of(200, "ok"));
-        assert_eq!(whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"), None);
+        assert_eq!(whole("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok!"), reply_of(200, "ok"));
+        assert_eq!(whole("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"), waits());
         assert_eq!(whole("HTTP/1.1 204 No Content\r\n\r\n"), reply_of(204, ""));
-        assert_eq!(whole("HTTP/1.1 200 OK\r\n\r\nok"), None);
-        assert_eq!(reply(b"HTTP/1.1 200 OK\r\n\r\nok", true).unwrap(), reply_of(200, "ok"));
+        assert_eq!(whole("HTTP/1.1 200 OK\r\n\r\nok"), waits());
+        assert_eq!(answered("HTTP/1.1 200 OK\r\n\r\nok", true).unwrap(), reply_of(200, "ok"));
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
         assert_eq!(whole(chunked), reply_of(200, "abc"));
-        (0..chunked.len()).for_each(|cut| assert_eq!(whole(&chunked[..cut]), None, "cut at {cut}"));
+        (0..chunked.len()).for_each(|cut| assert_eq!(whole(&chunked[..cut]), waits(), "cut at {cut}"));
         let hints = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n";
         assert_eq!(whole(hints), reply_of(500, ""));
     }
@@ -317,8 +235,10 @@ mod tests {
     #[test]
     fn answers_that_are_too_large_or_none_are_errors() {
         let large = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1);
-        assert!(reply(large.as_bytes(), false).is_err());
-        assert!(reply(b"SSH-2.0-x\r\n", false).is_err());
+        assert!(answered(&large, false).is_err());
+        let flood = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(BODY_BYTES_MAX + 1));
+        assert!(answered(&flood, true).is_err());
+        assert!(answered("SSH-2.0-x\r\n", false).is_err());
     }
 
     #[test]
@@ -365,6 +285,11 @@ mod tests {
         post("/hook", host, &[], &vec![b'x'; 8 << 20])
     }
 
+    /// A socket as the standard library's traits, for the TLS library.
+    fn stream(socket: BorrowedFd<'_>) -> UnixStream {
+        UnixStream::from(socket.try_clone_to_owned().unwrap())
+    }
+
     const EARLY: &[u8] = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nno!";
 
     #[test]
@@ -399,7 +324,7 @@ mod tests {
         assert!(matches!(exchange.drive(ours.as_fd()).unwrap(), Progress::Wait(_)));
         peer.connection.writer().write_all(EARLY).unwrap();
         while peer.connection.wants_write() {
-            peer.connection.write_tls(&mut Socket(theirs.as_fd())).unwrap();
+            peer.connection.write_tls(&mut stream(theirs.as_fd())).unwrap();
         }
         drop(theirs);
         let reply = Reply { status: 413, body: b"no!".to_vec() };
@@ -431,7 +356,7 @@ mod tests {
         }
 
         fn turn(&mut self, socket: BorrowedFd<'_>) {
-            let mut socket = Socket(socket);
+            let mut socket = stream(socket);
             while self.connection.read_tls(&mut socket).is_ok_and(|count| count > 0) {
                 if self.connection.process_new_packets().is_err() {
                     break;

@@ -7,15 +7,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use thalweg_http::tls::Peer;
 use thalweg_sys::socket;
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
+use thalweg_wire::http1::{BodyDecoder, parse_response};
 
 /// What comes next on a connection.
 #[derive(Clone, Copy, Debug)]
 enum Incoming {
     Head,
-    Known(u64),
-    Chunked(ChunkedDecoder),
-    UntilEnd,
+    Body(BodyDecoder),
 }
 
 /// A connection and its role.
@@ -105,7 +103,7 @@ impl Line {
     pub(crate) fn end(&mut self, shared: &mut Shared) -> Result<bool, String> {
         self.last = true;
         match self.incoming {
-            Incoming::UntilEnd => Ok(self.finish(shared)),
+            Incoming::Body(body) if body.needs_end() => Ok(self.finish(shared)),
             Incoming::Head if !self.owed && self.partial.is_empty() => Ok(false),
             _ => Err(format!("{}: the connection ended in the middle of an answer", self.role.name())),
         }
@@ -120,30 +118,16 @@ impl Line {
                         self.partial.extend_from_slice(bytes);
                         return Ok(false);
                     };
+                    bytes = &bytes[head.bytes..];
+                    if head.is_between() {
+                        continue;
+                    }
                     self.last = !head.keep_alive;
                     self.role.head(shared, &head);
-                    bytes = &bytes[head.bytes..];
-                    self.incoming = match head.body {
-                        Some(BodyLength::Known(length)) => Incoming::Known(length),
-                        Some(BodyLength::Chunked) => Incoming::Chunked(ChunkedDecoder::default()),
-                        None => Incoming::UntilEnd,
-                    };
+                    self.incoming = Incoming::Body(BodyDecoder::of(head.body));
                 }
-                Incoming::Known(left) => {
-                    let count = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= count as u64;
-                    let done = *left == 0;
-                    if count > 0 {
-                        shared.counts.came(count);
-                        self.role.body(shared, &bytes[..count]);
-                    }
-                    if done {
-                        return self.finish_before(&bytes[count..], shared);
-                    }
-                    return Ok(false);
-                }
-                Incoming::Chunked(decoder) => {
-                    let chunk = decoder.decode(bytes).map_err(|e| format!("{}: {e:?}", self.role.name()))?;
+                Incoming::Body(body) => {
+                    let chunk = body.decode(bytes).map_err(|e| format!("{}: {e:?}", self.role.name()))?;
                     bytes = &bytes[chunk.consumed..];
                     if !chunk.data.is_empty() {
                         shared.counts.came(chunk.data.len());
@@ -155,11 +139,6 @@ impl Line {
                     if bytes.is_empty() {
                         return Ok(false);
                     }
-                }
-                Incoming::UntilEnd => {
-                    shared.counts.came(bytes.len());
-                    self.role.body(shared, bytes);
-                    return Ok(false);
                 }
             }
         }
@@ -237,6 +216,8 @@ mod tests {
                 assert_eq!((said.as_str(), last), ("200:hello.", Ok(true)), "cut at {cut}");
             }
         }
+        let hints = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+        assert_eq!(heard(&[hints], false), ("200:hi.".to_owned(), Ok(true)));
         assert_eq!(heard(&[b"HTTP/1.1 204 No Content\r\n\r\n"], false), ("204:.".to_owned(), Ok(true)));
         assert_eq!(heard(&[b"HTTP/1.1 200 OK\r\n\r\nhi"], true), ("200:hi.".to_owned(), Ok(true)));
     }

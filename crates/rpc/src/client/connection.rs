@@ -1,7 +1,6 @@
 //! One connection: at most one exchange at a time goes over it.
 
 use super::answer::{self, Answers};
-use super::arrival::{Arrival, Whole};
 use super::dialing::{Dialing, Line};
 use super::exchange::{Exchange, never_sent};
 use super::target::SiteId;
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_service::Error as Failure;
 use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
+use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
 
 /// Room for one read.
 const READ_BYTES: usize = 16 * 1024;
@@ -232,8 +232,12 @@ impl Connection {
         }
         let Whole { status, body, keep_alive } = match self.arrival.look(&mut self.input, answer_bytes_max) {
             Ok(Some(whole)) => whole,
+            // A server of ours says where its answer ends; one that does not may have been cut off anywhere.
+            Ok(None) if self.arrival.needs_end() => {
+                return self.unreadable(bad("the answer does not say where it ends"));
+            }
             Ok(None) => return Step::Waits,
-            Err(failure) => return self.unreadable(failure),
+            Err(error) => return self.unreadable(unread(error)),
         };
         if self.input.len() > body.end {
             return self.unreadable(bad("the answer goes on behind its end"));
@@ -289,6 +293,14 @@ fn refusal(status: u16, body: &[u8]) -> Failure {
     };
     let says: String = String::from_utf8_lossy(body).chars().take(200).collect();
     Failure::new(fault, format!("HTTP status {status}: {says}"))
+}
+
+fn unread(error: ArrivalError) -> Failure {
+    let fault = match error {
+        ArrivalError::TooLong(_) => Fault::FrameTooLarge,
+        ArrivalError::Head(_) | ArrivalError::Chunks | ArrivalError::Between => Fault::BadAnswer,
+    };
+    Failure::new(fault, error.to_string())
 }
 
 fn bad(what: &str) -> Failure {

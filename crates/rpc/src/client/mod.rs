@@ -11,7 +11,6 @@
 //! caller said that twice is as good as once. Checked by `tests/client.rs`, against servers that misbehave.
 
 mod answer;
-mod arrival;
 mod bearer;
 #[cfg(feature = "schema")]
 mod carrier;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use thalweg_http::tls::Trust;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::is_port;
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
+use thalweg_wire::http1::{BodyDecoder, ResponseError, parse_response};
 
 /// Bytes of a refusal's body that are shown.
 const REFUSAL_BYTES_MAX: usize = 4_096;
@@ -303,15 +303,6 @@ impl Head {
     }
 }
 
-/// How the body being read ends.
-#[derive(Debug)]
-enum Rest {
-    Bytes(u64),
-    Chunks(ChunkedDecoder),
-    UntilClose,
-    Nothing,
-}
-
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -320,7 +311,8 @@ pub(crate) struct Connection {
     prefix: String,
     token: Option<String>,
     received: Vec<u8>,
-    rest: Rest,
+    /// What is left of the body being read.
+    rest: Option<BodyDecoder>,
 }
 
 impl Connection {
@@ -330,7 +322,7 @@ impl Connection {
         let stream = Channel::open(&url.endpoint, &url.trust()?)
             .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
         let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
-        Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: Rest::Nothing })
+        Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: None })
     }
 
     /// Sends a request and reads the head of its response; the body is then read by
@@ -378,7 +370,7 @@ impl Connection {
 
     /// The body of the last response was read to its end.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.rest, Rest::Nothing) && self.received.is_empty()
+        self.rest.is_none() && self.received.is_empty()
     }
 
     fn head(&mut self, to_head: bool) -> Result<Head, Failure> {
@@ -388,17 +380,15 @@ impl Connection {
                 let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
                 let fields = head.fields.iter().map(|f| (f.name.to_owned(), text(f.value))).collect();
                 let owned = Head { status: head.status, fields, keep_alive: head.keep_alive };
-                self.rest = match head.body {
-                    Some(BodyLength::Known(0)) => Rest::Nothing,
-                    Some(BodyLength::Known(length)) => Rest::Bytes(length),
-                    Some(BodyLength::Chunked) => Rest::Chunks(ChunkedDecoder::default()),
-                    None => Rest::UntilClose,
-                };
+                let is_between = head.is_between();
+                // What has no byte to come is at its end.
+                self.rest =
+                    Some(BodyDecoder::of(head.body)).filter(|rest| !matches!(rest, BodyDecoder::Known(0)));
                 self.received = received[head.bytes..].to_vec();
-                if owned.status >= 200 {
-                    return Ok(owned);
+                if is_between {
+                    continue;
                 }
-                continue;
+                return Ok(owned);
             }
             self.received = received;
             self.fill()?;
@@ -411,45 +401,23 @@ impl Connection {
     /// [`Failure::Broken`] when the connection ends in the middle of it.
     pub(crate) fn read_some(&mut self, into: &mut Vec<u8>) -> Result<bool, Failure> {
         loop {
-            match &mut self.rest {
-                Rest::Nothing => return Ok(false),
-                Rest::Bytes(left) if !self.received.is_empty() => {
-                    let count = self.received.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    into.extend(self.received.drain(..count));
-                    *left -= count as u64;
-                    if *left == 0 {
-                        self.rest = Rest::Nothing;
-                    }
-                    return Ok(true);
-                }
-                Rest::Chunks(decoder) => {
-                    let broken = |_| Failure::Protocol(ResponseError::Framing);
-                    let chunk = decoder.decode(&self.received).map_err(broken)?;
-                    into.extend_from_slice(chunk.data);
-                    let (some, consumed, done) = (!chunk.data.is_empty(), chunk.consumed, chunk.done);
-                    self.received.drain(..consumed);
-                    if done {
-                        self.rest = Rest::Nothing;
-                    }
-                    if some {
-                        return Ok(true);
-                    }
-                    if done {
-                        return Ok(false);
-                    }
-                }
-                Rest::UntilClose if !self.received.is_empty() => {
-                    into.append(&mut self.received);
-                    return Ok(true);
-                }
-                Rest::Bytes(_) | Rest::UntilClose => {}
+            let Some(rest) = &mut self.rest else { return Ok(false) };
+            let chunk = rest.decode(&self.received).map_err(|_| Failure::Protocol(ResponseError::Framing))?;
+            into.extend_from_slice(chunk.data);
+            let (some, consumed, done) = (!chunk.data.is_empty(), chunk.consumed, chunk.done);
+            self.received.drain(..consumed);
+            let ends_with_connection = rest.needs_end();
+            if done {
+                self.rest = None;
+            }
+            if some || done {
+                return Ok(some);
             }
             match self.fill() {
                 Err(Failure::Broken(error))
-                    if error.kind() == io::ErrorKind::UnexpectedEof
-                        && matches!(self.rest, Rest::UntilClose) =>
+                    if error.kind() == io::ErrorKind::UnexpectedEof && ends_with_connection =>
                 {
-                    self.rest = Rest::Nothing;
+                    self.rest = None;
                 }
                 outcome => outcome?,
             }

@@ -9,12 +9,16 @@
 //! the outcome; no input panics; what is refused names the field and the rule.
 
 mod announced;
+mod arrival;
+mod body;
 mod chunked;
 mod encode;
 mod head;
 mod response;
 
 pub use announced::announced_path;
+pub use arrival::{Arrival, ArrivalError, Whole};
+pub use body::BodyDecoder;
 pub use chunked::{Chunk, ChunkedDecoder};
 pub use encode::{
     CHUNK_END, CONTINUE, ChunkHead, Date, Framing, HeadPlan, LAST_CHUNK, chunk_head, encode_head, reason,

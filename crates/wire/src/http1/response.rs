@@ -25,6 +25,11 @@ pub struct ResponseHead<'a> {
 }
 
 impl<'a> ResponseHead<'a> {
+    /// It asks for nothing, and the answer is still to come. Whoever changes to another protocol has given its last answer.
+    pub fn is_between(&self) -> bool {
+        self.status < 200 && self.status != 101
+    }
+
     /// The first field of that name, in whatever case it was sent.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
