@@ -22,6 +22,7 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("http-request", http::request),
     ("http-response", http::response),
     ("http-chunked", http::chunked),
+    ("http-answer", http::answer),
     ("json", text::json),
     ("jsonrpc", text::jsonrpc),
     ("schema", text::schema),

@@ -24,7 +24,7 @@ use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Response, Service};
 use thalweg_wire::host::Hosts;
-use thalweg_wire::http1::Date;
+use thalweg_wire::http1::{Date, Heads};
 
 /// Active parts kept for the next connection that needs one.
 const SPARE_MAX: usize = 1024;
@@ -140,6 +140,7 @@ pub(crate) struct Door {
 pub struct Http<S: Service> {
     pub(crate) service: S,
     pub(crate) config: Config,
+    pub(crate) heads: Heads,
     /// One per listener, by the index in its entry.
     pub(crate) doors: Vec<Door>,
     pub(crate) hosts: Hosts,
@@ -217,6 +218,7 @@ impl<S: Service> Http<S> {
         Ok(Self {
             service,
             config,
+            heads: Heads::new(config.head_limits),
             doors,
             hosts: Hosts::default(),
             secure: Secure::default(),
@@ -475,8 +477,8 @@ impl<S: Service> Handler for Http<S> {
             Message::Walk { topic_id } => self.resume_walk(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             Message::Configure(config) => {
-                let Config { connections_max, guests_max, .. } = self.config;
-                self.config = Config { connections_max, guests_max, ..*config };
+                let Config { connections_max, guests_max, head_limits, .. } = self.config;
+                self.config = Config { connections_max, guests_max, head_limits, ..*config };
             }
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),

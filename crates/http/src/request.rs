@@ -6,7 +6,7 @@ use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser, announced_path};
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced_path};
 
 /// What one attempt at a request came to.
 enum Taken<T> {
@@ -47,9 +47,9 @@ impl<S: Service> Http<S> {
     ) -> bool {
         let peer = core.entry(key).map(|entry| entry.peer()).unwrap_or_default();
         let taken = if matches!(active.body, Body::Chunked { .. }) {
-            self.take_chunked(core, active, peer)
+            self.take_chunked(core, key, active, peer)
         } else {
-            self.take_plain(core, active, peer)
+            self.take_plain(core, key, active, peer)
         };
         active.held = matches!(taken, Taken::Held);
         match taken {
@@ -100,6 +100,7 @@ impl<S: Service> Http<S> {
     fn take_plain(
         &mut self,
         core: &mut HttpCore<S>,
+        key: Key,
         active: &mut Active<S::Topic>,
         peer: Peer,
     ) -> Taken<S::Topic> {
@@ -109,7 +110,7 @@ impl<S: Service> Http<S> {
         {
             return Taken::Nothing;
         }
-        let head = match active.parser.parse(unread, &self.config.head_limits) {
+        let head = match self.heads.parse(key.slot(), &mut active.parser, unread) {
             Ok(Some(head)) => head,
             Ok(None) => return Taken::Nothing,
             Err(refusal) => return Taken::Refused(refusal),
@@ -215,6 +216,7 @@ impl<S: Service> Http<S> {
     fn take_chunked(
         &mut self,
         core: &mut HttpCore<S>,
+        key: Key,
         active: &mut Active<S::Topic>,
         peer: Peer,
     ) -> Taken<S::Topic> {
@@ -242,8 +244,7 @@ impl<S: Service> Http<S> {
         let arrived =
             Arrived { end: at, is_last: active.input.len() == at, behind_writes: active.awaited > 0 };
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
-        let taken = match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits)
-        {
+        let taken = match self.heads.parse(key.slot(), &mut active.parser, &active.input[active.start..]) {
             Ok(Some(head)) => self.carry_out(core, &head, decoded, peer, arrived),
             Ok(None) => Taken::Nothing,
             Err(refusal) => Taken::Refused(refusal),

@@ -11,6 +11,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// The place in the slab: of connections there at the same time no two have the same.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+
     /// The key as one word.
     pub fn token(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)

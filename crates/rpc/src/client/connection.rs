@@ -105,7 +105,7 @@ impl Connection {
     /// Takes an exchange on.
     pub(crate) fn carry(&mut self, exchange: Exchange) {
         self.written = 0;
-        self.arrival = Arrival::default();
+        self.arrival.begin();
         self.carries = Some(exchange);
     }
 

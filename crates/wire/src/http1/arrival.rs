@@ -6,15 +6,18 @@
 
 use super::body::BodyDecoder;
 use super::head::BodyLength;
-use super::response::{ResponseError, parse_response};
+use super::response::{ResponseError, ResponseHead, parse_response};
 use std::ops::Range;
 
 /// Answers in between that one exchange may have.
 const BETWEEN_MAX: u32 = 100;
+/// Bytes of a head that is kept; a longer one is taken apart each time.
+const KEPT_BYTES_MAX: usize = 1 << 10;
 /// Room that is made at once for what is announced.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// How far an answer has come. One for each exchange.
+/// How far an answer has come. One for each connection, told when the [next answer](Arrival::begin) begins: a head that is byte
+/// for byte the one before, as a server's are for the length of a second, is not taken apart again.
 ///
 /// ```
 /// use thalweg_wire::http1::Arrival;
@@ -31,6 +34,19 @@ pub struct Arrival {
     between: u32,
     /// The body so far, once there is a head that announces one of no known length.
     piecemeal: Option<Piecemeal>,
+    /// What the last head said that counted, and its bytes.
+    last: Option<Known>,
+    head: Vec<u8>,
+}
+
+/// What a head says of its answer.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Where it ends.
+    bytes: usize,
+    status: u16,
+    keep_alive: bool,
+    length: Option<BodyLength>,
 }
 
 /// An answer that has come whole.
@@ -82,17 +98,8 @@ impl Arrival {
         if let Some(piecemeal) = &mut self.piecemeal {
             return piecemeal.look(input, body_bytes_max);
         }
-        let (status, start, keep_alive, length) = loop {
-            let start = match parse_response(input, false)? {
-                None => return Ok(None),
-                Some(head) if head.is_between() => head.bytes,
-                Some(head) => break (head.status, head.bytes, head.keep_alive, head.body),
-            };
-            input.drain(..start);
-            self.between += 1;
-            if self.between > BETWEEN_MAX {
-                return Err(ArrivalError::Between);
-            }
+        let Some(Known { bytes: start, status, keep_alive, length }) = self.head(input)? else {
+            return Ok(None);
         };
         if let Some(BodyLength::Known(length)) = length {
             let length = usize::try_from(length).ok().filter(|length| *length <= body_bytes_max);
@@ -107,6 +114,36 @@ impl Arrival {
         let answer = Whole { status, body: start..start, keep_alive };
         let piecemeal = self.piecemeal.insert(Piecemeal { answer, decoder: BodyDecoder::of(length) });
         piecemeal.look(input, body_bytes_max)
+    }
+
+    /// What the head says that counts, if it is there. Takes those in between away.
+    fn head(&mut self, input: &mut Vec<u8>) -> Result<Option<Known>, ArrivalError> {
+        if self.last.is_some() && input.starts_with(&self.head) {
+            return Ok(self.last);
+        }
+        loop {
+            let between = match parse_response(input, false)? {
+                None => return Ok(None),
+                Some(head) if head.is_between() => head.bytes,
+                Some(ResponseHead { status, keep_alive, body: length, bytes, .. }) => {
+                    let known = Known { bytes, status, keep_alive, length };
+                    self.last = Some(known).filter(|_| bytes <= KEPT_BYTES_MAX);
+                    self.head.clear();
+                    self.head.extend_from_slice(&input[..bytes.min(KEPT_BYTES_MAX)]);
+                    return Ok(Some(known));
+                }
+            };
+            input.drain(..between);
+            self.between += 1;
+            if self.between > BETWEEN_MAX {
+                return Err(ArrivalError::Between);
+            }
+        }
+    }
+
+    /// Another answer begins.
+    pub fn begin(&mut self) {
+        (self.between, self.piecemeal) = (0, None);
     }
 
     /// Whether only the connection's end says where the answer ends, as far as is known.
@@ -168,6 +205,33 @@ mod tests {
         let body = arrival.look(&mut input, 13).unwrap().unwrap().body;
         assert_eq!(&input[body.end..], b"more", "what follows is still there to be seen");
         assert_eq!(Arrival::default().look(&mut text.to_vec(), 12), Err(ArrivalError::TooLong(12)));
+    }
+
+    #[test]
+    fn a_head_that_comes_again_says_what_it_said_and_another_what_it_says() {
+        let head =
+            |length: usize, more: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{more}\r\n");
+        let (mut arrival, mut close) = (Arrival::default(), "Connection: close\r\n");
+        for (length, more) in [(2, ""), (2, ""), (3, ""), (3, ""), (3, close), (3, close), (3, ""), (2, "")] {
+            arrival.begin();
+            let mut input = head(length, more).into_bytes();
+            let start = input.len();
+            assert_eq!(arrival.look(&mut input, 9), Ok(None), "its body is missing");
+            input.extend_from_slice(&b"body"[..length]);
+            let whole = arrival.look(&mut input, 9).unwrap().unwrap();
+            let keep_alive = more.is_empty();
+            assert_eq!(whole, Whole { status: 200, body: start..start + length, keep_alive });
+        }
+        // Only the beginning of the one before, and something in between before it.
+        close = "HTTP/1.1 103 Early Hints\r\n\r\n";
+        for cut in 0..head(2, "").len() {
+            arrival.begin();
+            let mut input = format!("{close}{}", &head(2, "")[..cut]).into_bytes();
+            assert_eq!(arrival.look(&mut input, 9), Ok(None));
+            input.extend_from_slice(&head(2, "").as_bytes()[cut..]);
+            input.extend_from_slice(b"ok");
+            assert_eq!(&input[arrival.look(&mut input.clone(), 9).unwrap().unwrap().body], b"ok");
+        }
     }
 
     #[test]

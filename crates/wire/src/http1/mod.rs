@@ -14,6 +14,7 @@ mod body;
 mod chunked;
 mod encode;
 mod head;
+mod heads;
 mod response;
 
 pub use announced::announced_path;
@@ -25,4 +26,5 @@ pub use encode::{
     status_has_body,
 };
 pub use head::{BodyLength, Fields, Head, HeadParser, Limits};
+pub use heads::Heads;
 pub use response::{ResponseError, ResponseHead, parse_response};
