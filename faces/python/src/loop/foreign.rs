@@ -126,7 +126,18 @@ pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'
 #[inline]
 pub(crate) fn current_context_unless_empty(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     let context = current_context(py)?;
-    Ok(if context.bind(py).len()? == 0 { None } else { Some(context) })
+    Ok(if is_empty(py, &context)? { None } else { Some(context) })
+}
+
+/// Whether there is nothing in a context.
+#[inline]
+pub(crate) fn is_empty(py: Python<'_>, context: &Py<PyAny>) -> PyResult<bool> {
+    // SAFETY: the interpreter's lock is held and the object is alive; the call itself refuses what is no mapping.
+    match unsafe { pyo3::ffi::PyMapping_Size(context.as_ptr()) } {
+        0 => Ok(true),
+        1.. => Ok(false),
+        _ => Err(PyErr::fetch(py)),
+    }
 }
 
 /// A context with nothing in it.

@@ -55,7 +55,7 @@ impl Spare {
     /// Keeps a context if there is nothing in it; gives back any other.
     #[inline]
     fn keep_context(&self, py: Python<'_>, context: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        if !self.weak_contexts.is_alone(py, &context) || context.bind(py).len()? > 0 {
+        if !self.weak_contexts.is_alone(py, &context) || !foreign::is_empty(py, &context)? {
             return Ok(Some(context));
         }
         drop(self.context.replace(py, Some(context)));
