@@ -60,7 +60,7 @@ pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed, s
 pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
-pub use crate::pool::{Job, Pool};
+pub use crate::pool::{Crew, Job, Pool, contain};
 pub use crate::responder::{Outcome, Responder};
 pub use crate::turn::{Config, Reactor, Wait};
 

@@ -1,30 +1,110 @@
-//! The few threads that may wait for a disk, so that no reactor does.
+//! Threads that run jobs: what may wait for a disk, or takes long, so that no reactor does.
 //!
-//! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue is
-//! bounded, and a full one gives the work back. The threads end when the last clone of the pool is gone
-//! and the queue is empty; nobody waits for them, since a disk may not answer for long.
+//! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue has a bound, and a full one
+//! gives the work back. A thread that has nothing to do looks again for a while, making way to others, before it sleeps; one is
+//! woken only where nobody looks, and wakes the next when it finds more than it takes. So a burst costs one wake where it comes in
+//! and not one per thread, and each of the others is woken once its waker has a processor: then the kernel can tell which one is
+//! free.
 //!
-//! A job that panics ends itself and nothing else: the standard library's hook has told of it by then.
+//! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is empty. Nobody waits for
+//! them, since a disk may not answer for long; who wants to has their handles ([`Pool::crew`]). A job that panics ends itself and
+//! nothing else: the standard library's hook has told of it by then.
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use thalweg_sync::patience::Patience;
 
 /// Something to be done where waiting is fine.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A job waits behind so many at most.
-const QUEUE_MAX: usize = 1024;
-/// A job reads and checksums; it needs little stack, and only what it uses takes memory.
-const STACK_BYTES: usize = 128 * 1024;
+/// Jobs that may wait for a disk at once.
+const COLD_QUEUE_MAX: usize = 1024;
+/// A job that reads and checksums needs little stack, and only what it uses takes memory.
+const COLD_STACK_BYTES: usize = 128 * 1024;
+
+/// What threads a pool has.
+#[derive(Clone, Copy, Debug)]
+pub struct Crew {
+    /// What each is called, with its number behind it.
+    pub name: &'static str,
+    /// How many.
+    pub threads: usize,
+    /// Stack of each; `None`: what the standard library gives.
+    pub stack_bytes: Option<usize>,
+    /// Jobs that may wait for a thread.
+    pub queue_max: usize,
+}
 
 /// Hands jobs to its threads. Clones share them.
 #[derive(Clone)]
-pub struct Pool {
-    queue: SyncSender<Job>,
+pub struct Pool(Arc<Owner>);
+
+/// Whoever still may hand something over.
+struct Owner(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+struct Queue {
+    jobs: VecDeque<Job>,
+    jobs_max: usize,
+    /// Threads that sleep and were not woken.
+    asleep: usize,
+    /// Threads that have no job and will look for one, those included that were woken and are not up yet.
+    seeking: usize,
+    ending: bool,
+}
+
+impl Pool {
+    /// Starts so many threads for what waits for a disk, behind a queue of 1,024.
+    ///
+    /// # Errors
+    /// The system does not give that many.
+    pub fn start(threads: usize) -> io::Result<Pool> {
+        let stack_bytes = Some(COLD_STACK_BYTES);
+        let crew = Crew { name: "cold", threads, stack_bytes, queue_max: COLD_QUEUE_MAX };
+        let (pool, started) = Pool::crew(crew);
+        started.into_iter().collect::<io::Result<Vec<_>>>().map(|_| pool)
+    }
+
+    /// Starts these threads; each or why the system does not give it.
+    pub fn crew(crew: Crew) -> (Pool, Vec<io::Result<JoinHandle<()>>>) {
+        let queue =
+            Queue { jobs: VecDeque::new(), jobs_max: crew.queue_max, asleep: 0, seeking: 0, ending: false };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), filled: Condvar::new() });
+        let start = |index| {
+            let shared = Arc::clone(&shared);
+            let mut builder = std::thread::Builder::new().name(format!("{}-{index}", crew.name));
+            if let Some(bytes) = crew.stack_bytes {
+                builder = builder.stack_size(bytes);
+            }
+            builder.spawn(move || shared.work())
+        };
+        let started = (0..crew.threads).map(start).collect();
+        (Pool(Arc::new(Owner(shared))), started)
+    }
+
+    /// Hands a job over without waiting.
+    ///
+    /// # Errors
+    /// The job, when the queue is full.
+    pub fn submit(&self, job: Job) -> Result<(), Job> {
+        let Owner(shared) = &*self.0;
+        let mut queue = shared.queue.lock();
+        if queue.jobs.len() >= queue.jobs_max {
+            return Err(job);
+        }
+        queue.jobs.push_back(job);
+        shared.release(queue);
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Pool {
@@ -33,43 +113,70 @@ impl fmt::Debug for Pool {
     }
 }
 
-impl Pool {
-    /// Starts so many threads.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn start(threads: usize) -> io::Result<Pool> {
-        let (queue, jobs) = sync_channel(QUEUE_MAX);
-        let jobs = Arc::new(Mutex::new(jobs));
-        for index in 0..threads {
-            let jobs = jobs.clone();
-            let builder = std::thread::Builder::new().name(format!("cold-{index}")).stack_size(STACK_BYTES);
-            builder.spawn(move || work(&jobs))?;
-        }
-        Ok(Pool { queue })
-    }
-
-    /// Hands a job over without waiting.
-    ///
-    /// # Errors
-    /// The job, when the queue is full.
-    pub fn submit(&self, job: Job) -> Result<(), Job> {
-        self.queue.try_send(job).map_err(|error| match error {
-            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
-        })
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.queue.lock().ending = true;
+        self.0.filled.notify_all();
     }
 }
 
-fn work(jobs: &Mutex<Receiver<Job>>) {
-    loop {
-        // The lock is held while waiting for a job, not while doing it: the others wait for the lock.
-        let next = jobs.lock().recv();
-        match next {
-            // What the job shared with others is theirs to leave whole, as in any thread that panics.
-            Ok(job) => drop(catch_unwind(AssertUnwindSafe(job))),
-            Err(_) => return,
+impl Queue {
+    /// Whether a thread is to be woken, which then counts as up: there are jobs, and nobody looks for one.
+    fn takes_on_a_wake(&mut self) -> bool {
+        let wanted = self.seeking == 0 && self.asleep > 0 && !self.jobs.is_empty();
+        if wanted {
+            self.asleep -= 1;
+            self.seeking += 1;
+        }
+        wanted
+    }
+}
+
+impl Shared {
+    /// Lets go of the queue, and wakes a thread if that is owed.
+    fn release(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wakes = queue.takes_on_a_wake();
+        drop(queue);
+        if wakes {
+            self.filled.notify_one();
         }
     }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            contain(job);
+        }
+    }
+
+    /// The next job, once there is one; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut patience = None;
+        let mut queue = self.queue.lock();
+        queue.seeking += 1;
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.seeking -= 1;
+                self.release(queue);
+                return Some(job);
+            }
+            if queue.ending {
+                return None;
+            }
+            let patience = patience.get_or_insert_with(|| Patience::new(0));
+            if !MutexGuard::unlocked(&mut queue, || patience.lasts()) && queue.jobs.is_empty() {
+                queue.seeking -= 1;
+                queue.asleep += 1;
+                // Whoever wakes it counts it as up.
+                self.filled.wait(&mut queue);
+            }
+        }
+    }
+}
+
+/// Does a job, whose panic ends nothing else.
+pub fn contain(job: Job) {
+    // What the job shared with others is theirs to leave whole, as in any thread that panics.
+    let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
 #[cfg(test)]
@@ -100,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_costs_no_thread() {
+    fn a_panic_costs_no_thread_and_what_was_handed_over_is_done_though_nobody_has_the_pool_any_more() {
         let pool = Pool::start(1).unwrap();
         let (done, results) = channel();
         for number in 0..4 {
@@ -109,16 +216,46 @@ mod tests {
                 assert!(number % 2 == 1, "this job panics on purpose");
                 done.send(number).unwrap();
             };
-            assert!(pool.submit(Box::new(job)).is_ok());
+            assert!(pool.clone().submit(Box::new(job)).is_ok());
         }
-        drop(done);
+        drop((pool, done));
         assert_eq!(results.iter().collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn threads_end_with_the_last_that_may_hand_something_over() {
+        let (pool, threads) = Pool::crew(Crew { name: "few", threads: 3, stack_bytes: None, queue_max: 1 });
+        let other = pool.clone();
+        drop(pool);
+        assert!(other.submit(Box::new(|| ())).is_ok());
+        drop(other);
+        threads.into_iter().for_each(|thread| thread.unwrap().join().unwrap());
+    }
+
+    #[test]
+    fn no_job_is_lost_between_a_thread_that_goes_to_wait_and_one_that_gives() {
+        let (pool, _) =
+            Pool::crew(Crew { name: "all", threads: 2, stack_bytes: None, queue_max: usize::MAX });
+        let (ended, ends) = channel();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let (pool, ended) = (&pool, ended.clone());
+                scope.spawn(move || {
+                    for _ in 0..5_000 {
+                        let ended = ended.clone();
+                        assert!(pool.submit(Box::new(move || ended.send(()).unwrap())).is_ok());
+                    }
+                });
+            }
+        });
+        (0..20_000).for_each(|_| ends.recv().unwrap());
     }
 
     #[test]
     fn a_full_queue_gives_the_job_back() {
         let pool = Pool::start(0).unwrap();
-        let held = (0..QUEUE_MAX).filter(|_| pool.submit(Box::new(|| ())).is_ok()).count();
-        assert!(held < QUEUE_MAX || pool.submit(Box::new(|| ())).is_err());
+        let held = (0..COLD_QUEUE_MAX).filter(|_| pool.submit(Box::new(|| ())).is_ok()).count();
+        assert_eq!(held, COLD_QUEUE_MAX);
+        assert!(pool.submit(Box::new(|| ())).is_err());
     }
 }
