@@ -215,6 +215,9 @@ fn elements(
     Ok(())
 }
 
+/// From here on digits alone would be taken for an integer that is to be kept exact.
+const INTEGERS_END: f64 = 9_007_199_254_740_992.0;
+
 /// The shortest digits that give the same number back; words for what JSON's numbers cannot say.
 fn float(
     out: &mut Vec<u8>,
@@ -229,7 +232,7 @@ fn float(
         f64::NEG_INFINITY => "\"-Infinity\"".to_owned(),
         _ => {
             let mut text = String::new();
-            let is_handy = number == 0.0 || (1e-5..1e16).contains(&number.abs());
+            let is_handy = number == 0.0 || (1e-5..INTEGERS_END).contains(&number.abs());
             // Writing to a string cannot fail.
             let _ = text.write_fmt(if is_handy { plain } else { short });
             text

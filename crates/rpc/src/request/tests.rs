@@ -156,6 +156,27 @@ fn bytes_are_read_through_their_escapes() {
     assert_eq!(back(&plan, &same(&plan, Params::Names(&text)).unwrap()), example());
 }
 
+/// A client that keeps long integers exact knows them by their digits.
+#[test]
+fn a_float_that_a_client_might_take_for_a_long_integer_is_written_with_an_exponent() {
+    let plan = plan();
+    let method = &plan.methods[1];
+    for (number, written) in [
+        (9_007_199_254_740_991.0, "9007199254740991"),
+        (9_007_199_254_740_992.0, "9.007199254740992e15"),
+        (-9_007_199_254_740_994.0, "-9.007199254740994e15"),
+        (1e16, "1e16"),
+    ] {
+        let mut frame = b"\x92\xb0AllPointResponse\x82\xa1a".to_vec();
+        write::f32(&mut frame, &1.0);
+        frame.extend_from_slice(b"\xa1b");
+        write::f64(&mut frame, &number);
+        let mut out = Vec::new();
+        response::decode(&plan, &method.response, &frame, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"a\":1,\"b\":{written}}}"));
+    }
+}
+
 proptest! {
     /// However a number is written, the nearest float is taken; and what is written is read back as the same float.
     #[test]
