@@ -163,7 +163,10 @@ impl Shared {
                 return None;
             }
             let patience = patience.get_or_insert_with(|| Patience::new(0));
-            if !MutexGuard::unlocked(&mut queue, || patience.lasts()) && queue.jobs.is_empty() {
+            if !MutexGuard::unlocked(&mut queue, || patience.lasts())
+                && queue.jobs.is_empty()
+                && !queue.ending
+            {
                 queue.seeking -= 1;
                 queue.asleep += 1;
                 // Whoever wakes it counts it as up.
@@ -249,6 +252,29 @@ mod tests {
             }
         });
         (0..20_000).for_each(|_| ends.recv().unwrap());
+    }
+
+    /// A thread sleeps some 50 µs after its last job.
+    #[test]
+    fn threads_hear_of_the_end_at_whatever_moment_it_comes() {
+        let (ended, ends) = channel();
+        std::thread::spawn(move || {
+            for round in 0..2_000 {
+                let (pool, threads) =
+                    Pool::crew(Crew { name: "brief", threads: 1, stack_bytes: None, queue_max: 1 });
+                let (done, waits) = channel();
+                assert!(pool.submit(Box::new(move || done.send(()).unwrap())).is_ok());
+                waits.recv().unwrap();
+                let until = std::time::Instant::now() + std::time::Duration::from_nanos(45_000 + round * 7);
+                while std::time::Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                drop(pool);
+                threads.into_iter().for_each(|thread| thread.unwrap().join().unwrap());
+            }
+            ended.send(()).unwrap();
+        });
+        assert!(ends.recv_timeout(std::time::Duration::from_secs(120)).is_ok(), "a thread sleeps for good");
     }
 
     #[test]

@@ -52,11 +52,25 @@ impl State {
         let shared = &*self.shared;
         let (moment, prefix) = (fork.moment(View::Committed)?, image_prefix(&shared.name));
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
-        let there = shared.images.lock().has(fork.log.id(), offset);
+        let there = {
+            let mut images = shared.images.lock();
+            // What is spent may stand where the new one is to be.
+            let _ = images.clear(&shared.store, time, watcher);
+            images.has(fork.log.id(), offset)
+        };
         if !there {
-            let image = Image::write(&shared.store, &prefix, fork, &moment, time, watcher)?;
-            shared.options.herald.tell(&image.log);
-            shared.images.lock().add(image);
+            match Image::write(&shared.store, &prefix, fork, &moment, time, watcher) {
+                Ok(image) => {
+                    shared.options.herald.tell(&image.log);
+                    shared.images.lock().add(image);
+                }
+                Err((error, half)) => {
+                    // The room that it took is others' again.
+                    let mut images = shared.images.lock();
+                    half.into_iter().for_each(|half| images.spend(&shared.store, half, time, watcher));
+                    return Err(error.into());
+                }
+            }
         }
         fork.has_image(offset);
         // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image. No fork is
@@ -80,8 +94,8 @@ impl State {
 
     /// Removes the images that no fork has use for.
     pub(crate) fn thin(&self, images: &mut Images, time: Time) -> Result<(), Error> {
-        let Shared { store, durable, options, forks, .. } = &*self.shared;
-        let logs: Vec<_> = forks.read().values().map(|fork| fork.log.clone()).collect();
+        let Shared { store, durable, options, .. } = &*self.shared;
+        let logs = self.logs();
         let used: HashSet<_> = logs.iter().flat_map(|log| images.used(log, options.history)).collect();
         images.retain(store, |image| used.contains(&image), time, durable.watcher)
     }
@@ -89,10 +103,10 @@ impl State {
     /// Removes of these images, which a fork that was dropped had use for, those that no other has. Complexity: a look at the other
     /// forks, up to the first that has.
     pub(crate) fn release(&self, images: &mut Images, dropped: &[LogId], time: Time) -> Result<(), Error> {
-        let Shared { store, durable, options, forks, .. } = &*self.shared;
-        let is_used = |image: &LogId| {
-            forks.read().values().any(|fork| images.used(&fork.log, options.history).contains(image))
-        };
+        let Shared { store, durable, options, .. } = &*self.shared;
+        let logs = self.logs();
+        let is_used =
+            |image: &LogId| logs.iter().any(|log| images.used(log, options.history).contains(image));
         let idle: Vec<_> = dropped.iter().copied().filter(|image| !is_used(image)).collect();
         if idle.is_empty() {
             return Ok(());

@@ -91,6 +91,14 @@ pub enum Error {
         /// Where it was then.
         offset: Offset,
     },
+    /// What a fork's log says of it is damaged, and no image stands for it.
+    #[error("fork {fork} cannot be read, and nothing but be dropped: {why}")]
+    Unreadable {
+        /// The fork.
+        fork: ForkId,
+        /// What is wrong with it.
+        why: String,
+    },
     /// As many as may be are told already what becomes durable in the store.
     #[error(
         "the store announces to no more than it does: close another state, or open this one over a store of its own"

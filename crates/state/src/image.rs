@@ -15,12 +15,13 @@ use crate::error::Error;
 use crate::fork::{Fork, Moment};
 use crate::map::{Key, Map, Value};
 use crate::state::ForkId;
-use std::ops::Bound;
+use crate::whole;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Query, Start, Store, Time, WatcherId};
 
 const VERSION: u32 = 1;
-/// Bytes of a run, about: as much as may be copied while other commits wait.
+/// Bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
 const RUN_BYTES: usize = 128 << 10;
 const END_BYTES: usize = 64;
 
@@ -45,10 +46,10 @@ impl Image {
         self.log.staged().is_some_and(|state| state.closed)
     }
 
-    /// Writes one. Commits go on meanwhile.
+    /// Writes one, where there is none. Commits go on meanwhile.
     ///
     /// # Errors
-    /// What the log says; what was written by then is no image.
+    /// What the log says, and what was written by then, which is no image and to be removed.
     pub(crate) fn write(
         store: &Store,
         prefix: &str,
@@ -56,41 +57,50 @@ impl Image {
         moment: &Moment,
         time: Time,
         watcher: Option<WatcherId>,
-    ) -> Result<Self, CommitError> {
+    ) -> Result<Self, (CommitError, Option<Arc<Log>>)> {
         let (id, offset) = (fork.log.id(), moment.offset);
         let config =
             Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
         let root = fork.root(&moment.map);
         let name = format!("{prefix}{id}-{offset}");
-        // A disk that was full left half of one.
-        if let Some(half) = store.find(name.as_bytes())
-            && let Some(state) = half.staged().filter(|state| !state.closed)
-        {
-            store.delete(&half, state.version, time, watcher)?;
-        }
-        let first = Commit { time, ..Commit::default() };
-        let (log, _) = store.create(name.as_bytes(), &config, None, &first, watcher)?;
+        let begun = || {
+            // A disk that was full left half of one.
+            if let Some(half) = store.find(name.as_bytes())
+                && let Some(state) = half.staged().filter(|state| !state.closed)
+            {
+                store.delete(&half, state.version, time, watcher)?;
+            }
+            let first = Commit { time, ..Commit::default() };
+            store.create(name.as_bytes(), &config, None, &first, watcher)
+        };
+        let (log, _) = begun().map_err(|error| (error, None))?;
         let append = |payload: &[u8], close| {
             let version = log.staged().ok_or(CommitError::Deleted)?.version;
             store.commit(&log, version, &Commit { payload, close, time, ..Commit::default() }, watcher)
         };
-        let mut run = Vec::with_capacity(RUN_BYTES + 4_096);
-        for (key, value) in moment.map.scan(Bound::Unbounded) {
-            for length in [key.len(), value.len()] {
-                run.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+        let fill = || {
+            let mut run = Vec::with_capacity(RUN_BYTES);
+            for (key, value) in moment.map.scan(Bound::Unbounded) {
+                // A long value has a run of its own: what fits into a commit by itself need not with others before it.
+                if !run.is_empty() && run.len() + 8 + key.len() + value.len() > RUN_BYTES {
+                    append(&run, false)?;
+                    run.clear();
+                }
+                for length in [key.len(), value.len()] {
+                    run.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+                }
+                run.extend_from_slice(key.as_bytes());
+                run.extend_from_slice(value);
             }
-            run.extend_from_slice(key.as_bytes());
-            run.extend_from_slice(value);
-            if run.len() >= RUN_BYTES {
+            if !run.is_empty() {
                 append(&run, false)?;
-                run.clear();
             }
+            append(&end(id, offset, moment.map.len() as u64, &root), true)
+        };
+        match fill() {
+            Ok(_) => Ok(Self { log, fork: id, offset }),
+            Err(error) => Err((error, Some(log))),
         }
-        if !run.is_empty() {
-            append(&run, false)?;
-        }
-        append(&end(id, offset, moment.map.len() as u64, &root), true)?;
-        Ok(Self { log, fork: id, offset })
     }
 
     /// Reads it, and holds it to its root.
@@ -110,20 +120,18 @@ impl Image {
     /// The entries, and the one that ends them.
     fn load(&self, store: &Store) -> Result<(Map, Vec<u8>), Error> {
         let (mut entries, mut last) = (Vec::new(), Vec::new());
-        let mut reader = store.reader(&self.log);
-        let query = Query { uncommitted: true, ..Query::from(Start::First) };
-        for entry in reader.entries(&query) {
-            let entry = entry?;
+        whole::entries(store, &self.log, Query::from(Start::First), |entry| {
             if entry.data.starts_with(&u32::MAX.to_le_bytes()) {
                 last = entry.data.to_vec();
-                continue;
+                return Ok(ControlFlow::Continue(()));
             }
             let mut run = entry.data;
             while !run.is_empty() {
                 let read = take(&mut run).ok_or(Error::Root { fork: self.fork, offset: self.offset })?;
                 entries.push(read);
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok((Map::of(entries), last))
     }
 }

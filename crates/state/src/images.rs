@@ -14,19 +14,53 @@ use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
     images: Vec<Image>,
+    /// Logs that are images no more, or never were whole, and could not be removed yet.
+    spent: Vec<Arc<Log>>,
 }
 
 impl Images {
-    /// Those in a store. What a crash left of others is removed.
-    ///
-    /// # Errors
-    /// What the log says.
-    pub(crate) fn find(store: &Store, prefix: &str, time: Time) -> Result<Self, CommitError> {
+    /// Those in a store. What a crash left of others is removed, now or later.
+    pub(crate) fn find(store: &Store, prefix: &str, time: Time) -> Self {
         let mut found = Vec::new();
         store.visit(|log| found.extend(Image::of(log, prefix).filter(|image| image.log.staged().is_some())));
         let (images, cut_off): (Vec<_>, Vec<_>) = found.into_iter().partition(Image::is_whole);
-        cut_off.iter().try_for_each(|image| remove(store, image, time, None))?;
-        Ok(Self { images })
+        let mut found = Self { images, spent: cut_off.into_iter().map(|image| image.log).collect() };
+        // On a disk that is full that may have to wait, and nothing else does.
+        let _ = found.clear(store, time, None);
+        found
+    }
+
+    /// One of which only a part was written.
+    pub(crate) fn spend(&mut self, store: &Store, half: Arc<Log>, time: Time, watcher: Option<WatcherId>) {
+        self.spent.push(half);
+        let _ = self.clear(store, time, watcher);
+    }
+
+    /// These are not what they were: another is to be written in the place of each.
+    pub(crate) fn forget(&mut self, store: &Store, spoiled: &[LogId], time: Time) {
+        let (gone, images) =
+            std::mem::take(&mut self.images).into_iter().partition(|image| spoiled.contains(&image.log.id()));
+        self.images = images;
+        let gone: Vec<Image> = gone;
+        self.spent.extend(gone.into_iter().map(|image| image.log));
+        let _ = self.clear(store, time, None);
+    }
+
+    /// Removes what is spent, as far as that can be now.
+    pub(crate) fn clear(
+        &mut self,
+        store: &Store,
+        time: Time,
+        watcher: Option<WatcherId>,
+    ) -> Result<(), CommitError> {
+        let mut refused = None;
+        self.spent.retain(|log| {
+            let removed = remove(store, log, time, watcher);
+            let stays = removed.is_err();
+            refused = refused.take().or(removed.err());
+            stays
+        });
+        refused.map_or(Ok(()), Err)
     }
 
     /// Whether there is one of that fork at that offset.
@@ -80,12 +114,12 @@ impl Images {
         time: Time,
         watcher: Option<WatcherId>,
     ) -> Result<(), Error> {
-        let mut refused = None;
+        let mut refused = self.clear(store, time, watcher).err();
         self.images.retain(|image| {
             if is_used(image.log.id()) {
                 return true;
             }
-            let removed = remove(store, image, time, watcher);
+            let removed = remove(store, &image.log, time, watcher);
             let stays = removed.is_err();
             refused = refused.take().or(removed.err());
             stays
@@ -94,9 +128,9 @@ impl Images {
     }
 }
 
-fn remove(store: &Store, image: &Image, time: Time, watcher: Option<WatcherId>) -> Result<(), CommitError> {
-    match image.log.staged() {
-        Some(state) => store.delete(&image.log, state.version, time, watcher).map(drop),
+fn remove(store: &Store, log: &Arc<Log>, time: Time, watcher: Option<WatcherId>) -> Result<(), CommitError> {
+    match log.staged() {
+        Some(state) => store.delete(log, state.version, time, watcher).map(drop),
         None => Ok(()),
     }
 }

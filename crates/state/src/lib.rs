@@ -55,6 +55,7 @@ mod service;
 mod session;
 mod sight;
 mod state;
+mod whole;
 mod word;
 
 pub use changes::{Change, Changes};

@@ -10,15 +10,30 @@ use crate::fork::{Fork, Moment};
 use crate::images::Images;
 use crate::journal;
 use crate::state::ForkId;
+use crate::whole;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use thalweg_log::{Log, Offset, Query, Start, Store};
+use thalweg_log::{Log, LogId, Offset, Query, Start, Store};
 
 /// What a store's logs come to.
+#[derive(Default)]
 pub(crate) struct Replayed {
     pub(crate) forks: BTreeMap<ForkId, Arc<Fork>>,
+    /// Those whose logs do not say what they come to, and why.
+    pub(crate) unreadable: BTreeMap<ForkId, (Arc<Log>, String)>,
     /// What was found wrong on the way, and done without.
     pub(crate) wrong: Vec<Error>,
+    /// Images that are not what they were, and stand for nothing.
+    pub(crate) spoiled: Vec<LogId>,
+}
+
+impl Replayed {
+    /// What these images would have said was said otherwise.
+    fn did_without(&mut self, broken: Option<Error>, spoiled: Vec<LogId>) {
+        self.wrong.extend(broken);
+        self.spoiled.extend(spoiled);
+    }
 }
 
 /// Where a replay begins: a state, and what its digest is if that is known.
@@ -31,7 +46,8 @@ struct Begin {
 /// The forks of these logs.
 ///
 /// # Errors
-/// [`Error::Foreign`]; [`Error::Root`] when there is no other way to what an image would have held; what the log says.
+/// [`Error::Foreign`]; of the main line, [`Error::Root`] when there is no other way to what an image would have held, and what the
+/// log says. Another fork that cannot be read is among those, and all else goes on.
 pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Result<Replayed, Error> {
     // A parent is older than its forks, and ids only grow.
     logs.sort_by_key(|log| log.id());
@@ -39,25 +55,47 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
     for branch in logs.iter().filter_map(|log| log.fork()) {
         branches.entry(branch.parent.id()).or_default().push(branch.at);
     }
-    let (mut passed, mut forks, mut wrong) = (HashMap::new(), BTreeMap::new(), Vec::new());
+    let (mut passed, mut replayed) = (HashMap::new(), Replayed::default());
     for log in logs {
-        let parent = log.fork().map(|branch| (branch.parent.id(), branch.at));
-        let inherited = parent.and_then(|place| passed.get(&place).cloned());
-        let begin = begin(store, &log, images, inherited, &mut wrong)?;
         let mut stops = branches.remove(&log.id()).unwrap_or_default();
         stops.sort_unstable();
-        let imaged = begin.moment.offset;
-        let rooted = begin.digest.map(|digest| Arc::new((begin.moment.map.clone(), digest)));
-        let moment = replay(store, &log, begin.moment, |moment| {
-            if stops.binary_search(&moment.offset).is_ok() {
-                let begin = Begin { moment: moment.clone(), digest: None };
-                passed.insert((log.id(), moment.offset), begin);
+        match one(store, &log, images, &stops, &mut passed, &mut replayed) {
+            Ok(fork) => drop(replayed.forks.insert(log.id(), Arc::new(fork))),
+            Err(error) if log.fork().is_none() || matches!(error, Error::Foreign { .. }) => {
+                return Err(error);
             }
-            true
-        })?;
-        forks.insert(log.id(), Arc::new(Fork::new(log, 0, moment, rooted, imaged)));
+            Err(error) => {
+                let why = error.to_string();
+                replayed.wrong.push(Error::Unreadable { fork: log.id(), why: why.clone() });
+                replayed.unreadable.insert(log.id(), (log, why));
+            }
+        }
     }
-    Ok(Replayed { forks, wrong })
+    Ok(replayed)
+}
+
+/// A fork out of its log. What it is at each of these places, where others branch off, is among what was `passed` then.
+fn one(
+    store: &Store,
+    log: &Arc<Log>,
+    images: &Images,
+    stops: &[Offset],
+    passed: &mut HashMap<(ForkId, Offset), Begin>,
+    replayed: &mut Replayed,
+) -> Result<Fork, Error> {
+    let parent = log.fork().map(|branch| (branch.parent.id(), branch.at));
+    let inherited = parent.and_then(|place| passed.get(&place).cloned());
+    let begin = begin(store, log, images, inherited, replayed)?;
+    let imaged = begin.moment.offset;
+    let rooted = begin.digest.map(|digest| Arc::new((begin.moment.map.clone(), digest)));
+    let moment = replay(store, log, begin.moment, |moment| {
+        if stops.binary_search(&moment.offset).is_ok() {
+            let begin = Begin { moment: moment.clone(), digest: None };
+            passed.insert((log.id(), moment.offset), begin);
+        }
+        true
+    })?;
+    Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
 }
 
 /// Where to begin a log: with its own newest image, where it branched off, with an image of its line, or with nothing.
@@ -66,10 +104,10 @@ fn begin(
     log: &Arc<Log>,
     images: &Images,
     inherited: Option<Begin>,
-    wrong: &mut Vec<Error>,
+    replayed: &mut Replayed,
 ) -> Result<Begin, Error> {
     let first = log.staged().map_or(0, |state| state.first);
-    let mut broken = None;
+    let (mut broken, mut spoiled) = (None, Vec::new());
     let usable = images.under(log, Offset::MAX).into_iter().filter(|image| image.offset >= first);
     for image in usable {
         if image.fork != log.id() && inherited.is_some() {
@@ -77,18 +115,20 @@ fn begin(
         }
         match image.read(store) {
             Ok((moment, digest)) => {
-                wrong.extend(broken);
+                replayed.did_without(broken, spoiled);
                 return Ok(Begin { moment, digest: Some(digest) });
             }
             // What an image does not say the entries may still say, or an older one.
-            Err(error @ Error::Root { .. }) => broken = broken.or(Some(error)),
-            Err(error) => return Err(error),
+            Err(error) => {
+                broken = broken.or(Some(error));
+                spoiled.push(image.log.id());
+            }
         }
     }
     if inherited.is_none() && first > 0 {
         return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
     }
-    wrong.extend(broken);
+    replayed.did_without(broken, spoiled);
     Ok(inherited.unwrap_or_default())
 }
 
@@ -103,10 +143,21 @@ pub(crate) fn until(
     offset: Offset,
 ) -> Result<Option<Moment>, Error> {
     let first = log.staged().map_or(0, |state| state.first);
-    let mut reached = match images.under(log, offset).into_iter().find(|image| image.offset >= first) {
-        Some(image) => image.read(store)?.0,
-        None if first > 0 => return Ok(None),
-        None => Moment::default(),
+    let (mut begin, mut broken) = (None, None);
+    for image in images.under(log, offset).into_iter().filter(|image| image.offset >= first) {
+        match image.read(store) {
+            Ok((moment, _)) => {
+                begin = Some(moment);
+                break;
+            }
+            Err(error) => broken = broken.or(Some(error)),
+        }
+    }
+    let mut reached = match (begin, broken) {
+        (Some(moment), _) => moment,
+        (None, Some(error)) if first > 0 => return Err(error),
+        (None, None) if first > 0 => return Ok(None),
+        (None, _) => Moment::default(),
     };
     replay(store, log, reached.clone(), |moment| {
         let reaches = moment.offset <= offset;
@@ -129,16 +180,11 @@ fn replay(
     if !visit(&moment) {
         return Ok(moment);
     }
-    let mut reader = store.reader(log);
-    let query = Query { uncommitted: true, ..Query::from(Start::Offset(moment.offset)) };
-    for entry in reader.entries(&query) {
-        let entry = entry?;
+    whole::entries(store, log, Query::from(Start::Offset(moment.offset)), |entry| {
         let foreign = |why| Error::Foreign { fork: log.id(), offset: entry.offset, why };
         moment.map.apply(&journal::decode(entry.data).map_err(foreign)?);
         moment.offset = entry.offset + entry.data.len() as u64;
-        if !visit(&moment) {
-            break;
-        }
-    }
+        Ok(if visit(&moment) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
     Ok(moment)
 }

@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     main: ForkId,
     pub(crate) forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
+    /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
+    unreadable: RwLock<BTreeMap<ForkId, (Arc<Log>, String)>>,
     /// The number of the next fork's log.
     next: Mutex<u64>,
     pub(crate) images: Mutex<Images>,
@@ -136,8 +138,9 @@ impl State {
             }
         });
         let next = logs.iter().filter_map(|log| number_of(log, &prefix)).max().map_or(0, |last| last + 1);
-        let images = Images::find(store, &image_prefix(name), thalweg_log::now())?;
-        let Replayed { forks, wrong } = replay::all(store, logs, &images)?;
+        let mut images = Images::find(store, &image_prefix(name), thalweg_log::now());
+        let Replayed { forks, unreadable, wrong, spoiled } = replay::all(store, logs, &images)?;
+        images.forget(store, &spoiled, thalweg_log::now());
         let shared = Arc::new(Shared {
             store: store.clone(),
             durable: Durable::over(store)?,
@@ -146,6 +149,7 @@ impl State {
             options,
             main: main.id(),
             forks: RwLock::new(forks),
+            unreadable: RwLock::new(unreadable),
             next: Mutex::new(next),
             images: Mutex::new(images),
             imaging: Mutex::new(()),
@@ -165,7 +169,8 @@ impl State {
         store.find(main_name(name).as_bytes()).is_some()
     }
 
-    /// What was found wrong when it was opened, and could be done without: images that do not have their root.
+    /// What was found wrong when it was opened, and could be done without: images that do not have their root, or cannot be read,
+    /// and forks that cannot ([`Error::Unreadable`]).
     pub fn wrong(&self) -> &[Error] {
         &self.shared.wrong
     }
@@ -277,6 +282,10 @@ impl State {
         if fork == shared.main {
             return Err(Error::MainLine);
         }
+        let unreadable = shared.unreadable.read().get(&fork).map(|(log, _)| log.clone());
+        if let Some(log) = unreadable {
+            return self.drop_unreadable(fork, &log, time);
+        }
         let found = self.find(fork)?;
         // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
         let mut images = shared.images.lock();
@@ -286,6 +295,17 @@ impl State {
         shared.forks.write().remove(&fork);
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
+        let _ = self.release(&mut images, &used, time);
+        Ok(receipt)
+    }
+
+    fn drop_unreadable(&self, fork: ForkId, log: &Arc<Log>, time: Time) -> Result<Receipt, Error> {
+        let shared = &*self.shared;
+        let mut images = shared.images.lock();
+        let used = images.used(log, shared.options.history);
+        let version = log.staged().ok_or(Error::NoFork(fork))?.version;
+        let receipt = shared.store.delete(log, version, time, shared.durable.watcher)?;
+        shared.unreadable.write().remove(&fork);
         let _ = self.release(&mut images, &used, time);
         Ok(receipt)
     }
@@ -458,7 +478,19 @@ impl State {
     }
 
     pub(crate) fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {
-        self.shared.forks.read().get(&fork).cloned().ok_or(Error::NoFork(fork))
+        self.shared.forks.read().get(&fork).cloned().ok_or_else(|| {
+            match self.shared.unreadable.read().get(&fork) {
+                Some((_, why)) => Error::Unreadable { fork, why: why.clone() },
+                None => Error::NoFork(fork),
+            }
+        })
+    }
+
+    /// The logs of all forks, those included that cannot be read.
+    pub(crate) fn logs(&self) -> Vec<Arc<Log>> {
+        let forks = self.shared.forks.read().values().map(|fork| fork.log.clone()).collect::<Vec<_>>();
+        let unreadable = self.shared.unreadable.read();
+        forks.into_iter().chain(unreadable.values().map(|(log, _)| log.clone())).collect()
     }
 }
 

@@ -70,7 +70,7 @@ impl Error {
             Self::Root { .. } => Word::RootMismatch,
             Self::Commit(CommitError::Failed(_)) => Word::Unknown,
             Self::Commit(_) | Self::Crowded => Word::NotTaken,
-            Self::Read(_) => Word::Unreadable,
+            Self::Read(_) | Self::Unreadable { .. } => Word::Unreadable,
         }
     }
 }
