@@ -121,3 +121,21 @@ test("large items do not overrun", async (context) => {
   }
   assert.equal(count, 41)
 })
+
+test("what is said on hearing that nobody waits any more is said", async (context) => {
+  const path = endpoint(context)
+  let waiting
+  await serve(context, path, (frame, reply) => {
+    if (text(frame) === "waits") return new Promise(() => (waiting = reply))
+    reply.signal.addEventListener("abort", () => waiting.end(bytes("your turn")))
+    // More than is held back: the call is ended in the middle of what a turn hands over.
+    for (let n = 0; n < 60; n++) reply.item(bytes("item"))
+    return new Promise(() => {})
+  }, { drainGraceMs: 50 })
+  const [client, other] = [await connect(context, path), await connect(context, path)]
+  const answered = other.call(bytes("waits"), { deadlineMs: 5000 })
+  while (waiting === undefined) await settled()
+  const stream = client.stream(bytes("overruns"), { credit: 1 })
+  stream.next().catch(() => {})
+  assert.equal(text(await answered), "your turn")
+})

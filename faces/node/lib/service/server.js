@@ -202,11 +202,11 @@ class Server {
     if (this.isOver) return outbox.clear()
     if (outbox.used === 0) return
     const hasMore = this.native.flush(outbox.bytes, outbox.used)
-    if (items.length > 0) {
-      this.items = []
-      for (let n = 0; n < items.length; n += 2) items[n].noted(outbox.noted(items[n + 1]))
-    }
+    // Whoever is told what became of an item may say more at once: that needs an area that is empty by then.
+    for (let n = 1; n < items.length; n += 2) items[n] = outbox.noted(items[n])
+    if (items.length > 0) this.items = []
     outbox.clear()
+    for (let n = 0; n < items.length; n += 2) items[n].noted(items[n + 1])
     if (hasMore || this.closing !== null) this.receive()
   }
 }
