@@ -92,6 +92,18 @@ test("several may ask a stream for its next at once", async (context) => {
   assert.deepEqual(await stream.next(), { value: undefined, done: true })
 })
 
+test("several may wait at once until another item may be made", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_, reply) => {
+    const goesOn = await Promise.all(Array.from({ length: 12 }, (_, n) => reply.item(bytes(`${n}`))))
+    reply.end(bytes(`${goesOn.every((word) => word)}`))
+  })
+  const client = await connect(context, path)
+  const frames = []
+  for await (const frame of client.stream(bytes("x"), { deadlineMs: 5000 })) frames.push(text(frame))
+  assert.deepEqual(frames, [...Array.from({ length: 12 }, (_, n) => `${n}`), "true"])
+})
+
 test("a stream that fails says so after what came before", async (context) => {
   const path = endpoint(context)
   await serve(context, path, async (_, reply) => {
