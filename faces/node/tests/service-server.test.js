@@ -25,6 +25,27 @@ test("a handler that throws, rejects or forgets is answered for", async (context
   }
 })
 
+test("whatever a handler throws is answered for, and so is the next call", async (context) => {
+  const path = endpoint(context)
+  const odd = [
+    { message: { a: 1 } }, { message: 42 }, { message: Symbol("s") }, Object.create(null), undefined, null, Symbol("s"),
+    { get message() { throw new Error("no message") } }, { message: Object.create(null) },
+  ]
+  await serve(context, path, (frame) => {
+    const [way, n] = text(frame).split(" ")
+    if (way === "throw") throw odd[n]
+    return Promise.reject(odd[n])
+  })
+  const client = await connect(context, path)
+  for (const n of odd.keys()) {
+    for (const way of ["throw", "reject"]) {
+      const { code, message } = await failure(client.call(bytes(`${way} ${n}`), { deadlineMs: 5000 }))
+      assert.equal(code, "ABANDONED", `${way} ${n}: ${message}`)
+    }
+  }
+  assert.match((await failure(client.call(bytes("throw 1")))).message, /42/)
+})
+
 test("a fault of the handler's own choice", async (context) => {
   const path = endpoint(context)
   await serve(context, path, (_, reply) => {

@@ -24,6 +24,15 @@ const SAID_BYTES_MAX = 1 << 20
 const DRAIN_GRACE_MS = 5_000
 const NO_BYTES = new Uint8Array(0)
 
+/** What a handler threw, as text: anything can be thrown, and not everything says what it is. */
+function wordsOf(error) {
+  try {
+    return String(error?.message ?? error)
+  } catch {
+    return "the handler threw what has no words"
+  }
+}
+
 class Server {
   /** Listens at an endpoint, or at several. A service is what the generated `service(handler)` makes, or a function
    * `(frame, reply)`. */
@@ -151,12 +160,12 @@ class Server {
     try {
       answering = this.dispatch(frame, reply)
     } catch (error) {
-      return reply.fail("ABANDONED", error?.message ?? String(error))
+      return reply.fail("ABANDONED", wordsOf(error))
     }
     if (reply.isOver) return
     Promise.resolve(answering).then(
       () => reply.fail("ABANDONED", "the handler gave no answer"),
-      (error) => reply.fail("ABANDONED", error?.message ?? String(error)),
+      (error) => reply.fail("ABANDONED", wordsOf(error)),
     )
   }
 
