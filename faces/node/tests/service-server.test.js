@@ -113,6 +113,28 @@ test("a handler hears that its client went away", async (context) => {
   while (!signal.aborted) await soon()
 })
 
+test("every handler hears that its client went away, however many they are", async (context) => {
+  const path = endpoint(context)
+  const calls = 1000
+  let [started, gone] = [0, 0]
+  const server = await serve(context, path, (frame, reply) => {
+    if (frame.length > 1) return reply.end(frame)
+    started++
+    reply.signal.addEventListener("abort", () => gone++)
+    return new Promise(() => {})
+  }, { inFlightMax: calls, drainGraceMs: 50 })
+  const [client, other] = [await connect(context, path, { inFlightMax: calls }), await connect(context, path)]
+  const failures = Array.from({ length: calls }, () => failure(client.call(bytes("x"))))
+  while (started < calls) await soon()
+  // The area that is filled with the news has room for some of it only.
+  const room = () => server.inbox.bytes.length - server.inbox.at
+  while (room() > 8000 || room() < 4096) await other.call(Buffer.alloc(1000))
+  client.close()
+  await Promise.all(failures)
+  for (let n = 0; n < 500 && gone < calls; n++) await soon()
+  assert.equal(gone, calls)
+})
+
 test("clients are told apart and counted", async (context) => {
   const path = endpoint(context)
   const clients = new Set()
