@@ -44,7 +44,7 @@ export class ThalwegError extends Error {
   readonly appended?: number
   /** Of an append that was not done since one in front of it in its turn was refused: that one's error. */
   readonly cause?: ThalwegError
-  /** Of an append whose sync failed: it may last, or not. */
+  /** Of an append whose sync failed, or could not be waited for: it may last, or not. */
   readonly outcome?: "unknown"
 }
 

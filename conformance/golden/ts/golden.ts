@@ -165,9 +165,9 @@ const service: EchoHandler = {
   peekCommitted: async () => ({ value: Uint8Array.of(1) }),
 };
 
-async function carry(request: Uint8Array): Promise<Uint8Array[]> {
+async function carry(request: Uint8Array, handler = service): Promise<Uint8Array[]> {
   const answers: Uint8Array[] = [];
-  await dispatch(service, request, {
+  await dispatch(handler, request, {
     signal: new AbortController().signal,
     item: async (frame) => answers.push(frame) < 5,
     end: (frame) => void answers.push(frame),
@@ -209,6 +209,27 @@ await check("streams bring items and then their end", async () => {
   const endless = await carry(echo.encodeRequest({ tag: "EchoCount", value: { first: 0, last: 0xffffffff } }));
   strictEqual(endless.length, 6);
   strictEqual(echo.decodeResponse(endless[5] as Uint8Array).tag, "EchoErrorResponse");
+});
+
+await check("a stream whose item cannot be written lets go of what it holds", async () => {
+  let held = 0;
+  const wrong: EchoHandler = {
+    ...service,
+    async *count() {
+      held++;
+      try {
+        yield { value: 1 };
+        yield { value: -1 };
+        return { count: 2 };
+      } finally {
+        held--;
+      }
+    },
+  };
+  const request = echo.encodeRequest({ tag: "EchoCount", value: { first: 0, last: 1 } });
+  const tags = (await carry(request, wrong)).map((frame) => echo.decodeResponse(frame).tag);
+  deepStrictEqual(tags, ["EchoCountItem", "EchoErrorResponse"]);
+  strictEqual(held, 0);
 });
 
 await check("requests say how they are ordered", () => {

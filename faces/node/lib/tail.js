@@ -15,7 +15,7 @@ class Tail {
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
     this.onAbort = () => this.fail(this.signal.reason)
-    if (signal?.aborted) this.isOver = true
+    if (signal?.aborted) this.end()
     else signal?.addEventListener("abort", this.onAbort, { once: true })
   }
 

@@ -3,7 +3,7 @@
 // What waits for the store to move: appends for the disk, tails for entries. One bell for all of them.
 //
 // Whoever finds nothing arms the bell and looks once more, so nothing that comes in between is missed. The bell keeps
-// the process alive exactly while somebody waits.
+// the process alive exactly while somebody waits. Where there can be no bell nobody waits: all are told why.
 
 const { ThalwegError, native } = require("./error.js")
 
@@ -27,7 +27,7 @@ class Waits {
     this.look()
   }
 
-  /** Calls `wake` when there may be more to read. */
+  /** Calls `wake` when there may be more to read, or `fail`, which forgets the sleeper, when nobody can tell. */
   sleep(sleeper) {
     this.sleepers.add(sleeper)
     this.look()
@@ -40,11 +40,12 @@ class Waits {
   /** Settles what can be, and has the bell ring for the rest. */
   look() {
     if (this.settle()) return
-    if (this.bell === null) this.bell = native(() => this.view.opening.bell(() => this.look()))
     try {
-      this.bell.arm()
-    } catch {
+      if (this.bell === null) this.bell = native(() => this.view.opening.bell(() => this.look()))
+      native(() => this.bell.arm())
+    } catch (error) {
       // Closed in between: the second look says so to everybody.
+      if (error.code !== "CLOSED") return this.fail(error)
     }
     this.settle()
   }
@@ -62,6 +63,14 @@ class Waits {
     }
     for (const sleeper of this.sleepers) if (sleeper.wake()) this.sleepers.delete(sleeper)
     return this.hold()
+  }
+
+  /** Nobody can be woken. What was to last is written already, so it is not refused: nobody knows. */
+  fail(error) {
+    const unknown = new ThalwegError(error.code, error.message, { outcome: "unknown" })
+    for (const { settle } of this.tickets.splice(0)) settle(unknown)
+    for (const sleeper of this.sleepers) sleeper.fail(error)
+    this.hold()
   }
 
   hold() {

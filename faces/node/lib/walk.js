@@ -81,6 +81,8 @@ class Walk extends Standing {
           ahead = at + foreign
           if ((this.passed += foreign) <= FOREIGN_WORDS_MAX) continue
           step = FOREIGN
+          // Whoever is refused here goes on with a walk: it says what is shown.
+          this.guarded = true
           break
         }
         ahead = at + FRAME_WORDS + (((length + 7) >>> 3) << 1)

@@ -73,6 +73,16 @@ test("who listens is told of the end of the store, and return() ends it at once"
   const aborted = assert.rejects(take(opened.births({ signal: abort.signal }), 1), { message: "enough" })
   abort.abort(new Error("enough"))
   await aborted
+  // One that is over before it begins listens no longer either.
+  const { births: listen } = opened.opening
+  let ended = 0
+  opened.opening.births = (existing) => {
+    const births = listen.call(opened.opening, existing)
+    return { next: () => births.next(), end: () => (ended++, births.end()) }
+  }
+  await assert.rejects(opened.births({ signal: abort.signal }).next(), { message: "enough" })
+  delete opened.opening.births
+  assert.equal(ended, 1)
   const refused = assert.rejects(take(opened.births(), 1), { code: "CLOSED" })
   await opened.close()
   await refused

@@ -121,6 +121,28 @@ test("a cursor that stands at no entry says nothing of one: before the first, be
   nowhere(cursor, "of a closed store")
 })
 
+test("a cursor that could not ask where its log goes on says what it comes to next", (context) => {
+  const opened = store(context, { segmentBytesMin: 1 << 20, segmentBytesMax: 1 << 20 })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  log.appendSync("first", { time: 5 })
+  // So much of another log that it asks, right in front of its own.
+  for (let n = 0; n < 3; n++) other.appendSync(Buffer.alloc(100_000), { time: 6 })
+  log.appendSync("second", { time: 7 })
+  log.appendSync("third", { time: 8 })
+  const cursor = log.cursor({ start: 0 })
+  assert.equal(cursor.next(), true)
+  const { handle } = log
+  log.handle = {
+    positionBehind() {
+      log.handle = handle
+      throw new Error(JSON.stringify({ code: "IO", message: "refused" }))
+    },
+  }
+  assert.throws(() => cursor.next(), { code: "IO" })
+  assert.equal(log.handle, handle)
+  assert.deepEqual(drain(cursor), [[7, 5, true, "second"], [8, 11, true, "third"]])
+})
+
 test("a cursor comes to the end and goes on, across segments", async (context) => {
   const log = store(context).log("a")
   const cursor = log.cursor()

@@ -25,6 +25,27 @@ test("a handler that throws, rejects or forgets is answered for", async (context
   }
 })
 
+test("whatever a handler throws is answered for, and so is the next call", async (context) => {
+  const path = endpoint(context)
+  const odd = [
+    { message: { a: 1 } }, { message: 42 }, { message: Symbol("s") }, Object.create(null), undefined, null, Symbol("s"),
+    { get message() { throw new Error("no message") } }, { message: Object.create(null) },
+  ]
+  await serve(context, path, (frame) => {
+    const [way, n] = text(frame).split(" ")
+    if (way === "throw") throw odd[n]
+    return Promise.reject(odd[n])
+  })
+  const client = await connect(context, path)
+  for (const n of odd.keys()) {
+    for (const way of ["throw", "reject"]) {
+      const { code, message } = await failure(client.call(bytes(`${way} ${n}`), { deadlineMs: 5000 }))
+      assert.equal(code, "ABANDONED", `${way} ${n}: ${message}`)
+    }
+  }
+  assert.match((await failure(client.call(bytes("throw 1")))).message, /42/)
+})
+
 test("a fault of the handler's own choice", async (context) => {
   const path = endpoint(context)
   await serve(context, path, (_, reply) => {
@@ -90,6 +111,28 @@ test("a handler hears that its client went away", async (context) => {
   client.close()
   await call
   while (!signal.aborted) await soon()
+})
+
+test("every handler hears that its client went away, however many they are", async (context) => {
+  const path = endpoint(context)
+  const calls = 1000
+  let [started, gone] = [0, 0]
+  const server = await serve(context, path, (frame, reply) => {
+    if (frame.length > 1) return reply.end(frame)
+    started++
+    reply.signal.addEventListener("abort", () => gone++)
+    return new Promise(() => {})
+  }, { inFlightMax: calls, drainGraceMs: 50 })
+  const [client, other] = [await connect(context, path, { inFlightMax: calls }), await connect(context, path)]
+  const failures = Array.from({ length: calls }, () => failure(client.call(bytes("x"))))
+  while (started < calls) await soon()
+  // The area that is filled with the news has room for some of it only.
+  const room = () => server.inbox.bytes.length - server.inbox.at
+  while (room() > 8000 || room() < 4096) await other.call(Buffer.alloc(1000))
+  client.close()
+  await Promise.all(failures)
+  for (let n = 0; n < 500 && gone < calls; n++) await soon()
+  assert.equal(gone, calls)
 })
 
 test("clients are told apart and counted", async (context) => {

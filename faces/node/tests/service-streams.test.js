@@ -92,6 +92,18 @@ test("several may ask a stream for its next at once", async (context) => {
   assert.deepEqual(await stream.next(), { value: undefined, done: true })
 })
 
+test("several may wait at once until another item may be made", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_, reply) => {
+    const goesOn = await Promise.all(Array.from({ length: 12 }, (_, n) => reply.item(bytes(`${n}`))))
+    reply.end(bytes(`${goesOn.every((word) => word)}`))
+  })
+  const client = await connect(context, path)
+  const frames = []
+  for await (const frame of client.stream(bytes("x"), { deadlineMs: 5000 })) frames.push(text(frame))
+  assert.deepEqual(frames, [...Array.from({ length: 12 }, (_, n) => `${n}`), "true"])
+})
+
 test("a stream that fails says so after what came before", async (context) => {
   const path = endpoint(context)
   await serve(context, path, async (_, reply) => {
@@ -120,4 +132,22 @@ test("large items do not overrun", async (context) => {
     count++
   }
   assert.equal(count, 41)
+})
+
+test("what is said on hearing that nobody waits any more is said", async (context) => {
+  const path = endpoint(context)
+  let waiting
+  await serve(context, path, (frame, reply) => {
+    if (text(frame) === "waits") return new Promise(() => (waiting = reply))
+    reply.signal.addEventListener("abort", () => waiting.end(bytes("your turn")))
+    // More than is held back: the call is ended in the middle of what a turn hands over.
+    for (let n = 0; n < 60; n++) reply.item(bytes("item"))
+    return new Promise(() => {})
+  }, { drainGraceMs: 50 })
+  const [client, other] = [await connect(context, path), await connect(context, path)]
+  const answered = other.call(bytes("waits"), { deadlineMs: 5000 })
+  while (waiting === undefined) await settled()
+  const stream = client.stream(bytes("overruns"), { credit: 1 })
+  stream.next().catch(() => {})
+  assert.equal(text(await answered), "your turn")
 })

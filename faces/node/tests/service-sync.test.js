@@ -60,3 +60,42 @@ test("what goes wrong is typed", async (context) => {
   assert.throws(() => client.call(bytes("x")), { code: "CLOSED" })
   assert.throws(() => SyncClient.connect(endpoint(context), { connectWithinMs: 10 }), { code: "NO_SERVER" })
 })
+
+test("a stream whose client is closed meanwhile says so, and whoever stops then stops quietly", async (context) => {
+  const client = await elsewhere(context, "sock")
+  for (const frame of client.stream(bytes("count 1000"))) {
+    assert.equal(text(frame), "0")
+    client.close()
+    break
+  }
+  const other = await elsewhere(context, "sock")
+  const frames = other.stream(bytes("count 1000"), { credit: 1 })
+  frames.next()
+  other.close()
+  assert.throws(() => frames.next(), { name: "ServiceError", code: "CLOSED" })
+  const third = await elsewhere(context, "sock")
+  const granting = third.stream(bytes("count 1000"), { credit: 2 })
+  third.native.grant = () => third.native.next(0, third.slab, third.at)
+  assert.throws(() => granting.next(), { name: "ServiceError", code: "BAD_ARGUMENT" })
+})
+
+test("whoever throws into a stream wants no more of it", async (context) => {
+  const client = await elsewhere(context, "sock")
+  const forgotten = []
+  const { native } = client
+  client.native = new Proxy(native, {
+    get: (target, name) => (...words) => {
+      if (name === "forget") forgotten.push(words[0])
+      return target[name](...words)
+    },
+  })
+  const frames = client.stream(bytes("count 1000000000"))
+  frames.next()
+  assert.throws(() => frames.throw(new Error("enough")), { message: "enough" })
+  assert.equal(forgotten.length, 1)
+  assert.equal(native.knows(forgotten[0]), false)
+  assert.deepEqual(frames.next(), { value: undefined, done: true })
+  assert.throws(() => [...client.stream(bytes("fail"))], { code: "OVERLOADED" })
+  assert.equal(forgotten.length, 1, "what ended by itself needs not be forgotten")
+  assert.equal(text(client.call(bytes("after"))), "after")
+})

@@ -95,6 +95,39 @@ test("a store that closes ends the sleep of its tails, and says why", async (con
   await refused
 })
 
+for (const refused of ["bell", "arm"]) {
+  test(`who cannot be woken is told, and may ask again (${refused})`, async (context) => {
+    const opened = store(context, { durability: "sync" })
+    const log = opened.log("a")
+    log.appendSync("before")
+    const { view } = opened
+    const { opening } = view
+    let refusals = 2
+    const refuse = () => {
+      if (refusals-- > 0) throw new Error(JSON.stringify({ code: "IO", message: "cannot start a thread" }))
+    }
+    view.opening = {
+      bell(ring) {
+        if (refused === "bell") refuse()
+        const bell = opening.bell(ring)
+        return { hold: (held) => bell.hold(held), arm: () => (refused === "arm" && refuse(), bell.arm()) }
+      },
+    }
+    const tail = log.tail()
+    await assert.rejects(tail.next(), { name: "ThalwegError", code: "IO", message: "cannot start a thread" })
+    assert.deepEqual(await tail.next(), { value: undefined, done: true })
+    // It was written, and nobody can say when it lasts: not what a refused append says.
+    const outcomes = []
+    opened.waits.persisted(Infinity, (error) => outcomes.push([error.code, error.outcome]))
+    assert.deepEqual(outcomes, [["IO", "unknown"]])
+    const taken = take(log.tail(), 1)
+    const appended = log.append("after")
+    view.opening = opening
+    assert.deepEqual(await taken, ["after"])
+    assert.equal(await appended, 6)
+  })
+}
+
 /** Runs a program to its end; its exit code and what it printed. */
 async function run(program, ...words) {
   const child = spawn(process.execPath, ["-e", program, ...words], { stdio: ["ignore", "pipe", "inherit"] })

@@ -96,13 +96,18 @@ export async function handle(handler: EchoHandler, request: types.EchoRequest, r
     }
     case "EchoCount": {
       const items = handler.count(request.value, reply);
-      for (;;) {
-        const next = await items.next();
-        if (next.done) return reply.end(answer("EchoCountResponse", next.value, types.writeEchoCountResponse));
-        if (await reply.item(answer("EchoCountItem", next.value, types.writeEchoCountItem))) continue;
-        // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.
-        await items.throw(new Error("the reader went away"));
-        throw new Error("the reader went away");
+      try {
+        for (;;) {
+          const next = await items.next();
+          if (next.done) return reply.end(answer("EchoCountResponse", next.value, types.writeEchoCountResponse));
+          if (await reply.item(answer("EchoCountItem", next.value, types.writeEchoCountItem))) continue;
+          // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.
+          await items.throw(new Error("the reader went away"));
+          throw new Error("the reader went away");
+        }
+      } finally {
+        // They run, too, when what it made cannot be written; one that is over takes no notice.
+        await items.return(undefined as never);
       }
     }
     case "EchoPut": {

@@ -214,11 +214,15 @@ impl TypeScript<'_> {
             };
             let of = self.names.message(item);
             text.lines(&format!(
-                "const items = handler.{method}(request.value, reply);\nfor (;;) {{\n  const next = await items.next();\n  \
-                 if (next.done) return reply.end(answer(\"{tag}\", next.value, types.write{response}));\n  \
-                 if (await reply.item(answer(\"{}\", next.value, types.write{of}))) continue;\n  \
-                 // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.\n  \
-                 await items.throw(new Error(\"the reader went away\"));\n  throw new Error(\"the reader went away\");\n}}",
+                "const items = handler.{method}(request.value, reply);\ntry {{\n  for (;;) {{\n    \
+                 const next = await items.next();\n    \
+                 if (next.done) return reply.end(answer(\"{tag}\", next.value, types.write{response}));\n    \
+                 if (await reply.item(answer(\"{}\", next.value, types.write{of}))) continue;\n    \
+                 // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.\n    \
+                 await items.throw(new Error(\"the reader went away\"));\n    \
+                 throw new Error(\"the reader went away\");\n  }}\n}} finally {{\n  \
+                 // They run, too, when what it made cannot be written; one that is over takes no notice.\n  \
+                 await items.return(undefined as never);\n}}",
                 item.tag
             ));
         });

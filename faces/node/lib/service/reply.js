@@ -28,7 +28,8 @@ class Reply {
     this.isWaiting = false
     this.aheadItems = 0
     this.aheadBytes = 0
-    this.producer = null
+    // Who waits until another item may be made.
+    this.producers = []
     this.controller = null
   }
 
@@ -45,7 +46,7 @@ class Reply {
     this.aheadItems++
     this.aheadBytes += frame.length
     if (!this.isWaiting && this.aheadItems < AHEAD_ITEMS_MAX && this.aheadBytes < AHEAD_BYTES_MAX) return GOES_ON
-    return new Promise((resolve) => (this.producer = resolve))
+    return new Promise((resolve) => this.producers.push(resolve))
   }
 
   /** Ends the call. */
@@ -98,9 +99,9 @@ class Reply {
   }
 
   settle(goesOn) {
-    const { producer } = this
-    this.producer = null
-    producer?.(goesOn)
+    const { producers } = this
+    for (const resolve of producers) resolve(goesOn)
+    producers.length = 0
   }
 }
 

@@ -24,6 +24,15 @@ const SAID_BYTES_MAX = 1 << 20
 const DRAIN_GRACE_MS = 5_000
 const NO_BYTES = new Uint8Array(0)
 
+/** What a handler threw, as text: anything can be thrown, and not everything says what it is. */
+function wordsOf(error) {
+  try {
+    return String(error?.message ?? error)
+  } catch {
+    return "the handler threw what has no words"
+  }
+}
+
 class Server {
   /** Listens at an endpoint, or at several. A service is what the generated `service(handler)` makes, or a function
    * `(frame, reply)`. */
@@ -151,12 +160,12 @@ class Server {
     try {
       answering = this.dispatch(frame, reply)
     } catch (error) {
-      return reply.fail("ABANDONED", error?.message ?? String(error))
+      return reply.fail("ABANDONED", wordsOf(error))
     }
     if (reply.isOver) return
     Promise.resolve(answering).then(
       () => reply.fail("ABANDONED", "the handler gave no answer"),
-      (error) => reply.fail("ABANDONED", error?.message ?? String(error)),
+      (error) => reply.fail("ABANDONED", wordsOf(error)),
     )
   }
 
@@ -202,11 +211,11 @@ class Server {
     if (this.isOver) return outbox.clear()
     if (outbox.used === 0) return
     const hasMore = this.native.flush(outbox.bytes, outbox.used)
-    if (items.length > 0) {
-      this.items = []
-      for (let n = 0; n < items.length; n += 2) items[n].noted(outbox.noted(items[n + 1]))
-    }
+    // Whoever is told what became of an item may say more at once: that needs an area that is empty by then.
+    for (let n = 1; n < items.length; n += 2) items[n] = outbox.noted(items[n])
+    if (items.length > 0) this.items = []
     outbox.clear()
+    for (let n = 0; n < items.length; n += 2) items[n].noted(items[n + 1])
     if (hasMore || this.closing !== null) this.receive()
   }
 }

@@ -59,25 +59,30 @@ class SyncClient {
     const credit = options?.credit ?? CREDIT
     const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
     const call = native(() => this.native.begin(request, deadline, credit))
-    let isOver = false
     let taken = 0
     try {
       for (;;) {
         const frame = native(() => this.delivered(this.native.next(call, this.slab, this.at)))
-        isOver = !this.native.knows(call)
+        const isOver = !this.native.knows(call)
         if (!isOver && ++taken * 2 >= credit) {
-          this.native.grant(call, taken)
+          native(() => this.native.grant(call, taken))
           taken = 0
         }
         yield frame
         if (isOver) return
       }
-    } catch (error) {
-      isOver = true
-      throw error
     } finally {
-      // Whoever stops early wants no more.
-      if (!isOver) this.native.forget(call)
+      this.forget(call)
+    }
+  }
+
+  /** Whoever stops early wants no more; nothing can come of a client that was closed. */
+  forget(call) {
+    if (!this.native.knows(call)) return
+    try {
+      native(() => this.native.forget(call))
+    } catch (error) {
+      if (error.code !== "CLOSED") throw error
     }
   }
 

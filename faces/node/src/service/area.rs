@@ -89,11 +89,13 @@ impl Filling<'_> {
             self.at = start + padded;
             return true;
         }
+        // Behind what did not fit before: several records may come too late.
+        let end = self.spill.bytes.len() + HEADER_BYTES + padded;
         for word in words {
             self.spill.bytes.extend_from_slice(&word.to_le_bytes());
         }
         self.spill.bytes.extend_from_slice(payload);
-        self.spill.bytes.resize(HEADER_BYTES + padded, 0);
+        self.spill.bytes.resize(end, 0);
         false
     }
 
