@@ -1,5 +1,7 @@
 """Sessions against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC."""
 
+import asyncio
+import time
 import unittest
 
 from served import Served
@@ -109,6 +111,33 @@ class Waiting(Served):
             with SyncSession.open(way) as session:
                 self.assertIsNone(session.get("volatile"))
 
+    def test_what_a_block_raises_is_heard_of_although_its_session_cannot_be_closed(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), self.assertRaises(KeyError) as caught:
+                with SyncSession.open(way, lease=0.05) as session:
+                    session.snapshot()
+                    time.sleep(0.2)
+                    raise KeyError("my own")
+            self.assertRegex(caught.exception.__notes__[0], "session_expired: ")
+            with self.subTest(way), self.assertRaises(SessionExpired):
+                with SyncSession.open(way, lease=0.05):
+                    time.sleep(0.2)
+
+    def test_what_is_over_is_closed_without_a_word(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                with SyncSession.open(way) as left:
+                    left.leave()
+                left.leave()
+                with SyncSession.rejoin(way, left.token)[0] as session:
+                    session.close()
+                session.close()
+                session.leave()
+                with self.assertRaises(faults.Closed):
+                    session.get("a")
+                with self.assertRaises(SessionExpired):
+                    SyncSession.rejoin(way, session.token)
+
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
     async def test_the_same_in_an_event_loop(self) -> None:
@@ -137,3 +166,29 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
                     await Session.rejoin(way, session.token)
                 with self.assertRaises(SessionLost):
                     await Session.rejoin(way, "0" * 32)
+
+    async def test_what_a_block_raises_is_heard_of_although_its_session_cannot_be_closed(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), self.assertRaises(KeyError) as caught:
+                async with await Session.open(way, lease=0.05):
+                    await asyncio.sleep(0.2)
+                    raise KeyError("my own")
+            self.assertRegex(caught.exception.__notes__[0], "session_expired: ")
+            with self.subTest(way), self.assertRaises(SessionExpired):
+                async with await Session.open(way, lease=0.05):
+                    await asyncio.sleep(0.2)
+
+    async def test_what_is_over_is_closed_without_a_word(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as left:
+                    left.leave()
+                left.leave()
+                async with (await Session.rejoin(way, left.token))[0] as session:
+                    await session.close()
+                await session.close()
+                session.leave()
+                with self.assertRaises(faults.Closed):
+                    await session.get("a")
+                with self.assertRaises(SessionExpired):
+                    await Session.rejoin(way, session.token)

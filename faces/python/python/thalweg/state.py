@@ -229,6 +229,7 @@ class SyncSession(Scope):
         self.token = token
         self.fork = fork
         self.lease = lease
+        self._is_over = False
 
     @classmethod
     def open(
@@ -295,7 +296,10 @@ class SyncSession(Scope):
         return base64.b64decode(self._ask("Root", {"place": self.token})["root"])
 
     def close(self) -> None:
-        """Ends the session, and forgets what it did not commit."""
+        """Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end."""
+        if self._is_over:
+            return
+        self._is_over = True
         try:
             self._ask("Close", {"session": self.token})
         finally:
@@ -303,6 +307,7 @@ class SyncSession(Scope):
 
     def leave(self) -> None:
         """Hangs up. The session stays for its lease, to be rejoined."""
+        self._is_over = True
         self._line.close()
 
     def _ask(self, method: str, params: rpc.Params) -> Any:
@@ -325,6 +330,7 @@ class Session(AsyncScope):
         self.token = token
         self.fork = fork
         self.lease = lease
+        self._is_over = False
 
     @classmethod
     async def open(
@@ -393,7 +399,10 @@ class Session(AsyncScope):
         return base64.b64decode((await self._ask("Root", {"place": self.token}))["root"])
 
     async def close(self) -> None:
-        """Ends the session, and forgets what it did not commit."""
+        """Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end."""
+        if self._is_over:
+            return
+        self._is_over = True
         try:
             await self._ask("Close", {"session": self.token})
         finally:
@@ -401,6 +410,7 @@ class Session(AsyncScope):
 
     def leave(self) -> None:
         """Hangs up. The session stays for its lease, to be rejoined."""
+        self._is_over = True
         self._line.close()
 
     async def _ask(self, method: str, params: rpc.Params) -> Any:
