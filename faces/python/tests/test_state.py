@@ -7,6 +7,7 @@ import unittest
 from served import Served
 from thalweg import faults, rpc
 from thalweg.state import (
+    BadLease,
     Conflict,
     Foreign,
     NoFork,
@@ -138,6 +139,29 @@ class Waiting(Served):
                 with self.assertRaises(SessionExpired):
                     SyncSession.rejoin(way, session.token)
 
+    def test_a_value_is_bytes_and_text_is_none(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), SyncSession.open(way) as session:
+                session.snapshot()
+                for value in ("anna", 5, None):
+                    with self.assertRaisesRegex(TypeError, "a value is bytes, .*: encode text first"):
+                        session.put("name", value)
+                with self.assertRaisesRegex(TypeError, "this is str"):
+                    session.write([("a", b"1"), ("name", "anna")])
+                for value in (b"anna", bytearray(b"anna"), memoryview(b"anna")):
+                    session.put("name", value)
+                    self.assertEqual(session.scan(), ([("name", b"anna")], None))
+
+    def test_a_lease_that_cannot_be_is_refused_with_what_was_given(self) -> None:
+        for lease in (-1, 0, 0.0001, 3601, 1e9, float("nan"), float("inf")):
+            with self.subTest(lease), self.assertRaises(BadLease) as caught:
+                SyncSession.open(self.ways[0], lease=lease)
+            self.assertEqual(str(caught.exception).split()[-1], str(lease))
+        for lease in (0.001, 3600):
+            session = SyncSession.open(self.ways[0], lease=lease)
+            session.leave()
+            self.assertEqual(session.lease, lease)
+
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
     async def test_the_same_in_an_event_loop(self) -> None:
@@ -192,3 +216,13 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
                     await session.get("a")
                 with self.assertRaises(SessionExpired):
                     await Session.rejoin(way, session.token)
+
+    async def test_a_value_is_bytes_and_text_is_none(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as session:
+                    with self.assertRaisesRegex(TypeError, "encode text first"):
+                        await session.put("name", "anna")
+                    with self.assertRaisesRegex(TypeError, "encode text first"):
+                        await session.write([("name", "anna")])
+                    self.assertEqual(await session.scan(), ([], None))

@@ -205,12 +205,23 @@ def _value(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value)
 
 
+def _held(value: bytes) -> bytes:
+    """What a key is to hold. Of text it would be the base64 that is stored."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a value is bytes, and this is {type(value).__name__}: encode text first")
+    return value
+
+
 def _changes(changes: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value} for key, value in changes]
+    return [{"key": key, "value": None if value is None else _held(value)} for key, value in changes]
 
 
 def _lease(lease: float | None) -> int | None:
-    return None if lease is None else max(0, round(lease * 1000))
+    if lease is None:
+        return None
+    if not 0.001 <= lease <= 3600:
+        raise BadLease(f"bad_lease: a lease lasts from 0.001 to 3600 s; this one would last {lease}")
+    return round(lease * 1000)
 
 
 class SyncSession(Scope):
@@ -277,7 +288,7 @@ class SyncSession(Scope):
 
     def put(self, key: str, value: bytes) -> None:
         """A key holds a value from here on."""
-        self._ask("Put", {"place": self.token, "key": key, "value": value})
+        self._ask("Put", {"place": self.token, "key": key, "value": _held(value)})
 
     def remove(self, key: str) -> None:
         """A key holds nothing from here on."""
@@ -378,7 +389,7 @@ class Session(AsyncScope):
 
     async def put(self, key: str, value: bytes) -> None:
         """A key holds a value from here on."""
-        await self._ask("Put", {"place": self.token, "key": key, "value": value})
+        await self._ask("Put", {"place": self.token, "key": key, "value": _held(value)})
 
     async def remove(self, key: str) -> None:
         """A key holds nothing from here on."""
