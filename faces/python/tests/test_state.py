@@ -1,6 +1,7 @@
 """Sessions against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC."""
 
 import asyncio
+import contextlib
 import time
 import unittest
 
@@ -50,6 +51,11 @@ class Words(unittest.TestCase):
             SyncSession(Refusing("no_state: and why"), "token", "main", 30.0).commit()
         self.assertIs(type(caught.exception), StateRefused)
         self.assertEqual(caught.exception.word, "no_state")
+
+    def test_where_there_can_be_no_state_what_there_can_be_is_said(self) -> None:
+        for at in ("https://127.0.0.1:1/rpc/state", "data", ""):
+            with self.subTest(at), self.assertRaisesRegex(faults.BadArgument, r"a path ending in \.sock .* http://host:port"):
+                SyncSession.open(at)
 
 
 class Waiting(Served):
@@ -162,6 +168,20 @@ class Waiting(Served):
             session.leave()
             self.assertEqual(session.lease, lease)
 
+    def test_a_session_is_told_of_its_servers_crash_and_of_nothing_else(self) -> None:
+        for way in self.ways[:2]:
+            with self.subTest(way):
+                session = SyncSession.open(way)
+                session.snapshot()
+                self.crash()
+                self.serve()
+                # In shared memory it was sent, and nobody knows what became of it.
+                with contextlib.suppress(faults.Disconnected) if way.endswith(".shm") else contextlib.nullcontext():
+                    self.assertRaises(SessionLost, session.commit)
+                for call in (session.commit, session.root, lambda: session.put("a", b"1"), session.close):
+                    self.assertRaises(SessionLost, call)
+                self.assertRaises(faults.Closed, session.root)
+
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
     async def test_the_same_in_an_event_loop(self) -> None:
@@ -226,3 +246,21 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
                     with self.assertRaisesRegex(TypeError, "encode text first"):
                         await session.write([("name", "anna")])
                     self.assertEqual(await session.scan(), ([], None))
+
+    async def test_a_session_is_told_of_its_servers_crash_and_of_nothing_else(self) -> None:
+        for way in self.ways[:2]:
+            with self.subTest(way):
+                session = await Session.open(way)
+                await session.snapshot()
+                self.crash()
+                self.serve()
+                told = await asyncio.gather(*(session.commit() for _ in range(3)), return_exceptions=True)
+                # In shared memory they were sent, and nobody knows what became of them.
+                heard = (SessionLost, faults.Disconnected) if way.endswith(".shm") else SessionLost
+                for error in told:
+                    self.assertIsInstance(error, heard)
+                for call in (session.commit, session.root, session.close):
+                    with self.assertRaises(SessionLost):
+                        await call()
+                with self.assertRaises(faults.Closed):
+                    await session.root()

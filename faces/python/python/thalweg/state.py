@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, Self
 from . import rpc, service
 from ._native import Schema
 from .errors import Error
-from .faults import Fault, Refused
+from .faults import BadArgument, Fault, NotSent, Refused
 from .scope import AsyncScope, Scope
 
 __all__ = [
@@ -161,6 +161,10 @@ def _typed(error: Error) -> Error:
     return error
 
 
+_RECONNECT: Final = (0.002, 0.1)
+"""A session is its token's: over another connection it goes on, or is told what became of it."""
+
+
 class _Line(Protocol):
     async def call(self, method: str, params: rpc.Params = None) -> Any: ...
     def close(self) -> None: ...
@@ -172,14 +176,18 @@ class _SyncLine(Protocol):
 
 
 class _Framed:
-    """A service's client, called as one of JSON-RPC is."""
+    """A service's client, called as one of JSON-RPC is; what was not sent when the connection ended goes over the next one."""
 
     def __init__(self, client: service.Client, schema: Schema) -> None:
         self._client = client
         self._schema = schema
 
     async def call(self, method: str, params: rpc.Params = None) -> Any:
-        frame = await self._client.call(self._schema.request(method, rpc.dump(params)))
+        request = self._schema.request(method, rpc.dump(params))
+        try:
+            frame = await self._client.call(request)
+        except NotSent:
+            frame = await self._client.call(request)
         return json.loads(self._schema.result(method, frame))
 
     def close(self) -> None:
@@ -194,7 +202,11 @@ class _SyncFramed:
         self._schema = schema
 
     def call(self, method: str, params: rpc.Params = None) -> Any:
-        frame = self._client.call(self._schema.request(method, rpc.dump(params)))
+        request = self._schema.request(method, rpc.dump(params))
+        try:
+            frame = self._client.call(request)
+        except NotSent:
+            frame = self._client.call(request)
         return json.loads(self._schema.result(method, frame))
 
     def close(self) -> None:
@@ -428,6 +440,12 @@ class Session(AsyncScope):
         return await _aask(self._line, method, params)
 
 
+def _endpoint(at: str) -> str:
+    if not at.endswith((".sock", ".shm")):
+        raise BadArgument(f"{at!r}: give a path ending in .sock or .shm, or a URL, http://host:port/rpc/state")
+    return at
+
+
 def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
     schema = Schema.state()
     if at.startswith("http://"):
@@ -438,7 +456,7 @@ def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
             client.close()
             raise
         return client
-    return _SyncFramed(service.SyncClient(at, schema=schema.hash), schema)
+    return _SyncFramed(service.SyncClient(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
 async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
@@ -451,7 +469,7 @@ async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
             client.close()
             raise
         return client
-    return _Framed(await service.Client.connect(at, schema=schema.hash), schema)
+    return _Framed(await service.Client.connect(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
 def _ask(line: _SyncLine, method: str, params: rpc.Params) -> Any:
