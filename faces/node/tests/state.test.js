@@ -68,3 +68,16 @@ test("a token is good on every way in until the server ends", async (t) => {
     await session.close()
   }
 })
+
+test("a value is bytes and text is none", async (t) => {
+  const { ways } = await served(t)
+  for (const way of ways) {
+    const session = await Session.open(way)
+    for (const value of ["anna", 5, null, undefined]) {
+      await assert.rejects(session.put("name", value), { name: "TypeError", message: /encode text first/ })
+    }
+    await assert.rejects(session.write([["a", Uint8Array.of(1)], ["name", "anna"]]), TypeError)
+    assert.deepEqual(await session.scan(), { entries: [], next: null })
+    await session.close()
+  }
+})

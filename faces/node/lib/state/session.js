@@ -43,6 +43,12 @@ async function line(at, http) {
   }
 }
 
+/** What a key is to hold. Of text it would be the base64 that is stored. */
+function held(value) {
+  if (value instanceof Uint8Array) return value
+  throw new TypeError("a value is a Uint8Array: encode text first")
+}
+
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
 
 class Session {
@@ -120,7 +126,7 @@ class Session {
 
   /** A key holds a value from here on. */
   async put(key, value) {
-    await this.ask("Put", { place: this.token, key, value })
+    await this.ask("Put", { place: this.token, key, value: held(value) })
   }
 
   /** A key holds nothing from here on. */
@@ -130,7 +136,7 @@ class Session {
 
   /** Makes many changes, all or none of them: a key holds a value from here on, or `null`. */
   async write(changes) {
-    const list = Array.from(changes, ([key, value]) => ({ key, value }))
+    const list = Array.from(changes, ([key, value]) => ({ key, value: value === null ? null : held(value) }))
     await this.ask("Batch", { place: this.token, changes: list })
   }
 
