@@ -36,9 +36,18 @@ async function line(at, http) {
     }
     return client
   }
-  const client = await Client.connect(at, { schema: schema.hash })
+  // A session is its token's: over another connection it goes on, or is told what became of it.
+  const client = await Client.connect(at, { schema: schema.hash, reconnect: true })
+  const sent = async (request) => {
+    try {
+      return await client.call(request)
+    } catch (error) {
+      if (error.code !== "NOT_SENT") throw error
+      return client.call(request)
+    }
+  }
   return {
-    call: async (method, params) => schema.result(method, await client.call(schema.request(method, params))),
+    call: async (method, params) => schema.result(method, await sent(schema.request(method, params))),
     close: () => client.close(),
   }
 }
