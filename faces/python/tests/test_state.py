@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import os
+import socket
 import time
 import unittest
 
 from served import Served
+from service_support import descriptors
 from thalweg import faults, rpc
 from thalweg.state import (
     BadLease,
@@ -181,6 +184,17 @@ class Waiting(Served):
                 for call in (session.commit, session.root, lambda: session.put("a", b"1"), session.close):
                     self.assertRaises(SessionLost, call)
                 self.assertRaises(faults.Closed, session.root)
+
+    def test_a_session_whose_connection_alone_ended_goes_on(self) -> None:
+        before = descriptors()
+        with SyncSession.open(self.ways[0]) as session:
+            session.snapshot()
+            session.put("a", b"1")
+            number = next(name.split()[0] for name in descriptors() - before if " socket:" in name)
+            with socket.socket(fileno=os.dup(int(number))) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
+            self.assertEqual(session.get("a"), b"1")
+            session.rollback()
 
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
