@@ -15,8 +15,8 @@ async function served(context, data = join(folder(context), "data")) {
   const words = ["serve", "--listen", "127.0.0.1:0", "--rpc", "on", "--durability", "os", "--log-level", "error"]
   const child = spawn(process.env.THALWEG_PROGRAM, [...words, "--data", data], { stdio: ["ignore", "pipe", "inherit"] })
   const ended = once(child, "exit")
-  const end = async () => {
-    child.kill("SIGTERM")
+  const end = async (signal = "SIGTERM") => {
+    child.kill(signal)
     await ended
   }
   after(context, end)

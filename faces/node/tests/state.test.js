@@ -68,3 +68,30 @@ test("a token is good on every way in until the server ends", async (t) => {
     await session.close()
   }
 })
+
+test("a value is bytes and text is none", async (t) => {
+  const { ways } = await served(t)
+  for (const way of ways) {
+    const session = await Session.open(way)
+    for (const value of ["anna", 5, null, undefined]) {
+      await assert.rejects(session.put("name", value), { name: "TypeError", message: /encode text first/ })
+    }
+    await assert.rejects(session.write([["a", Uint8Array.of(1)], ["name", "anna"]]), TypeError)
+    assert.deepEqual(await session.scan(), { entries: [], next: null })
+    await session.close()
+  }
+})
+
+test("a session is told of its server's crash and of nothing else", async (t) => {
+  let server = await served(t)
+  for (const n of [0, 1]) {
+    const session = await Session.open(server.ways[n])
+    await session.snapshot()
+    await server.end("SIGKILL")
+    server = await served(t, server.data)
+    // What was sent may have been carried out.
+    await assert.rejects(session.commit(), ({ code }) => code === "SESSION_LOST" || code === "DISCONNECTED")
+    for (const call of ["commit", "root", "close"]) await assert.rejects(session[call](), { code: "SESSION_LOST" }, call)
+    await assert.rejects(session.root(), { code: "CLOSED" })
+  }
+})

@@ -29,6 +29,11 @@ class Served(unittest.TestCase):
         self.url = next(word for word in said.split() if word.startswith("http://"))
         self.ways = [str(self.data / "state.sock"), str(self.data / "state.shm"), f"{self.url}/rpc/state"]
 
+    def crash(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()

@@ -1,5 +1,6 @@
 """A server in Python under `thalweg fork-server`: copied while it serves, moved, ended, let go."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,8 +10,10 @@ import sys
 import tempfile
 import time
 import unittest
+import warnings
 from pathlib import Path
 
+from thalweg import fork_server
 from thalweg.rpc import Schema
 from thalweg.service import Refused, SyncClient
 
@@ -82,6 +85,21 @@ class Supervised(unittest.TestCase):
         connection = Connection(address)
         self.addCleanup(connection.close)
         return connection
+
+
+class Forgetting(unittest.TestCase):
+    def test_what_had_not_begun_when_it_was_copied_is_forgotten_without_a_word(self) -> None:
+        async def answer() -> None:
+            pass
+
+        loop = asyncio.new_event_loop()
+        loop.create_task(answer())
+        left = [loop]
+        del loop
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            fork_server._forget(left, None)
+        self.assertEqual([str(warning.message) for warning in said], [])
 
 
 class Forking(Supervised):

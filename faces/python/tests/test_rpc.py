@@ -104,6 +104,11 @@ class Faulty(unittest.TestCase):
             with self.assertRaises(BadArgument):
                 SyncClient(server.url, token=wrong)
 
+    def test_a_time_that_no_clock_tells_is_refused_with_what_can_be(self) -> None:
+        for wrong in (-1.0, math.inf, math.nan):
+            with self.subTest(wrong), self.assertRaisesRegex(BadArgument, "give seconds, 0 or more and finite"):
+                SyncClient("http://127.0.0.1:1/", deadline=wrong)
+
     def test_an_answer_with_another_id_is_not_taken_and_its_connection_closed(self) -> None:
         ids = ["99", "null", '"{}"', "{}.0", "{}"]
         _, client = self.start(lambda number, asked: right(ids[asked - 1].format(number)))

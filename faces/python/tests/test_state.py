@@ -1,10 +1,17 @@
 """Sessions against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC."""
 
+import asyncio
+import contextlib
+import os
+import socket
+import time
 import unittest
 
 from served import Served
+from service_support import descriptors
 from thalweg import faults, rpc
 from thalweg.state import (
+    BadLease,
     Conflict,
     Foreign,
     NoFork,
@@ -47,6 +54,11 @@ class Words(unittest.TestCase):
             SyncSession(Refusing("no_state: and why"), "token", "main", 30.0).commit()
         self.assertIs(type(caught.exception), StateRefused)
         self.assertEqual(caught.exception.word, "no_state")
+
+    def test_where_there_can_be_no_state_what_there_can_be_is_said(self) -> None:
+        for at in ("https://127.0.0.1:1/rpc/state", "data", ""):
+            with self.subTest(at), self.assertRaisesRegex(faults.BadArgument, r"a path ending in \.sock .* http://host:port"):
+                SyncSession.open(at)
 
 
 class Waiting(Served):
@@ -109,6 +121,81 @@ class Waiting(Served):
             with SyncSession.open(way) as session:
                 self.assertIsNone(session.get("volatile"))
 
+    def test_what_a_block_raises_is_heard_of_although_its_session_cannot_be_closed(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), self.assertRaises(KeyError) as caught:
+                with SyncSession.open(way, lease=0.05) as session:
+                    session.snapshot()
+                    time.sleep(0.2)
+                    raise KeyError("my own")
+            self.assertRegex(caught.exception.__notes__[0], "session_expired: ")
+            with self.subTest(way), self.assertRaises(SessionExpired):
+                with SyncSession.open(way, lease=0.05):
+                    time.sleep(0.2)
+
+    def test_what_is_over_is_closed_without_a_word(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                with SyncSession.open(way) as left:
+                    left.leave()
+                left.leave()
+                with SyncSession.rejoin(way, left.token)[0] as session:
+                    session.close()
+                session.close()
+                session.leave()
+                with self.assertRaises(faults.Closed):
+                    session.get("a")
+                with self.assertRaises(SessionExpired):
+                    SyncSession.rejoin(way, session.token)
+
+    def test_a_value_is_bytes_and_text_is_none(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), SyncSession.open(way) as session:
+                session.snapshot()
+                for value in ("anna", 5, None):
+                    with self.assertRaisesRegex(TypeError, "a value is bytes, .*: encode text first"):
+                        session.put("name", value)
+                with self.assertRaisesRegex(TypeError, "this is str"):
+                    session.write([("a", b"1"), ("name", "anna")])
+                for value in (b"anna", bytearray(b"anna"), memoryview(b"anna")):
+                    session.put("name", value)
+                    self.assertEqual(session.scan(), ([("name", b"anna")], None))
+
+    def test_a_lease_that_cannot_be_is_refused_with_what_was_given(self) -> None:
+        for lease in (-1, 0, 0.0001, 3601, 1e9, float("nan"), float("inf")):
+            with self.subTest(lease), self.assertRaises(BadLease) as caught:
+                SyncSession.open(self.ways[0], lease=lease)
+            self.assertEqual(str(caught.exception).split()[-1], str(lease))
+        for lease in (0.001, 3600):
+            session = SyncSession.open(self.ways[0], lease=lease)
+            session.leave()
+            self.assertEqual(session.lease, lease)
+
+    def test_a_session_is_told_of_its_servers_crash_and_of_nothing_else(self) -> None:
+        for way in self.ways[:2]:
+            with self.subTest(way):
+                session = SyncSession.open(way)
+                session.snapshot()
+                self.crash()
+                self.serve()
+                # In shared memory it was sent, and nobody knows what became of it.
+                with contextlib.suppress(faults.Disconnected) if way.endswith(".shm") else contextlib.nullcontext():
+                    self.assertRaises(SessionLost, session.commit)
+                for call in (session.commit, session.root, lambda: session.put("a", b"1"), session.close):
+                    self.assertRaises(SessionLost, call)
+                self.assertRaises(faults.Closed, session.root)
+
+    def test_a_session_whose_connection_alone_ended_goes_on(self) -> None:
+        before = descriptors()
+        with SyncSession.open(self.ways[0]) as session:
+            session.snapshot()
+            session.put("a", b"1")
+            number = next(name.split()[0] for name in descriptors() - before if " socket:" in name)
+            with socket.socket(fileno=os.dup(int(number))) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
+            self.assertEqual(session.get("a"), b"1")
+            session.rollback()
+
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
     async def test_the_same_in_an_event_loop(self) -> None:
@@ -137,3 +224,57 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
                     await Session.rejoin(way, session.token)
                 with self.assertRaises(SessionLost):
                     await Session.rejoin(way, "0" * 32)
+
+    async def test_what_a_block_raises_is_heard_of_although_its_session_cannot_be_closed(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), self.assertRaises(KeyError) as caught:
+                async with await Session.open(way, lease=0.05):
+                    await asyncio.sleep(0.2)
+                    raise KeyError("my own")
+            self.assertRegex(caught.exception.__notes__[0], "session_expired: ")
+            with self.subTest(way), self.assertRaises(SessionExpired):
+                async with await Session.open(way, lease=0.05):
+                    await asyncio.sleep(0.2)
+
+    async def test_what_is_over_is_closed_without_a_word(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as left:
+                    left.leave()
+                left.leave()
+                async with (await Session.rejoin(way, left.token))[0] as session:
+                    await session.close()
+                await session.close()
+                session.leave()
+                with self.assertRaises(faults.Closed):
+                    await session.get("a")
+                with self.assertRaises(SessionExpired):
+                    await Session.rejoin(way, session.token)
+
+    async def test_a_value_is_bytes_and_text_is_none(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as session:
+                    with self.assertRaisesRegex(TypeError, "encode text first"):
+                        await session.put("name", "anna")
+                    with self.assertRaisesRegex(TypeError, "encode text first"):
+                        await session.write([("name", "anna")])
+                    self.assertEqual(await session.scan(), ([], None))
+
+    async def test_a_session_is_told_of_its_servers_crash_and_of_nothing_else(self) -> None:
+        for way in self.ways[:2]:
+            with self.subTest(way):
+                session = await Session.open(way)
+                await session.snapshot()
+                self.crash()
+                self.serve()
+                told = await asyncio.gather(*(session.commit() for _ in range(3)), return_exceptions=True)
+                # In shared memory they were sent, and nobody knows what became of them.
+                heard = (SessionLost, faults.Disconnected) if way.endswith(".shm") else SessionLost
+                for error in told:
+                    self.assertIsInstance(error, heard)
+                for call in (session.commit, session.root, session.close):
+                    with self.assertRaises(SessionLost):
+                        await call()
+                with self.assertRaises(faults.Closed):
+                    await session.root()

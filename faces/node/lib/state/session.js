@@ -36,11 +36,26 @@ async function line(at, http) {
     }
     return client
   }
-  const client = await Client.connect(at, { schema: schema.hash })
+  // A session is its token's: over another connection it goes on, or is told what became of it.
+  const client = await Client.connect(at, { schema: schema.hash, reconnect: true })
+  const sent = async (request) => {
+    try {
+      return await client.call(request)
+    } catch (error) {
+      if (error.code !== "NOT_SENT") throw error
+      return client.call(request)
+    }
+  }
   return {
-    call: async (method, params) => schema.result(method, await client.call(schema.request(method, params))),
+    call: async (method, params) => schema.result(method, await sent(schema.request(method, params))),
     close: () => client.close(),
   }
+}
+
+/** What a key is to hold. Of text it would be the base64 that is stored. */
+function held(value) {
+  if (value instanceof Uint8Array) return value
+  throw new TypeError("a value is a Uint8Array: encode text first")
 }
 
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
@@ -120,7 +135,7 @@ class Session {
 
   /** A key holds a value from here on. */
   async put(key, value) {
-    await this.ask("Put", { place: this.token, key, value })
+    await this.ask("Put", { place: this.token, key, value: held(value) })
   }
 
   /** A key holds nothing from here on. */
@@ -130,7 +145,7 @@ class Session {
 
   /** Makes many changes, all or none of them: a key holds a value from here on, or `null`. */
   async write(changes) {
-    const list = Array.from(changes, ([key, value]) => ({ key, value }))
+    const list = Array.from(changes, ([key, value]) => ({ key, value: value === null ? null : held(value) }))
     await this.ask("Batch", { place: this.token, changes: list })
   }
 

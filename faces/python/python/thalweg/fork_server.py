@@ -290,6 +290,8 @@ def _forget(left: list[asyncio.AbstractEventLoop | None], forked: Callable[[], N
     loop, hook = left.pop(), sys.unraisablehook
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
+        # Of a connection that was accepted and not looked after yet.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         sys.unraisablehook = lambda _: None
         try:
             if loop is not None:

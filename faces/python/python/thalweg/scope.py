@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Scope(ABC):
-    """`with` closes it, whatever the block raised."""
+    """`with` closes it, whatever the block raised, and it is what the block raised that is heard of."""
 
     @abstractmethod
     def close(self) -> None:
@@ -19,11 +19,17 @@ class Scope(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as error:
+            if value is None:
+                raise
+            value.add_note(f"closing failed as well: {error}")
 
 
 class AsyncScope(ABC):
-    """`async with` closes it, whatever the block raised, and waits for that if it takes a while."""
+    """`async with` closes it, whatever the block raised, and waits for that if it takes a while. It is what the block raised
+    that is heard of."""
 
     @abstractmethod
     def close(self) -> Awaitable[None] | None:
@@ -35,6 +41,11 @@ class AsyncScope(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        closed = self.close()
-        if closed is not None:
-            await closed
+        try:
+            closed = self.close()
+            if closed is not None:
+                await closed
+        except Exception as error:
+            if value is None:
+                raise
+            value.add_note(f"closing failed as well: {error}")

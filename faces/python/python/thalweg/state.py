@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, Self
 from . import rpc, service
 from ._native import Schema
 from .errors import Error
-from .faults import Fault, Refused
+from .faults import BadArgument, Fault, NotSent, Refused
 from .scope import AsyncScope, Scope
 
 __all__ = [
@@ -161,6 +161,10 @@ def _typed(error: Error) -> Error:
     return error
 
 
+_RECONNECT: Final = (0.002, 0.1)
+"""A session is its token's: over another connection it goes on, or is told what became of it."""
+
+
 class _Line(Protocol):
     async def call(self, method: str, params: rpc.Params = None) -> Any: ...
     def close(self) -> None: ...
@@ -172,14 +176,18 @@ class _SyncLine(Protocol):
 
 
 class _Framed:
-    """A service's client, called as one of JSON-RPC is."""
+    """A service's client, called as one of JSON-RPC is; what was not sent when the connection ended goes over the next one."""
 
     def __init__(self, client: service.Client, schema: Schema) -> None:
         self._client = client
         self._schema = schema
 
     async def call(self, method: str, params: rpc.Params = None) -> Any:
-        frame = await self._client.call(self._schema.request(method, rpc.dump(params)))
+        request = self._schema.request(method, rpc.dump(params))
+        try:
+            frame = await self._client.call(request)
+        except NotSent:
+            frame = await self._client.call(request)
         return json.loads(self._schema.result(method, frame))
 
     def close(self) -> None:
@@ -194,7 +202,11 @@ class _SyncFramed:
         self._schema = schema
 
     def call(self, method: str, params: rpc.Params = None) -> Any:
-        frame = self._client.call(self._schema.request(method, rpc.dump(params)))
+        request = self._schema.request(method, rpc.dump(params))
+        try:
+            frame = self._client.call(request)
+        except NotSent:
+            frame = self._client.call(request)
         return json.loads(self._schema.result(method, frame))
 
     def close(self) -> None:
@@ -205,12 +217,23 @@ def _value(value: str | None) -> bytes | None:
     return None if value is None else base64.b64decode(value)
 
 
+def _held(value: bytes) -> bytes:
+    """What a key is to hold. Of text it would be the base64 that is stored."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a value is bytes, and this is {type(value).__name__}: encode text first")
+    return value
+
+
 def _changes(changes: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value} for key, value in changes]
+    return [{"key": key, "value": None if value is None else _held(value)} for key, value in changes]
 
 
 def _lease(lease: float | None) -> int | None:
-    return None if lease is None else max(0, round(lease * 1000))
+    if lease is None:
+        return None
+    if not 0.001 <= lease <= 3600:
+        raise BadLease(f"bad_lease: a lease lasts from 0.001 to 3600 s; this one would last {lease}")
+    return round(lease * 1000)
 
 
 class SyncSession(Scope):
@@ -229,6 +252,7 @@ class SyncSession(Scope):
         self.token = token
         self.fork = fork
         self.lease = lease
+        self._is_over = False
 
     @classmethod
     def open(
@@ -276,7 +300,7 @@ class SyncSession(Scope):
 
     def put(self, key: str, value: bytes) -> None:
         """A key holds a value from here on."""
-        self._ask("Put", {"place": self.token, "key": key, "value": value})
+        self._ask("Put", {"place": self.token, "key": key, "value": _held(value)})
 
     def remove(self, key: str) -> None:
         """A key holds nothing from here on."""
@@ -295,7 +319,10 @@ class SyncSession(Scope):
         return base64.b64decode(self._ask("Root", {"place": self.token})["root"])
 
     def close(self) -> None:
-        """Ends the session, and forgets what it did not commit."""
+        """Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end."""
+        if self._is_over:
+            return
+        self._is_over = True
         try:
             self._ask("Close", {"session": self.token})
         finally:
@@ -303,6 +330,7 @@ class SyncSession(Scope):
 
     def leave(self) -> None:
         """Hangs up. The session stays for its lease, to be rejoined."""
+        self._is_over = True
         self._line.close()
 
     def _ask(self, method: str, params: rpc.Params) -> Any:
@@ -325,6 +353,7 @@ class Session(AsyncScope):
         self.token = token
         self.fork = fork
         self.lease = lease
+        self._is_over = False
 
     @classmethod
     async def open(
@@ -372,7 +401,7 @@ class Session(AsyncScope):
 
     async def put(self, key: str, value: bytes) -> None:
         """A key holds a value from here on."""
-        await self._ask("Put", {"place": self.token, "key": key, "value": value})
+        await self._ask("Put", {"place": self.token, "key": key, "value": _held(value)})
 
     async def remove(self, key: str) -> None:
         """A key holds nothing from here on."""
@@ -393,7 +422,10 @@ class Session(AsyncScope):
         return base64.b64decode((await self._ask("Root", {"place": self.token}))["root"])
 
     async def close(self) -> None:
-        """Ends the session, and forgets what it did not commit."""
+        """Ends the session, and forgets what it did not commit; of one that was closed or left there is nothing to end."""
+        if self._is_over:
+            return
+        self._is_over = True
         try:
             await self._ask("Close", {"session": self.token})
         finally:
@@ -401,10 +433,17 @@ class Session(AsyncScope):
 
     def leave(self) -> None:
         """Hangs up. The session stays for its lease, to be rejoined."""
+        self._is_over = True
         self._line.close()
 
     async def _ask(self, method: str, params: rpc.Params) -> Any:
         return await _aask(self._line, method, params)
+
+
+def _endpoint(at: str) -> str:
+    if not at.endswith((".sock", ".shm")):
+        raise BadArgument(f"{at!r}: give a path ending in .sock or .shm, or a URL, http://host:port/rpc/state")
+    return at
 
 
 def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
@@ -417,7 +456,7 @@ def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
             client.close()
             raise
         return client
-    return _SyncFramed(service.SyncClient(at, schema=schema.hash), schema)
+    return _SyncFramed(service.SyncClient(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
 async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
@@ -430,7 +469,7 @@ async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
             client.close()
             raise
         return client
-    return _Framed(await service.Client.connect(at, schema=schema.hash), schema)
+    return _Framed(await service.Client.connect(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 
 def _ask(line: _SyncLine, method: str, params: rpc.Params) -> Any:

@@ -51,7 +51,8 @@ fn schema(py: Python<'_>, hash: Option<&[u8]>) -> PyResult<SchemaHash> {
 
 /// A number of seconds.
 pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
-    let wrong =
-        |_| error::fault(py, Fault::BadArgument, format!("{name} is {value}: give seconds, 0 or more"));
+    let wrong = |_| {
+        error::fault(py, Fault::BadArgument, format!("{name} is {value}: give seconds, 0 or more and finite"))
+    };
     Duration::try_from_secs_f64(value).map_err(wrong)
 }
