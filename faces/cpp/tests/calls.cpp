@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -189,6 +190,88 @@ void waiting_in_other_ways() {
     holds(serves(client));
 }
 
+/// Answers nothing until it is told to, and everything at once from then on.
+class Silent : public EchoService {
+public:
+    using Bytes = thalweg::Responder<echo::EchoBytesResponse>;
+    using Count = thalweg::Responder<echo::EchoCountResponse, echo::EchoCountItem>;
+
+    void bytes(echo::EchoBytesView, Bytes responder) override {
+        keep([responder = std::make_shared<Bytes>(std::move(responder))] { responder->ok(echo::EchoBytesResponse{}); });
+    }
+    void count(echo::EchoCountView, Count responder) override {
+        keep([responder = std::make_shared<Count>(std::move(responder))] { responder->ok(echo::EchoCountResponse{}); });
+    }
+    void answer() {
+        const std::lock_guard lock(mutex_);
+        speaks_ = true;
+        for (const auto& act : std::exchange(kept_, {})) act();
+    }
+    [[nodiscard]] std::size_t asked() {
+        const std::lock_guard lock(mutex_);
+        return kept_.size();
+    }
+
+private:
+    void keep(std::function<void()> act) {
+        const std::lock_guard lock(mutex_);
+        if (speaks_) act();
+        else kept_.push_back(std::move(act));
+    }
+
+    std::mutex mutex_;
+    bool speaks_ = false;
+    std::vector<std::function<void()>> kept_;
+};
+
+const echo::EchoBytes one_byte{.data = {1}};
+const echo::EchoCount ten{.first = 0, .last = 9};
+
+thalweg::Task<> waits_for_an_answer(echo::EchoAsyncClient& calls, bool& went_on) {
+    auto pending = calls.bytes(one_byte);
+    co_await pending;
+    went_on = true;
+}
+
+thalweg::Task<> waits_for_an_item(echo::EchoAsyncClient& calls, bool& went_on) {
+    auto items = calls.count(ten);
+    co_await items.next();
+    went_on = true;
+}
+
+/// Waits for what belongs to somebody else.
+thalweg::Task<> waits_for_lent(thalweg::Pending<echo::EchoBytesResponse>& pending, bool& went_on) {
+    co_await pending;
+    went_on = true;
+}
+
+/// Coroutines that are destroyed where they wait are not gone on with: not by an answer, and not by the client's end.
+void destroyed_tasks() {
+    Silent service;
+    const Path path("destroyed.sock");
+    const Running server(path, to(service));
+    bool went_on = false;
+    {
+        thalweg::Client client(path, client_options());
+        echo::EchoAsyncClient calls(client);
+        auto lent = calls.bytes(one_byte);
+        const auto start = [](thalweg::Task<> task) { task.start(); };
+        start(waits_for_an_answer(calls, went_on));
+        start(waits_for_an_item(calls, went_on));
+        start(waits_for_lent(lent, went_on));
+        client.flush();
+        while (service.asked() < 3) std::this_thread::yield();
+        service.answer();
+        while (client.in_flight() > 0) client.turn(Wait::block());
+        holds(lent.ready());
+
+        start(waits_for_an_answer(calls, went_on));
+        start(waits_for_an_item(calls, went_on));
+        client.flush();
+    }
+    holds(!went_on);
+}
+
 void plainly() {
     EchoService service;
     const Path path("plain.sock");
@@ -230,6 +313,7 @@ void calls() {
     too_large_for_the_server();
     endings();
     waiting_in_other_ways();
+    destroyed_tasks();
     plainly();
     handles_that_are_null();
 }
