@@ -272,6 +272,43 @@ void destroyed_tasks() {
     holds(!went_on);
 }
 
+/// Leaves a stream when a call fails, and calls again.
+thalweg::Task<Fault> insists(echo::EchoAsyncClient& calls, std::optional<Fault>& again) {
+    auto pending = calls.bytes(one_byte);
+    try {
+        auto items = calls.count(ten);
+        co_await pending;
+    } catch (const thalweg::Error& error) {
+        again = fault_of([&] { calls.bytes(one_byte); });
+        co_return error.fault();
+    }
+    co_return Fault{};
+}
+
+/// Who hears of a client's end may use it, to no avail.
+void told_of_the_end() {
+    Silent service;
+    const Path path("told.sock");
+    const Running server(path, to(service));
+    auto client = std::make_unique<thalweg::Client>(path, client_options());
+    echo::EchoAsyncClient calls(*client);
+    std::optional<Fault> again;
+    auto task = insists(calls, again);
+    task.start();
+    int heard = 0;
+    for (int n = 0; n < 2; n++) {
+        calls.bytes(one_byte).then([&](auto& pending) {
+            heard++;
+            pending.cancel();
+            pending.take();
+        });
+    }
+    client.reset();
+    service.answer();
+    holds(task.done() && task.result() == Fault::closed && again == Fault::closed);
+    holds(heard == 2);
+}
+
 void plainly() {
     EchoService service;
     const Path path("plain.sock");
@@ -314,6 +351,7 @@ void calls() {
     endings();
     waiting_in_other_ways();
     destroyed_tasks();
+    told_of_the_end();
     plainly();
     handles_that_are_null();
 }

@@ -40,10 +40,15 @@ public:
     explicit Client(thalweg_client* client) : client_(client) {}
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
+    /// What a callback throws here is not heard of.
     ~Client() override {
-        thalweg_client_close(client_);
+        // Who is told may go on to call, cancel and grant: of a client that is closed by then.
+        thalweg_client_close(std::exchange(client_, nullptr));
         for (const auto& [call, listener] : std::exchange(listeners_, {})) {
-            listener->failed(std::make_exception_ptr(Error(Fault::closed, "the client was destroyed")));
+            try {
+                listener->failed(std::make_exception_ptr(destroyed()));
+            } catch (...) {
+            }
         }
     }
 
@@ -75,9 +80,11 @@ public:
         listeners_.emplace(begun.call, std::move(listener));
         return begun;
     }
-    void cancel(std::uint64_t call) override { check(thalweg_client_cancel(client_, call)); }
+    void cancel(std::uint64_t call) override {
+        if (client_ != nullptr) check(thalweg_client_cancel(client_, call));
+    }
     void grant(std::uint64_t call, std::uint32_t items) override {
-        check(thalweg_client_grant(client_, call, items));
+        if (client_ != nullptr) check(thalweg_client_grant(client_, call, items));
     }
 
     /// Gives the next call, and no other, what it says here instead of what the client's options say.
@@ -124,7 +131,10 @@ public:
     [[nodiscard]] bool is_connected() const { return thalweg_client_state_of(client_).connected; }
 
 private:
+    static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
+
     Begun call(FrameView request) {
+        if (client_ == nullptr) throw destroyed();
         const CallOptions given = std::exchange(next_call_, {});
         const auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
         const thalweg_call_options options{.deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit};
