@@ -309,6 +309,24 @@ void told_of_the_end() {
     holds(heard == 2);
 }
 
+/// No deadline is none, and any other is one.
+void deadlines() {
+    Silent service;
+    const Path path("deadlines.sock");
+    const Running server(path, to(service));
+    auto options = client_options();
+    options.deadline_ms = 60'000;
+    thalweg::Client client(path, options);
+    echo::EchoAsyncClient calls(client);
+    for (const auto deadline : {std::chrono::nanoseconds(1), std::chrono::nanoseconds(std::chrono::milliseconds(-50))}) {
+        client.with({.deadline = deadline});
+        auto pending = calls.bytes(one_byte);
+        for (int n = 0; n < 20 && !pending.ready(); n++) client.turn(Wait::within(std::chrono::milliseconds(100)));
+        holds(pending.ready() && fault_of([&] { pending.take(); }) == Fault::deadline_exceeded);
+    }
+    service.answer();
+}
+
 void plainly() {
     EchoService service;
     const Path path("plain.sock");
@@ -352,6 +370,7 @@ void calls() {
     waiting_in_other_ways();
     destroyed_tasks();
     told_of_the_end();
+    deadlines();
     plainly();
     handles_that_are_null();
 }

@@ -7,6 +7,7 @@
 #include "pending.hpp"
 #include "task.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace thalweg {
@@ -136,7 +137,9 @@ private:
     Begun call(FrameView request) {
         if (client_ == nullptr) throw destroyed();
         const CallOptions given = std::exchange(next_call_, {});
-        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
+        // None is 0: one that has passed already is as short as one can be.
+        auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
+        if (given.deadline.count() != 0) ms = std::max<decltype(ms)>(ms, 1);
         const thalweg_call_options options{.deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit};
         Begun begun{.call = 0, .credit = given.credit};
         check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
