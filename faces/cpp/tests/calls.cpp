@@ -309,6 +309,35 @@ void told_of_the_end() {
     holds(heard == 2);
 }
 
+/// A call of another kind between the items of a stream that is waited for.
+void between_items(const std::string& endpoint, std::uint32_t credit) {
+    EchoService service;
+    const Path path(endpoint);
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    echo::EchoClient waiting(client);
+    echo::EchoAsyncClient calls(client);
+    std::vector<std::uint32_t> values;
+    client.with({.credit = credit});
+    const auto end = waiting.count(ten, [&](const auto& item) {
+        values.push_back(item.value);
+        if (item.value % 3 == 0) holds(client.wait(calls.bytes(one_byte)).data == one_byte.data);
+    });
+    holds(values == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9} && end.count == 10);
+
+    // Left with some of it kept: the next call is not disturbed.
+    try {
+        waiting.count(ten, [&](const auto&) {
+            client.wait(calls.bytes(one_byte));
+            throw std::runtime_error("enough");
+        });
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("enough"));
+    }
+    holds(serves(client));
+}
+
 /// No deadline is none, and any other is one.
 void deadlines() {
     Silent service;
@@ -370,6 +399,8 @@ void calls() {
     waiting_in_other_ways();
     destroyed_tasks();
     told_of_the_end();
+    between_items("between.sock", 0);
+    between_items("between.shm", 2);
     deadlines();
     plainly();
     handles_that_are_null();

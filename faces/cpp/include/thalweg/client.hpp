@@ -8,6 +8,7 @@
 #include "task.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
 
 namespace thalweg {
@@ -58,13 +59,22 @@ public:
     void send(FrameView request) override {
         // Who did not read a stream to its end does not want it.
         if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
+        waited_ = {};
+        kept_.clear();
         waited_ = call(request);
         taken_ = 0;
     }
 
     FrameView receive() override {
         thalweg_event event{};
-        check(thalweg_client_wait(client_, waited_.call, &event));
+        if (kept_.empty()) {
+            check(thalweg_client_wait(client_, waited_.call, &event));
+        } else {
+            // Lent until the next one is received.
+            received_ = std::move(kept_.front());
+            kept_.pop_front();
+            event = received_->event();
+        }
         if (event.kind == THALWEG_EVENT_KIND_ITEM) {
             if (++taken_ > waited_.credit / 2) grant(waited_.call, std::exchange(taken_, 0));
             return frame(event);
@@ -132,6 +142,22 @@ public:
     [[nodiscard]] bool is_connected() const { return thalweg_client_state_of(client_).connected; }
 
 private:
+    /// An event that outlives the next function of the C interface.
+    struct Kept {
+        explicit Kept(const thalweg_event& came)
+            : said(came), bytes(came.frame, came.frame + came.length), detail(came.detail) {}
+        [[nodiscard]] thalweg_event event() const {
+            thalweg_event event = said;
+            event.frame = bytes.data();
+            event.detail = detail.c_str();
+            return event;
+        }
+
+        thalweg_event said;
+        Frame bytes;
+        std::string detail;
+    };
+
     static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
 
     Begun call(FrameView request) {
@@ -165,6 +191,8 @@ private:
     }
 
     void tell(const thalweg_event& event) {
+        // Of the call that somebody waits for, who makes others between its items.
+        if (event.call == waited_.call) return void(kept_.emplace_back(event));
         const auto found = listeners_.find(event.call);
         if (found == listeners_.end()) return;
         // Held while it is told, and forgotten before: it may begin calls.
@@ -179,6 +207,9 @@ private:
     /// The call that `receive` is about, and how many of its stream's items were taken and not granted anew.
     Begun waited_{};
     std::uint32_t taken_ = 0;
+    /// What came of that call while others were told, and what `receive` lent of it.
+    std::deque<Kept> kept_;
+    std::optional<Kept> received_;
     CallOptions next_call_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
 };
