@@ -8,6 +8,7 @@ import asyncio
 import math
 import sys
 import traceback
+from array import array
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from importlib import import_module
@@ -127,6 +128,23 @@ def values() -> None:
     equal(places.places[0].moods["tuesday"], types.Mood.IN_A_HURRY)
     equal(places.grid, [[1, None], [-32_768, -1], [32_767, -32]])
     equal(places.counts["\U00010000"], 256)
+
+
+def wide_views() -> None:
+    # A view's items may be wider than a byte: what counts is the bytes.
+    wide = array("I", range(8))
+    for view in (memoryview(wide), memoryview(wide)[:0], memoryview(b"abc")):
+        equal(
+            types.encode_request(types.EchoBytes(data=view)),
+            types.encode_request(types.EchoBytes(data=view.tobytes())),
+        )
+    for write in (runtime.write_bytes, runtime.write_bin32):
+        viewed, plain = bytearray(), bytearray()
+        write(viewed, memoryview(wide))
+        write(plain, wide.tobytes())
+        equal(viewed, plain)
+    many = memoryview(array("I", range(32)))
+    raises(runtime.EncodeError, lambda: runtime.write_bin32(bytearray(), many))
 
 
 def misfits() -> None:
@@ -273,6 +291,7 @@ for name, frame in frames(directory / "refused").items():
     check(f"refused {name}", lambda: raises(runtime.DecodeError, lambda: again(frame)))
 check("mutations", mutations)
 check("values are what the frames say", values)
+check("a view of wide items is written as its bytes", wide_views)
 check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)

@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -189,6 +190,172 @@ void waiting_in_other_ways() {
     holds(serves(client));
 }
 
+/// Answers nothing until it is told to, and everything at once from then on.
+class Silent : public EchoService {
+public:
+    using Bytes = thalweg::Responder<echo::EchoBytesResponse>;
+    using Count = thalweg::Responder<echo::EchoCountResponse, echo::EchoCountItem>;
+
+    void bytes(echo::EchoBytesView, Bytes responder) override {
+        keep([responder = std::make_shared<Bytes>(std::move(responder))] { responder->ok(echo::EchoBytesResponse{}); });
+    }
+    void count(echo::EchoCountView, Count responder) override {
+        keep([responder = std::make_shared<Count>(std::move(responder))] { responder->ok(echo::EchoCountResponse{}); });
+    }
+    void answer() {
+        const std::lock_guard lock(mutex_);
+        speaks_ = true;
+        for (const auto& act : std::exchange(kept_, {})) act();
+    }
+    [[nodiscard]] std::size_t asked() {
+        const std::lock_guard lock(mutex_);
+        return kept_.size();
+    }
+
+private:
+    void keep(std::function<void()> act) {
+        const std::lock_guard lock(mutex_);
+        if (speaks_) act();
+        else kept_.push_back(std::move(act));
+    }
+
+    std::mutex mutex_;
+    bool speaks_ = false;
+    std::vector<std::function<void()>> kept_;
+};
+
+const echo::EchoBytes one_byte{.data = {1}};
+const echo::EchoCount ten{.first = 0, .last = 9};
+
+thalweg::Task<> waits_for_an_answer(echo::EchoAsyncClient& calls, bool& went_on) {
+    auto pending = calls.bytes(one_byte);
+    co_await pending;
+    went_on = true;
+}
+
+thalweg::Task<> waits_for_an_item(echo::EchoAsyncClient& calls, bool& went_on) {
+    auto items = calls.count(ten);
+    co_await items.next();
+    went_on = true;
+}
+
+/// Waits for what belongs to somebody else.
+thalweg::Task<> waits_for_lent(thalweg::Pending<echo::EchoBytesResponse>& pending, bool& went_on) {
+    co_await pending;
+    went_on = true;
+}
+
+/// Coroutines that are destroyed where they wait are not gone on with: not by an answer, and not by the client's end.
+void destroyed_tasks() {
+    Silent service;
+    const Path path("destroyed.sock");
+    const Running server(path, to(service));
+    bool went_on = false;
+    {
+        thalweg::Client client(path, client_options());
+        echo::EchoAsyncClient calls(client);
+        auto lent = calls.bytes(one_byte);
+        const auto start = [](thalweg::Task<> task) { task.start(); };
+        start(waits_for_an_answer(calls, went_on));
+        start(waits_for_an_item(calls, went_on));
+        start(waits_for_lent(lent, went_on));
+        client.flush();
+        while (service.asked() < 3) std::this_thread::yield();
+        service.answer();
+        while (client.in_flight() > 0) client.turn(Wait::block());
+        holds(lent.ready());
+
+        start(waits_for_an_answer(calls, went_on));
+        start(waits_for_an_item(calls, went_on));
+        client.flush();
+    }
+    holds(!went_on);
+}
+
+/// Leaves a stream when a call fails, and calls again.
+thalweg::Task<Fault> insists(echo::EchoAsyncClient& calls, std::optional<Fault>& again) {
+    auto pending = calls.bytes(one_byte);
+    try {
+        auto items = calls.count(ten);
+        co_await pending;
+    } catch (const thalweg::Error& error) {
+        again = fault_of([&] { calls.bytes(one_byte); });
+        co_return error.fault();
+    }
+    co_return Fault{};
+}
+
+/// Who hears of a client's end may use it, to no avail.
+void told_of_the_end() {
+    Silent service;
+    const Path path("told.sock");
+    const Running server(path, to(service));
+    auto client = std::make_unique<thalweg::Client>(path, client_options());
+    echo::EchoAsyncClient calls(*client);
+    std::optional<Fault> again;
+    auto task = insists(calls, again);
+    task.start();
+    int heard = 0;
+    for (int n = 0; n < 2; n++) {
+        calls.bytes(one_byte).then([&](auto& pending) {
+            heard++;
+            pending.cancel();
+            pending.take();
+        });
+    }
+    client.reset();
+    service.answer();
+    holds(task.done() && task.result() == Fault::closed && again == Fault::closed);
+    holds(heard == 2);
+}
+
+/// A call of another kind between the items of a stream that is waited for.
+void between_items(const std::string& endpoint, std::uint32_t credit) {
+    EchoService service;
+    const Path path(endpoint);
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    echo::EchoClient waiting(client);
+    echo::EchoAsyncClient calls(client);
+    std::vector<std::uint32_t> values;
+    client.with({.credit = credit});
+    const auto end = waiting.count(ten, [&](const auto& item) {
+        values.push_back(item.value);
+        if (item.value % 3 == 0) holds(client.wait(calls.bytes(one_byte)).data == one_byte.data);
+    });
+    holds(values == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9} && end.count == 10);
+
+    // Left with some of it kept: the next call is not disturbed.
+    try {
+        waiting.count(ten, [&](const auto&) {
+            client.wait(calls.bytes(one_byte));
+            throw std::runtime_error("enough");
+        });
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("enough"));
+    }
+    holds(serves(client));
+}
+
+/// No deadline is none, and any other is one.
+void deadlines() {
+    Silent service;
+    const Path path("deadlines.sock");
+    const Running server(path, to(service));
+    auto options = client_options();
+    options.deadline_ms = 60'000;
+    thalweg::Client client(path, options);
+    echo::EchoAsyncClient calls(client);
+    for (const auto deadline : {std::chrono::nanoseconds(1), std::chrono::nanoseconds(std::chrono::milliseconds(-50))}) {
+        client.with({.deadline = deadline});
+        auto pending = calls.bytes(one_byte);
+        for (int n = 0; n < 20 && !pending.ready(); n++) client.turn(Wait::within(std::chrono::milliseconds(100)));
+        holds(pending.ready() && fault_of([&] { pending.take(); }) == Fault::deadline_exceeded);
+    }
+    service.answer();
+}
+
 void plainly() {
     EchoService service;
     const Path path("plain.sock");
@@ -230,6 +397,11 @@ void calls() {
     too_large_for_the_server();
     endings();
     waiting_in_other_ways();
+    destroyed_tasks();
+    told_of_the_end();
+    between_items("between.sock", 0);
+    between_items("between.shm", 2);
+    deadlines();
     plainly();
     handles_that_are_null();
 }

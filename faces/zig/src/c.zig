@@ -140,6 +140,7 @@ pub const RpcStatistics = extern struct {
     retried: u64,
     idle: usize,
     connections: usize,
+    in_flight: usize,
 };
 
 pub const Flow = enum(c_uint) { go = 0, wait = 1, gone = 2 };

@@ -18,14 +18,15 @@ pub const Rpc = struct {
     pub const Call = c.RpcCall;
     /// How calls are made.
     pub const Ask = c.RpcAsk;
-    /// What came of calls: how many answers there are.
-    pub const Done = struct { call: u64, answers: usize };
+    /// What came of calls: how many answers there are, or the fault that is why there are none and, in words, what to do
+    /// about it. The words are lent until the client is used again.
+    pub const Done = struct { call: u64, answers: usize, fault: ?faults.Fault, detail: [:0]const u8 };
     /// An answer, lent until the client is used again.
     pub const Answer = union(enum) {
         /// JSON.
         result: []const u8,
-        /// What the server says is wrong, and what it says beside: JSON, or nothing.
-        failure: struct { code: i64, message: [:0]const u8, data: []const u8 },
+        /// What the server says is wrong, its fault if it is a server of ours, and what it says beside: JSON, or nothing.
+        failure: struct { code: i64, fault: ?faults.Fault, message: [:0]const u8, data: []const u8 },
     };
 
     pub fn defaults() RpcOptions {
@@ -77,21 +78,19 @@ pub const Rpc = struct {
         return happened;
     }
 
-    /// What came next, of whatever calls; null until another turn.
+    /// What came next, of whatever calls, their fault included; null until another turn.
     pub fn next(self: *Rpc) Error!?Done {
         var done: c.RpcDone = undefined;
         try check(c.thalweg_rpc_next(self.handle, &done));
-        if (done.call == 0) return null;
-        try check(done.fault);
-        return .{ .call = done.call, .answers = done.answers };
+        return if (done.call == 0) null else doneOf(&done);
     }
 
-    /// Waits for what comes of calls.
+    /// Waits for what comes of calls; their fault is an error.
     pub fn wait(self: *Rpc, number: u64) Error!Done {
         var done: c.RpcDone = undefined;
         try check(c.thalweg_rpc_wait(self.handle, number, &done));
         try check(done.fault);
-        return .{ .call = done.call, .answers = done.answers };
+        return doneOf(&done);
     }
 
     /// One of the answers that were taken last, by the place of its call.
@@ -101,7 +100,7 @@ pub const Rpc = struct {
         const json = if (answer.json) |bytes| bytes[0..answer.length] else "";
         if (!answer.is_error) return .{ .result = json };
         const message = std.mem.span(answer.message);
-        return .{ .failure = .{ .code = answer.code, .message = message, .data = json } };
+        return .{ .failure = .{ .code = answer.code, .fault = faultOf(answer.fault), .message = message, .data = json } };
     }
 
     /// Calls one method and waits for its answer.
@@ -119,5 +118,18 @@ pub const Rpc = struct {
     /// What it has done so far.
     pub fn statistics(self: *const Rpc) c.RpcStatistics {
         return c.thalweg_rpc_statistics_of(self.handle);
+    }
+
+    fn doneOf(done: *const c.RpcDone) Done {
+        return .{
+            .call = done.call,
+            .answers = done.answers,
+            .fault = faultOf(done.fault),
+            .detail = std.mem.span(done.detail),
+        };
+    }
+
+    fn faultOf(code: u16) ?faults.Fault {
+        return if (code == 0) null else @enumFromInt(code);
     }
 };

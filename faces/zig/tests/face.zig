@@ -255,6 +255,22 @@ fn remotely() !void {
     _ = try nobody.turn(.poll);
     holds((try nobody.next()) == null, "nothing comes of what was cancelled");
     holds(try nobody.descriptor() >= 0 and nobody.statistics().connections == 0, "nothing is left open");
+
+    // Two calls of nobody, each of which is told by its own number why it has no answer.
+    var begun = [_]u64{ try nobody.begin(&calls, .{}), try nobody.begin(&calls, .{}) };
+    holds(nobody.statistics().in_flight == begun.len, "calls under way are counted");
+    for (0..begun.len) |_| {
+        const done = while (true) {
+            if (try nobody.next()) |came| break came;
+            _ = try nobody.turn(.block);
+        };
+        holds(done.fault != null and done.fault.? == .no_server and done.answers == 0, "why there is no answer");
+        holds(std.mem.indexOf(u8, done.detail, "127.0.0.1:1") != null, "who does not answer, in the words");
+        const place = std.mem.indexOfScalar(u64, &begun, done.call);
+        holds(place != null, "a fault's own call");
+        if (place) |found| begun[found] = 0;
+    }
+    holds((try nobody.next()) == null and nobody.statistics().in_flight == 0, "every call has ended");
 }
 
 fn everything(folder: []const u8) !void {

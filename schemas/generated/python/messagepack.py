@@ -399,13 +399,18 @@ def write_string(out: bytearray, value: str) -> None:
 def write_bytes(out: bytearray, value: bytes) -> None:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise EncodeError(f"a {type(value).__name__} is no bytes")
-    _write_counted(out, 0xC4, len(value))
+    _write_counted(out, 0xC4, _bytes_in(value))
     out += value
 
 
+def _bytes_in(value: bytes) -> int:
+    # A view's items may be wider than a byte.
+    return value.nbytes if isinstance(value, memoryview) else len(value)
+
+
 def write_bin32(out: bytearray, value: bytes) -> None:
-    if len(value) != 32:
-        raise EncodeError(f"{len(value)} bytes are no bin32")
+    if _bytes_in(value) != 32:
+        raise EncodeError(f"{_bytes_in(value)} bytes are no bin32")
     write_bytes(out, value)
 
 

@@ -57,6 +57,24 @@ private:
     std::function<void()> call_;
 };
 
+/// What a coroutine awaits: something that is `ready` once, and then has something to `take`. It lives where the coroutine
+/// waits, so a coroutine that is destroyed there is not gone on with.
+template <class T> class Awaiter {
+public:
+    Awaiter(T& of, Waiting& waiting) : of_(of), waiting_(waiting) {}
+    Awaiter(const Awaiter&) = delete;
+    Awaiter& operator=(const Awaiter&) = delete;
+    ~Awaiter() { waiting_.resume_later(nullptr); }
+
+    [[nodiscard]] bool await_ready() const { return of_.ready(); }
+    void await_suspend(std::coroutine_handle<> coroutine) { waiting_.resume_later(coroutine); }
+    auto await_resume() { return of_.take(); }
+
+private:
+    T& of_;
+    Waiting& waiting_;
+};
+
 /// A call with one answer, an owned R, that will be there. Dropped before that, it goes on and nobody hears of it.
 template <class R> class Pending {
 public:
@@ -81,9 +99,7 @@ public:
         else state->waiting.call_later(std::move(call));
     }
 
-    [[nodiscard]] bool await_ready() const { return ready(); }
-    void await_suspend(std::coroutine_handle<> coroutine) { state_->waiting.resume_later(coroutine); }
-    R await_resume() { return take(); }
+    Awaiter<Pending> operator co_await() { return {*this, state_->waiting}; }
 
 private:
     struct State : Listener {
@@ -147,14 +163,8 @@ public:
     /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
     void cancel() { transport_.cancel(begun_.call); }
 
-    /// What `next` returns: `while (auto item = co_await items.next())`.
-    struct Next {
-        Items& items;
-        [[nodiscard]] bool await_ready() const { return items.ready(); }
-        void await_suspend(std::coroutine_handle<> coroutine) { items.state_->waiting.resume_later(coroutine); }
-        std::optional<I> await_resume() { return items.take(); }
-    };
-    Next next() { return {*this}; }
+    /// `while (auto item = co_await items.next())`.
+    Awaiter<Items> next() { return {*this, state_->waiting}; }
 
 private:
     struct State : Listener {

@@ -37,6 +37,7 @@ public:
     /// Whether nobody waits for the answer any more.
     virtual bool cancelled() { return false; }
     /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
+    /// It must not throw: nobody is there to hear of it, and the process ends.
     virtual void changed([[maybe_unused]] std::function<void()> wake) {}
 };
 
@@ -118,6 +119,7 @@ public:
     [[nodiscard]] bool cancelled() const { return !reply_ || reply_->cancelled(); }
 
     /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
+    /// It must not throw: nobody is there to hear of it, and the process ends.
     void changed(std::function<void()> wake) {
         if (reply_) reply_->changed(std::move(wake));
     }

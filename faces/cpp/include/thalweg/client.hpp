@@ -7,6 +7,8 @@
 #include "pending.hpp"
 #include "task.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <unordered_map>
 
 namespace thalweg {
@@ -40,10 +42,15 @@ public:
     explicit Client(thalweg_client* client) : client_(client) {}
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
+    /// What a callback throws here is not heard of.
     ~Client() override {
-        thalweg_client_close(client_);
+        // Who is told may go on to call, cancel and grant: of a client that is closed by then.
+        thalweg_client_close(std::exchange(client_, nullptr));
         for (const auto& [call, listener] : std::exchange(listeners_, {})) {
-            listener->failed(std::make_exception_ptr(Error(Fault::closed, "the client was destroyed")));
+            try {
+                listener->failed(std::make_exception_ptr(destroyed()));
+            } catch (...) {
+            }
         }
     }
 
@@ -52,13 +59,22 @@ public:
     void send(FrameView request) override {
         // Who did not read a stream to its end does not want it.
         if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
+        waited_ = {};
+        kept_.clear();
         waited_ = call(request);
         taken_ = 0;
     }
 
     FrameView receive() override {
         thalweg_event event{};
-        check(thalweg_client_wait(client_, waited_.call, &event));
+        if (kept_.empty()) {
+            check(thalweg_client_wait(client_, waited_.call, &event));
+        } else {
+            // Lent until the next one is received.
+            received_ = std::move(kept_.front());
+            kept_.pop_front();
+            event = received_->event();
+        }
         if (event.kind == THALWEG_EVENT_KIND_ITEM) {
             if (++taken_ > waited_.credit / 2) grant(waited_.call, std::exchange(taken_, 0));
             return frame(event);
@@ -75,9 +91,11 @@ public:
         listeners_.emplace(begun.call, std::move(listener));
         return begun;
     }
-    void cancel(std::uint64_t call) override { check(thalweg_client_cancel(client_, call)); }
+    void cancel(std::uint64_t call) override {
+        if (client_ != nullptr) check(thalweg_client_cancel(client_, call));
+    }
     void grant(std::uint64_t call, std::uint32_t items) override {
-        check(thalweg_client_grant(client_, call, items));
+        if (client_ != nullptr) check(thalweg_client_grant(client_, call, items));
     }
 
     /// Gives the next call, and no other, what it says here instead of what the client's options say.
@@ -124,9 +142,30 @@ public:
     [[nodiscard]] bool is_connected() const { return thalweg_client_state_of(client_).connected; }
 
 private:
+    /// An event that outlives the next function of the C interface.
+    struct Kept {
+        explicit Kept(const thalweg_event& came)
+            : said(came), bytes(came.frame, came.frame + came.length), detail(came.detail) {}
+        [[nodiscard]] thalweg_event event() const {
+            thalweg_event event = said;
+            event.frame = bytes.data();
+            event.detail = detail.c_str();
+            return event;
+        }
+
+        thalweg_event said;
+        Frame bytes;
+        std::string detail;
+    };
+
+    static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
+
     Begun call(FrameView request) {
+        if (client_ == nullptr) throw destroyed();
         const CallOptions given = std::exchange(next_call_, {});
-        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
+        // None is 0: one that has passed already is as short as one can be.
+        auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
+        if (given.deadline.count() != 0) ms = std::max<decltype(ms)>(ms, 1);
         const thalweg_call_options options{.deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit};
         Begun begun{.call = 0, .credit = given.credit};
         check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
@@ -152,6 +191,8 @@ private:
     }
 
     void tell(const thalweg_event& event) {
+        // Of the call that somebody waits for, who makes others between its items.
+        if (event.call == waited_.call) return void(kept_.emplace_back(event));
         const auto found = listeners_.find(event.call);
         if (found == listeners_.end()) return;
         // Held while it is told, and forgotten before: it may begin calls.
@@ -166,6 +207,9 @@ private:
     /// The call that `receive` is about, and how many of its stream's items were taken and not granted anew.
     Begun waited_{};
     std::uint32_t taken_ = 0;
+    /// What came of that call while others were told, and what `receive` lent of it.
+    std::deque<Kept> kept_;
+    std::optional<Kept> received_;
     CallOptions next_call_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
 };

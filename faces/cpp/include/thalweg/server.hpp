@@ -138,7 +138,8 @@ private:
         bool cancelled() override { return thalweg_reply_cancelled(reply_); }
         void changed(std::function<void()> wake) override {
             auto kept = std::make_unique<std::function<void()>>(std::move(wake));
-            const auto call = [](void* context) { (*static_cast<std::function<void()>*>(context))(); };
+            // What it throws ends the process here, where its words are still known, and not in the library.
+            const auto call = [](void* context) noexcept { (*static_cast<std::function<void()>*>(context))(); };
             const auto release = [](void* context) { delete static_cast<std::function<void()>*>(context); };
             check(thalweg_reply_changed(reply_, call, kept.release(), release));
         }
