@@ -10,6 +10,9 @@
 //! write that was scheduled before it, begun or not, and writers do not starve behind readers that keep coming. Forks do not
 //! wait for each other, and nothing is kept for one that is idle.
 //!
+//! Work of several forks takes its place in all their lines in one step. So whatever came first is first everywhere, and as long as
+//! nobody who has a turn waits for another, nobody waits in a circle.
+//!
 //! What is scheduled gets a [`Turn`] and holds its fork until it drops it, in whatever thread, by whatever way: at the end of
 //! the job, when an answer that was promised is given, in a panic, or when the executor throws the job away unrun.
 //!
@@ -102,6 +105,39 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         self.schedule(fork, Hold::Write, job);
     }
 
+    /// Schedules what reads, or writes, each of some forks: it takes its place in every line in one step, and begins once it has all
+    /// turns, which it gets in the order of the forks. One at least is named, and none twice.
+    pub fn schedule_all(&self, forks: &[(K, bool)], job: impl FnOnce(Vec<Turn<K, E>>) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let turns: Vec<_> =
+            forks.iter().map(|(fork, write)| self.turn(fork.clone(), Hold::of(*write))).collect();
+        let begin: Begin = Box::new(move || shared.executor.execute(Box::new(move || job(turns))));
+        // Dropped turns are given back: none is before all of them were had.
+        let missing = Arc::new(Mutex::new((forks.len(), Some(begin))));
+        let mut lines = self.shared.forks.lock();
+        let had = forks.iter().filter_map(|(fork, write)| {
+            let missing = Arc::clone(&missing);
+            lines.line_up(fork, Hold::of(*write), Box::new(move || one_more(&missing)))
+        });
+        let had: Vec<_> = had.collect();
+        drop(lines);
+        had.into_iter().for_each(run);
+    }
+
+    /// Turns of each of some forks here and now, to write it or else to read, if nothing stands against any.
+    pub fn all_now(&self, forks: &[(K, bool)]) -> Option<Vec<Turn<K, E>>> {
+        let mut lines = self.shared.forks.lock();
+        if !forks.iter().all(|(fork, write)| lines.is_free(fork, Hold::of(*write))) {
+            return None;
+        }
+        for (fork, write) in forks {
+            lines.in_flight += 1;
+            lines.enter(fork, Hold::of(*write));
+        }
+        drop(lines);
+        Some(forks.iter().map(|(fork, write)| self.turn(fork.clone(), Hold::of(*write))).collect())
+    }
+
     /// A turn to read here and now, if nothing at all is in flight: for work so short that handing it over costs more than
     /// doing it, where nobody else waits meanwhile.
     pub fn read_alone(&self, fork: K, committed: bool) -> Option<Turn<K, E>> {
@@ -140,7 +176,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         }
         forks.in_flight += 1;
         drop(forks);
-        Some(Turn { shared: Arc::clone(&self.shared), fork, hold })
+        Some(self.turn(fork, hold))
     }
 
     fn alone(&self, fork: K, hold: Hold) -> Option<Turn<K, E>> {
@@ -151,25 +187,55 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         forks.in_flight = 1;
         forks.enter(&fork, hold);
         drop(forks);
-        Some(Turn { shared: Arc::clone(&self.shared), fork, hold })
+        Some(self.turn(fork, hold))
+    }
+
+    fn turn(&self, fork: K, hold: Hold) -> Turn<K, E> {
+        Turn { shared: Arc::clone(&self.shared), fork, hold }
     }
 
     fn schedule(&self, fork: K, hold: Hold, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
-        let turn = Turn { shared: Arc::clone(&shared), fork: fork.clone(), hold };
+        let turn = self.turn(fork.clone(), hold);
         let begin = move || shared.executor.execute(Box::new(move || job(turn)));
-        let mut forks = self.shared.forks.lock();
-        forks.in_flight += 1;
-        if forks.enter(&fork, hold) {
-            drop(forks);
-            run(Box::new(begin));
-        } else if let Some(busy) = forks.forks.get_mut(&fork) {
-            busy.waiting.push_back(Waiting { write: hold == Hold::Write, begin: Box::new(begin) });
-        }
+        let begin = self.shared.forks.lock().line_up(&fork, hold, Box::new(begin));
+        begin.into_iter().for_each(run);
     }
 }
 
+impl Hold {
+    fn of(write: bool) -> Self {
+        if write { Self::Write } else { Self::Read }
+    }
+}
+
+/// One more turn is had; with the last one the work begins.
+fn one_more(missing: &Mutex<(usize, Option<Begin>)>) {
+    let mut missing = missing.lock();
+    missing.0 -= 1;
+    let begin = if missing.0 == 0 { missing.1.take() } else { None };
+    drop(missing);
+    begin.into_iter().for_each(|begin| begin());
+}
+
 impl<K: Hash + Eq + Clone> Forks<K> {
+    fn is_free(&self, fork: &K, hold: Hold) -> bool {
+        self.forks.get(fork).is_none_or(|busy| {
+            !busy.writing && busy.waiting.is_empty() && (hold != Hold::Write || busy.readers == 0)
+        })
+    }
+
+    /// What begins now, or nothing if it has to wait in its line.
+    fn line_up(&mut self, fork: &K, hold: Hold, begin: Begin) -> Option<Begin> {
+        self.in_flight += 1;
+        if self.enter(fork, hold) {
+            return Some(begin);
+        }
+        let busy = self.forks.entry(fork.clone()).or_default();
+        busy.waiting.push_back(Waiting { write: hold == Hold::Write, begin });
+        None
+    }
+
     /// Takes a fork if nothing stands against it; otherwise it is busy, and has an entry to wait in.
     fn enter(&mut self, fork: &K, hold: Hold) -> bool {
         if hold == Hold::Free {

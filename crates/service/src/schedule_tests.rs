@@ -268,3 +268,53 @@ fn a_turn_may_be_kept_beyond_its_job() {
     drop(kept.recv().unwrap());
     ends.recv().unwrap();
 }
+
+#[test]
+fn work_of_several_forks_has_its_place_in_each_line_from_when_it_came() {
+    let scheduler = Scheduler::new(Inline);
+    let first = scheduler.write_now(1).unwrap();
+    let (ended, ends) = mpsc::channel();
+    let say = |word: &'static str| {
+        let ended = ended.clone();
+        move |_turn: Turn<u8, Inline>| ended.send(word).unwrap()
+    };
+    let all = ended.clone();
+    scheduler.schedule_all(&[(1, true), (2, false), (3, true)], move |turns| {
+        assert_eq!(turns.iter().map(|turn| turn.fork).collect::<Vec<_>>(), [1, 2, 3]);
+        all.send("all").unwrap();
+    });
+    assert!(scheduler.all_now(&[(2, false), (3, false)]).is_none(), "one of them is written");
+    assert!(scheduler.all_now(&[(2, false), (4, true)]).is_some(), "readers read together");
+    scheduler.schedule_write(2, say("behind it"));
+    scheduler.schedule_write(4, say("elsewhere"));
+    assert_eq!(ends.try_iter().collect::<Vec<_>>(), ["elsewhere"]);
+    drop(first);
+    assert_eq!(ends.try_iter().collect::<Vec<_>>(), ["all", "behind it"]);
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+}
+
+/// Each names two of three forks in an order of its own, from several threads at once.
+#[test]
+fn works_of_several_forks_never_wait_in_a_circle() {
+    let scheduler = Scheduler::new(Pool::new(2));
+    let (ended, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for thread in 0_u8..4 {
+            let (scheduler, ended) = (scheduler.clone(), ended.clone());
+            scope.spawn(move || {
+                for work in 0_u8..250 {
+                    let (one, other) = ((thread + work) % 3, (thread + work + 1 + work % 2) % 3);
+                    let ended = ended.clone();
+                    scheduler.schedule_all(&[(one, work % 3 != 0), (other, work % 5 != 0)], move |turns| {
+                        drop(turns);
+                        ended.send(()).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    for _ in 0..1_000 {
+        ends.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    }
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+}

@@ -1,7 +1,7 @@
 //! Changes to a state: of one key the last one counts.
 
 use crate::map::{Key, Value};
-use std::collections::BTreeMap;
+use imbl::OrdMap;
 use std::ops::Bound;
 
 /// One change.
@@ -22,10 +22,11 @@ impl Change {
     }
 }
 
-/// Changes, each key's last one, in the order of the keys.
+/// Changes, each key's last one, in the order of the keys. A copy costs nothing, and one more change to either of two copies
+/// what lies on the way to its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    keys: BTreeMap<Key, Option<Value>>,
+    keys: OrdMap<Key, Option<Value>>,
 }
 
 impl Changes {
@@ -59,7 +60,7 @@ impl Changes {
 
     /// The same, from a key on.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
-        self.keys.range::<str, _>((from, Bound::Unbounded)).map(|(key, value)| (key, value.as_ref()))
+        self.keys.range::<_, str>((from, Bound::Unbounded)).map(|(key, value)| (key, value.as_ref()))
     }
 
     /// How many keys they change.
@@ -75,7 +76,7 @@ impl Changes {
 
 impl IntoIterator for Changes {
     type Item = (Key, Option<Value>);
-    type IntoIter = std::collections::btree_map::IntoIter<Key, Option<Value>>;
+    type IntoIter = <OrdMap<Key, Option<Value>> as IntoIterator>::IntoIter;
 
     fn into_iter(self) -> Self::IntoIter {
         self.keys.into_iter()

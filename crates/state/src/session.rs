@@ -37,7 +37,7 @@ pub struct Session {
 #[derive(Debug)]
 struct Snapshot {
     base: Moment,
-    /// Shared with whoever looks at it; copied if it is written to meanwhile.
+    /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys beside it.
     changes: Arc<Changes>,
     held: Held,
 }

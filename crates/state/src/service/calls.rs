@@ -1,11 +1,11 @@
 //! From a request to the turn it needs, and to what does it.
 
 use super::Core;
-use super::order::{Budget, Key, Outcome};
+use super::order::{Budget, Outcome};
 use super::refusal::Refusal;
 use super::sessions::Token;
 use super::writes::Write;
-use crate::generated::types::{StateRequest, View as Wanted};
+use crate::generated::types::StateRequest;
 use crate::state::ForkId;
 use std::sync::Arc;
 use thalweg_wire::excerpt::excerpt;
@@ -63,16 +63,11 @@ impl Core {
             StateRequest::Drop(drop) => self.drop_fork(&drop),
             StateRequest::Forks(_) => self.forks(budget),
             StateRequest::Open(open) => self.open_session(&open),
-            StateRequest::Rejoin(rejoin) => self.in_session(&rejoin.session, budget, Self::rejoin),
-            StateRequest::Snapshot(snapshot) => self.in_session(&snapshot.session, budget, Self::snapshot),
-            StateRequest::Commit(commit) => self.in_session(&commit.session, budget, Self::commit),
-            StateRequest::Rollback(rollback) => self.in_session(&rollback.session, budget, Self::rollback),
-            StateRequest::Close(close) => self.in_session(&close.session, budget, Self::close),
+            StateRequest::Rejoin(rejoin) => self.in_session(&rejoin.session, Self::rejoin),
+            StateRequest::Snapshot(snapshot) => self.in_session_and_fork(&snapshot.session, Self::snapshot),
+            StateRequest::Commit(commit) => self.in_session_and_fork(&commit.session, Self::commit),
+            StateRequest::Rollback(rollback) => self.in_session(&rollback.session, Self::rollback),
+            StateRequest::Close(close) => self.in_session(&close.session, Self::close),
         }
     }
-}
-
-/// The turn that a read of a fork needs; `None` for one that needs none.
-pub(super) fn reading(fork: ForkId, view: Option<Wanted>) -> Option<Key> {
-    (view == Some(Wanted::Pending)).then_some(Key::Fork(fork))
 }

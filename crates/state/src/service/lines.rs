@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::answer::{Answer, Wrote};
-use super::order::{Budget, Held, Key, Outcome};
+use super::order::{Budget, Held, Key, Outcome, Places};
 use super::refusal::Refusal;
 use super::sessions::{Live, Token};
 use crate::generated::types::{
@@ -24,7 +24,8 @@ const LINE_COST: usize = 32;
 pub(super) struct Turn {
     live: Live,
     token: Token,
-    _held: Held,
+    /// Of the session, and of its fork where that is needed.
+    _held: Vec<Held>,
     budget: Budget,
 }
 
@@ -99,18 +100,26 @@ impl Core {
     pub(super) fn in_session(
         self: &Arc<Self>,
         session: &str,
-        budget: Budget,
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
         let token = Self::token(session)?;
         let live = self.sessions.find(token)?;
-        let key = Key::Session(token.name);
-        Ok(match self.turn(key, true) {
-            Some(held) => act(self, Turn { live, token, _held: held, budget }),
-            None => Outcome::in_turn(key, true, move |core, held, budget| {
-                act(core, Turn { live, token, _held: held, budget })
-            }),
-        })
+        Ok(Outcome::in_turn(Key::Session(token.name), true, move |core, held, budget| {
+            act(core, Turn { live, token, _held: held, budget })
+        }))
+    }
+
+    /// Does something with a session and its fork, in the turns of both.
+    pub(super) fn in_session_and_fork(
+        self: &Arc<Self>,
+        session: &str,
+        act: fn(&Arc<Self>, Turn) -> Outcome,
+    ) -> Result<Outcome, Refusal> {
+        let token = Self::token(session)?;
+        let live = self.sessions.find(token)?;
+        Ok(Outcome::in_turns(both(token, &live, true), move |core, held, budget| {
+            act(core, Turn { live, token, _held: held, budget })
+        }))
     }
 
     pub(super) fn rejoin(self: &Arc<Self>, turn: Turn) -> Outcome {
@@ -146,28 +155,14 @@ impl Core {
 
     /// Commits what is pending, as both commit and snapshot do: alone on the fork.
     fn commit_then(self: &Arc<Self>, turn: Turn, wrote: Wrote) -> Outcome {
-        let wanted = turn.live.lock().map(|session| (Key::Fork(session.fork()), session.changes()));
-        let (key, changes) = match wanted {
-            Ok(wanted) => wanted,
+        let changes = match turn.live.lock() {
+            Ok(session) => session.changes(),
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        match self.turn(key, true) {
-            Some(held) => self.commit_in(turn, held, wrote, changes),
-            None => Outcome::in_turn(key, true, move |core, held, budget| {
-                core.commit_in(Turn { budget, ..turn }, held, wrote, changes)
-            }),
-        }
-    }
-
-    fn commit_in(self: &Arc<Self>, turn: Turn, held: Held, wrote: Wrote, changes: usize) -> Outcome {
         if changes.saturating_mul(COMMIT_COST) <= turn.budget {
             return self.commit_now(&turn, wrote);
         }
-        Outcome::elsewhere(move |core| {
-            let outcome = core.commit_now(&turn, wrote);
-            drop((held, turn));
-            outcome
-        })
+        Outcome::elsewhere(move |core| core.commit_now(&turn, wrote))
     }
 
     fn commit_now(self: &Arc<Self>, turn: &Turn, wrote: Wrote) -> Outcome {
@@ -182,4 +177,9 @@ impl Core {
         };
         turn.live.lock().and_then(commit).into()
     }
+}
+
+/// Turns of a session and of its fork.
+pub(super) fn both(token: Token, live: &Live, write: bool) -> Places {
+    vec![(Key::Session(token.name), write), (Key::Fork(live.fork()), write)]
 }

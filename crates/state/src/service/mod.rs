@@ -14,7 +14,7 @@
 //! | a read of two places | the same at either, as of when it came |
 //! | a fork of long ago | behind the writes that came before it; of what comes later only a drop waits for it |
 //! | a write | alone on its fork, in the order in which writes came; answered when it is durable |
-//! | calls of one session | one after the other |
+//! | calls of one session | one after the other; those that its fork is read or written by in the order of that, too |
 //!
 //! # Invariants
 //!
@@ -43,7 +43,7 @@ use crate::generated::types::StateRequest;
 use crate::state::{Options, State};
 use answer::Answer;
 use kept::Kept;
-use order::{ALONE, Asker, BUSY, Lazy, Turns};
+use order::{ALONE, BUSY, Lazy, Turns};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use sessions::Sessions;
@@ -59,7 +59,7 @@ use waiting::Waiting;
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// Threads for what takes long, beside the one that serves: together as many as the program has processors for. What may
-    /// take as long as the state is large has one more.
+    /// take as long as the state is large has one more, and the roots that batches expect another.
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
@@ -110,6 +110,8 @@ struct Core {
     pool: Arc<Lazy>,
     /// For what may take as long as the state is large.
     apart: Lazy,
+    /// And for what a fork or a session waits for meanwhile.
+    roots: Lazy,
     turns: Turns,
     waiting: Arc<Waiting>,
 }
@@ -130,6 +132,7 @@ impl Service {
             turns: Scheduler::new(Arc::clone(&pool)),
             pool,
             apart: Lazy::new(1),
+            roots: Lazy::new(1),
             waiting: Arc::default(),
         };
         if State::exists(store, name) {
@@ -183,7 +186,7 @@ impl Service {
         match StateRequest::decode(frame) {
             Ok(request) => {
                 let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
-                self.core.settle(self.core.begin(request, budget), budget, Asker::Alone(reply));
+                self.core.settle(self.core.begin(request, budget), budget, reply);
             }
             Err(error) => reply.fail(fault_of(&error), &error.to_string()),
         }

@@ -5,9 +5,13 @@
 //! what takes long looks at a state that stays as it is, and an acknowledgement waits for the disk without it. So the commits
 //! of one fork share a sync, and no read keeps a writer waiting.
 //!
+//! Who may need several turns is in line for all of them from when the call came, in one step: what comes later to either place
+//! comes behind it at both. Nobody waits for a fork or a session who has a turn of either.
+//!
 //! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn: some milliseconds at
 //! most, on threads that are as many as there are processors to spare. A root, a difference, an image, a state of long ago may
-//! take as long as the state is large, and has a thread for itself, so that it is waited for by its own kind alone.
+//! take as long as the state is large, and has a thread for itself, so that it is waited for by its own kind alone. So has the root
+//! that a batch expects, which is reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
 
 use super::Core;
 use super::answer::{Answer, refuse};
@@ -81,7 +85,7 @@ pub(super) const BUSY: Budget = 512;
 pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX - 1;
-/// On the thread for what takes as long as the state is large.
+/// On the threads for what takes as long as the state is large.
 pub(super) const ENDLESS: Budget = usize::MAX;
 /// How many keys a call may look at where others wait for what takes long: some milliseconds.
 pub(super) const LONG: Budget = 262_144;
@@ -98,43 +102,17 @@ pub(super) enum Outcome {
     Elsewhere(Rest<()>),
     /// It may take as long as the state is large: too long for where others wait for a scan.
     Apart(Rest<()>),
-    /// It needs a turn, to write or else to read, and what may be done by whoever has it.
+    /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in line behind.
+    InLine(Rest<()>),
+    /// It needs a turn of each of these, to write or else to read, and what may be done by whoever has them.
     InTurn {
-        key: Key,
-        write: bool,
-        rest: Rest<(Held, Budget)>,
+        places: Places,
+        rest: Rest<(Vec<Held>, Budget)>,
     },
-    /// It has two halves that wait for nothing of each other: whichever comes second goes on, and the first of them that is
-    /// refused is the call's answer.
-    Both(Box<Self>, Box<Self>),
-    /// The other half goes on.
-    Left,
 }
 
-/// Whom a call answers.
-pub(super) enum Asker {
-    Alone(Reply),
-    /// Two halves of a call, which is answered once.
-    Half(Arc<Mutex<Option<Reply>>>),
-}
-
-impl Asker {
-    fn halves(self) -> [Self; 2] {
-        let shared = match self {
-            Self::Alone(reply) => Arc::new(Mutex::new(Some(reply))),
-            Self::Half(shared) => shared,
-        };
-        [Self::Half(Arc::clone(&shared)), Self::Half(shared)]
-    }
-
-    /// `None` where the other half has answered.
-    fn take(self) -> Option<Reply> {
-        match self {
-            Self::Alone(reply) => Some(reply),
-            Self::Half(shared) => shared.lock().take(),
-        }
-    }
-}
+/// What turns are needed of, none twice, each to be written or else to be read.
+pub(super) type Places = Vec<(Key, bool)>;
 
 impl<E: Into<Refusal>> From<Result<Outcome, E>> for Outcome {
     fn from(result: Result<Outcome, E>) -> Self {
@@ -155,12 +133,23 @@ impl Outcome {
         Self::Apart(Box::new(|core, ()| rest(core)))
     }
 
+    pub(super) fn in_line(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
+        Self::InLine(Box::new(|core, ()| rest(core)))
+    }
+
     pub(super) fn in_turn(
         key: Key,
         write: bool,
-        rest: impl FnOnce(&Arc<Core>, Held, Budget) -> Self + Send + 'static,
+        rest: impl FnOnce(&Arc<Core>, Vec<Held>, Budget) -> Self + Send + 'static,
     ) -> Self {
-        Self::InTurn { key, write, rest: Box::new(|core, (held, budget)| rest(core, held, budget)) }
+        Self::in_turns(vec![(key, write)], rest)
+    }
+
+    pub(super) fn in_turns(
+        places: Places,
+        rest: impl FnOnce(&Arc<Core>, Vec<Held>, Budget) -> Self + Send + 'static,
+    ) -> Self {
+        Self::InTurn { places, rest: Box::new(|core, (held, budget)| rest(core, held, budget)) }
     }
 }
 
@@ -170,50 +159,29 @@ impl Core {
         if write { self.turns.write_now(key) } else { self.turns.read_now(key, false) }
     }
 
-    /// Does the rest of a call as soon as a turn can be had, on a thread for what takes long.
-    pub(super) fn schedule(
-        self: &Arc<Self>,
-        key: Key,
-        write: bool,
-        rest: impl FnOnce(&Arc<Self>, Held) + Send + 'static,
-    ) {
+    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, reply: Reply) {
         let core = Arc::clone(self);
-        let job = move |held| rest(&core, held);
-        if write { self.turns.schedule_write(key, job) } else { self.turns.schedule_read(key, false, job) }
-    }
-
-    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, asker: Asker) {
-        let core = Arc::clone(self);
-        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, asker)));
+        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, reply)));
     }
 
     /// Sees a call to its answer.
-    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, mut asker: Asker) {
+    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, reply: Reply) {
         loop {
             match outcome {
-                Outcome::Done(ticket, answer) => {
-                    return asker.take().map_or((), |reply| self.give(ticket, answer, reply));
-                }
-                Outcome::Refused(refusal) => {
-                    return asker.take().map_or((), |reply| refuse(&refusal, reply));
-                }
-                Outcome::Left => return,
-                Outcome::Both(one, other) => {
-                    let [first, second] = asker.halves();
-                    self.settle(*one, budget, first);
-                    (outcome, asker) = (*other, second);
-                }
+                Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
+                Outcome::Refused(refusal) => return refuse(&refusal, reply),
                 Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
-                Outcome::Apart(rest) if budget == ENDLESS => outcome = rest(self, ()),
-                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, asker),
-                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, asker),
-                Outcome::InTurn { key, write, rest } => match self.turn(key, write) {
+                Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
+                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),
+                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, reply),
+                Outcome::InLine(rest) => return self.go_on(&self.roots, ENDLESS, rest, reply),
+                Outcome::InTurn { places, rest } => match self.turns.all_now(&places) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {
-                        let rest = move |core: &Arc<Self>, held| {
-                            core.settle(rest(core, (held, UNLIMITED)), UNLIMITED, asker);
-                        };
-                        return self.schedule(key, write, rest);
+                        let core = Arc::clone(self);
+                        // On a thread for what takes long.
+                        let rest = move |held| core.settle(rest(&core, (held, UNLIMITED)), UNLIMITED, reply);
+                        return self.turns.schedule_all(&places, rest);
                     }
                 },
             }

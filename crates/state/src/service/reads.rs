@@ -1,12 +1,13 @@
-//! Calls that read. Each takes a sight of its place in its turn; looking takes as long as it takes, without the turn, and a
-//! session that it looks from is in use for as long.
+//! Calls that read. Each takes a sight of its place in its turn, and of two places in the turns of both; looking takes as long
+//! as it takes, without the turn, and a session that it looks from is in use for as long.
 
 use super::Core;
 use super::answer::Answer;
-use super::calls::{Place, reading};
-use super::order::{Budget, ENDLESS, Held, Key, LONG, Outcome};
+use super::calls::Place;
+use super::lines::both;
+use super::order::{Budget, ENDLESS, Key, LONG, Outcome, Places};
 use super::refusal::Refusal;
-use super::sessions::Live;
+use super::sessions::{Live, Token};
 use crate::fork::View;
 use crate::generated::types::{
     Change, StateCount, StateDiff, StateDiffResponse, StateGet, StateHistory, StateRoot, StateRootResponse,
@@ -14,7 +15,7 @@ use crate::generated::types::{
 };
 use crate::map::{Key as Name, Map, Value};
 use crate::sight::Sight;
-use parking_lot::Mutex;
+use crate::state::ForkId;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use thalweg_log::{Offset, Position};
@@ -43,7 +44,57 @@ impl Deref for Seen {
     }
 }
 
+/// A place that is looked at.
+enum Spot {
+    /// As it was when the call came.
+    Seen(Seen),
+    /// In its turn.
+    Fork(ForkId),
+    /// In its turn, and its fork's.
+    Session(Token, Live),
+}
+
+impl Spot {
+    fn places(&self) -> Places {
+        match self {
+            Self::Seen(_) => Vec::new(),
+            Self::Fork(fork) => vec![(Key::Fork(*fork), false)],
+            Self::Session(token, live) => both(*token, live, false),
+        }
+    }
+}
+
 impl Core {
+    fn spot(&self, place: &str, view: Option<Wanted>) -> Result<Spot, Refusal> {
+        match self.place(place)? {
+            Place::Fork(fork) if is_pending(view) => Ok(Spot::Fork(fork)),
+            Place::Fork(fork) => {
+                let sight = self.open()?.sight(fork, View::Committed)?;
+                Ok(Spot::Seen(Seen { sight, _beside: None }))
+            }
+            Place::Session(_) if view.is_some() => Err(Refusal::View),
+            Place::Session(token) => {
+                let live = self.sessions.find(token)?;
+                // Beside its snapshot it has nothing to do with its fork.
+                if let Some(_held) = self.turn(Key::Session(token.name), false)
+                    && live.lock()?.is_pending()
+                {
+                    return Ok(Spot::Seen(see_in(live)?));
+                }
+                Ok(Spot::Session(token, live))
+            }
+        }
+    }
+
+    /// Whoever calls this has the turns that it takes.
+    fn see(&self, spot: Spot) -> Result<Seen, Refusal> {
+        match spot {
+            Spot::Seen(seen) => Ok(seen),
+            Spot::Fork(fork) => Ok(Seen { sight: self.open()?.sight(fork, View::Pending)?, _beside: None }),
+            Spot::Session(_, live) => see_in(live),
+        }
+    }
+
     /// Calls `look` with what is seen from a place.
     fn look(
         self: &Arc<Self>,
@@ -52,74 +103,20 @@ impl Core {
         budget: Budget,
         look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
     ) -> Tried {
-        match self.place(place)? {
-            Place::Fork(fork) => match reading(fork, view) {
-                None => {
-                    let sight = self.open()?.sight(fork, View::Committed)?;
-                    Ok(look(Seen { sight, _beside: None }, budget))
-                }
-                Some(key) => Ok(self.look_pending(key, fork, None, budget, look)),
-            },
-            Place::Session(_) if view.is_some() => Err(Refusal::View),
-            Place::Session(token) => {
-                let key = Key::Session(token.name);
-                let live = self.sessions.find(token)?;
-                match self.turn(key, false) {
-                    Some(held) => self.look_in(live, held, budget, look),
-                    None => Ok(Outcome::in_turn(key, false, move |core, held, budget| {
-                        core.look_in(live, held, budget, look).into()
-                    })),
-                }
-            }
-        }
-    }
-
-    /// `held` is the session's turn.
-    fn look_in(
-        self: &Arc<Self>,
-        live: Live,
-        held: Held,
-        budget: Budget,
-        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
-    ) -> Tried {
-        let session = live.lock()?;
-        if !session.is_pending() {
-            let fork = session.fork();
-            drop(session);
-            return Ok(self.look_pending(Key::Fork(fork), fork, Some((held, live)), budget, look));
-        }
-        let sight = session.sight();
-        drop(session);
-        drop(held);
-        Ok(look(Seen { sight: sight?, _beside: Some(live) }, budget))
-    }
-
-    /// `beside` is the session that reads, if one does, and its turn: what it writes later comes behind this in the fork's line,
-    /// too.
-    fn look_pending(
-        self: &Arc<Self>,
-        key: Key,
-        fork: u64,
-        beside: Option<(Held, Live)>,
-        budget: Budget,
-        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
-    ) -> Outcome {
-        let see = move |core: &Arc<Self>, held: Held, budget: Budget| {
-            let sight = core.open().and_then(|state| Ok(state.sight(fork, View::Pending)?));
-            let (turn, beside) = beside.unzip();
-            drop((held, turn));
-            sight.map(|sight| look(Seen { sight, _beside: beside }, budget)).into()
-        };
-        match self.turn(key, false) {
-            Some(held) => see(self, held, budget),
-            None => Outcome::in_turn(key, false, see),
+        match self.spot(place, view)? {
+            Spot::Seen(seen) => Ok(look(seen, budget)),
+            spot => Ok(Outcome::in_turns(spot.places(), move |core, held, budget| {
+                let seen = core.see(spot);
+                drop(held);
+                seen.map(|seen| look(seen, budget)).into()
+            })),
         }
     }
 
     pub(super) fn get(self: &Arc<Self>, get: &StateGet<'_>, budget: Budget) -> Tried {
         // Most look here and now, without making the key their own.
         if let Place::Fork(fork) = self.place(&get.place)?
-            && reading(fork, get.view).is_none()
+            && !is_pending(get.view)
         {
             let sight = self.open()?.sight(fork, View::Committed)?;
             return Ok(Outcome::done(Answer::Value(sight.get(&get.key).cloned())));
@@ -179,25 +176,29 @@ impl Core {
             // The view is the fork's.
             (before, now) => (view.filter(|_| !before), view.filter(|_| !now)),
         };
-        // Both are looked at from when the call came in, and neither waits for the other.
-        let first = Arc::new(Mutex::new(None::<Seen>));
-        let half = |is_now: bool| {
-            let (first, start) = (Arc::clone(&first), start.clone());
-            move |seen: Seen, _: Budget| {
-                let mut first = first.lock();
-                let Some(other) = first.take() else {
-                    *first = Some(seen);
-                    return Outcome::Left;
-                };
-                let (before, now) = if is_now { (other, seen) } else { (seen, other) };
-                Outcome::apart(move |core| {
-                    Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
-                })
+        let is_one = self.place(&before)? == self.place(&now)? && of_before == of_now;
+        let spot = self.spot(&now, of_now)?;
+        // What is one place is looked at once.
+        let other = if is_one { None } else { Some(self.spot(&before, of_before)?) };
+        let mut places = spot.places();
+        for place in other.iter().flat_map(Spot::places) {
+            if !places.contains(&place) {
+                places.push(place);
             }
-        };
-        let now = self.look(&now, of_now, 0, half(true))?;
-        let before = self.look(&before, of_before, 0, half(false))?;
-        Ok(Outcome::Both(Box::new(now), Box::new(before)))
+        }
+        // Each turn is held until all are had: neither place goes on before the other is looked at.
+        Ok(Outcome::in_turns(places, move |core, held, _| {
+            let seen =
+                core.see(spot).and_then(|now| Ok((other.map(|spot| core.see(spot)).transpose()?, now)));
+            drop(held);
+            let compare = |(before, now): (Option<Seen>, Seen)| {
+                Outcome::apart(move |core| {
+                    let before = before.as_ref().unwrap_or(&now);
+                    Outcome::done(core.differences(before, &now, start.as_deref(), limit(wanted)))
+                })
+            };
+            seen.map(compare).into()
+        }))
     }
 
     pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
@@ -225,8 +226,8 @@ impl Core {
         Ok(state.at(fork, offset)?)
     }
 
-    fn differences(&self, before: Seen, now: Seen, start: Option<&str>, limit: usize) -> Answer {
-        let window = self.kept.compare(&before, &now, start, limit);
+    fn differences(&self, before: &Seen, now: &Seen, start: Option<&str>, limit: usize) -> Answer {
+        let window = self.kept.compare(before, now, start, limit);
         let (mut changes, mut bytes, mut next) = (Vec::new(), 0, window.next().cloned());
         for (key, value) in window.scan(from(start)) {
             if changes.len() >= limit || bytes >= ANSWER_BYTES {
@@ -239,10 +240,20 @@ impl Core {
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
-            self.kept.keep_compared(before.sight, now.sight, window);
+            self.kept.keep_compared(before.sight.clone(), now.sight.clone(), window);
         }
         answer
     }
+}
+
+/// What is seen from a session, by whoever has its turn.
+fn see_in(live: Live) -> Result<Seen, Refusal> {
+    let sight = live.lock()?.sight()?;
+    Ok(Seen { sight, _beside: Some(live) })
+}
+
+fn is_pending(view: Option<Wanted>) -> bool {
+    view == Some(Wanted::Pending)
 }
 
 fn limit(wanted: Option<u32>) -> usize {

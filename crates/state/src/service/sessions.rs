@@ -12,6 +12,7 @@
 
 use super::refusal::Refusal;
 use crate::session::Session;
+use crate::state::ForkId;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -69,6 +70,7 @@ pub(super) struct Live {
 struct Leased {
     /// `None` once it was closed. Whoever has its turn locks it, so nobody ever waits for the lock.
     session: Mutex<Option<Session>>,
+    fork: ForkId,
     lease: Duration,
     until: Mutex<Instant>,
 }
@@ -77,6 +79,11 @@ impl Live {
     /// The session, if it was not closed. Whoever calls this has its turn.
     pub(super) fn lock(&self) -> Result<MappedMutexGuard<'_, Session>, Refusal> {
         MutexGuard::try_map(self.leased.session.lock(), Option::as_mut).map_err(|_| Refusal::SessionExpired)
+    }
+
+    /// Its fork, which stays the same.
+    pub(super) fn fork(&self) -> ForkId {
+        self.leased.fork
     }
 
     /// How long its lease lasts.
@@ -139,8 +146,9 @@ impl Sessions {
                 break name;
             }
         };
+        let fork = session.fork();
         let (session, until) = (Mutex::new(Some(session)), Mutex::new(now + lease));
-        table.leased.insert(name, Arc::new(Leased { session, lease, until }));
+        table.leased.insert(name, Arc::new(Leased { session, fork, lease, until }));
         drop(table);
         drop(ended);
         Ok((Token { incarnation: self.incarnation, name }, lease_ms))

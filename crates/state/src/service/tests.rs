@@ -14,6 +14,8 @@ use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
 use thalweg_service::{ClientOptions, Endpoint, Server, ServerOptions, SyncClient};
 
+mod orders;
+
 fn served() -> Service {
     let store = Store::memory(thalweg_log::Options::default()).unwrap();
     let service = Service::new(&store, "state", ServiceOptions::default());
@@ -23,19 +25,13 @@ fn served() -> Service {
 
 /// Sees a call to its end, here.
 fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
-    let mut half = None;
     loop {
         outcome = match outcome {
-            Outcome::Both(one, other) => {
-                half = Some(*other);
-                *one
-            }
-            Outcome::Left => half.take().expect("the other half goes on"),
             Outcome::Done(_, answer) => return Ok(answer),
             Outcome::Refused(refusal) => return Err(refusal.word()),
-            Outcome::Elsewhere(rest) | Outcome::Apart(rest) => rest(core, ()),
-            Outcome::InTurn { key, write, rest } => {
-                rest(core, (core.turn(key, write).expect("nobody else has a turn"), UNLIMITED))
+            Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::InTurn { places, rest } => {
+                rest(core, (core.turns.all_now(&places).expect("nobody else has a turn"), UNLIMITED))
             }
         };
     }
@@ -45,13 +41,9 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
 fn arrive(core: &Arc<Core>, mut outcome: Outcome) -> Outcome {
     loop {
         outcome = match outcome {
-            Outcome::Both(one, other) => {
-                let one = Box::new(arrive(core, *one));
-                return Outcome::Both(one, Box::new(arrive(core, *other)));
-            }
-            Outcome::InTurn { key, write, rest } => match core.turn(key, write) {
+            Outcome::InTurn { places, rest } => match core.turns.all_now(&places) {
                 Some(held) => rest(core, (held, BUSY)),
-                None => return Outcome::InTurn { key, write, rest },
+                None => return Outcome::InTurn { places, rest },
             },
             other => return other,
         }
@@ -161,7 +153,7 @@ fn no_lease_ends_while_a_call_is_under_way() {
             end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
         }
         // It waits for the thread that takes as long as the state is large.
-        let outcome = core.begin(root(&session), BUSY);
+        let outcome = arrive(core, core.begin(root(&session), BUSY));
         assert!(matches!(outcome, Outcome::Apart(_)));
         outlast();
         service.keep_house();
@@ -171,27 +163,6 @@ fn no_lease_ends_while_a_call_is_under_way() {
         service.keep_house();
         assert_eq!(service.sessions(), 0);
     }
-}
-
-#[test]
-fn a_read_of_a_session_stands_before_its_later_write() {
-    let service = served();
-    let core = &service.core;
-    let (session, token) = session(core, 30_000);
-    let fork = core.state().unwrap().main();
-    assert_eq!(core.place(&session).unwrap(), Place::Session(token));
-    let held = core.turn(Key::Fork(fork), true).unwrap();
-    let in_line = core.turn(Key::Session(token.name), true).unwrap();
-    let outcomes = [core.begin(get(&session, "a"), BUSY), core.begin(put(&session, "a"), BUSY)];
-    drop(in_line);
-    let [read, write] = outcomes;
-    // The read has its session's turn by now, and is not in the fork's line yet.
-    let Outcome::InTurn { key, write: false, rest } = read else { panic!("a read waits for its session") };
-    let read = rest(core, (core.turn(key, false).unwrap(), BUSY));
-    assert!(core.turn(Key::Session(token.name), true).is_none(), "the write would overtake it");
-    drop(held);
-    assert!(matches!(end(core, read).unwrap(), Answer::Value(None)));
-    end(core, write).unwrap();
 }
 
 #[test]
@@ -335,14 +306,16 @@ fn what_differs_is_as_of_when_it_was_asked_for() {
     let second = arrive(core, ask());
     // While the session has something else to do it is in line.
     let held = core.turn(Key::Session(token.name), true).unwrap();
-    let Outcome::Both(now, before) = arrive(core, ask()) else { panic!("it is of two places") };
-    assert!(matches!(*now, Outcome::Left));
-    assert!(matches!(*before, Outcome::InTurn { key: Key::Session(_), write: false, .. }));
+    let third = arrive(core, ask());
+    end(core, core.begin(put("main", "c"), BUSY)).unwrap();
     drop(held);
+    let third = arrive(core, third);
     end(core, core.begin(close(&session), BUSY)).unwrap();
     let keys = |outcome| page_of(core, outcome).unwrap().0;
     assert_eq!(keys(first), [("a".to_owned(), false)]);
-    assert_eq!(keys(second), [("a".to_owned(), false), ("b".to_owned(), false)]);
+    for outcome in [second, third] {
+        assert_eq!(keys(outcome), [("a".to_owned(), false), ("b".to_owned(), false)]);
+    }
 }
 
 #[test]
@@ -366,7 +339,7 @@ fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() 
 
 /// As clients ask for it, with threads that go on with what waits.
 #[test]
-fn halves_that_wait_come_to_one_answer() {
+fn what_differs_waits_for_both_places() {
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
     let options =
@@ -397,19 +370,19 @@ fn halves_that_wait_come_to_one_answer() {
         let held: Vec<_> = kept.iter().map(|fork| core.turn(Key::Fork(*fork), true).unwrap()).collect();
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask("main", &of_fork));
-            let waits = || core.turns.in_flight() == kept.len() * 2;
+            let waits = || core.turns.in_flight() == kept.len() + 2;
             let patience = (0..10_000).find(|_| {
                 waits() || {
                     std::thread::sleep(Duration::from_millis(1));
                     false
                 }
             });
-            assert!(patience.is_some(), "each half waits for its own turn");
-            assert!(ask("main", "77").unwrap_err().contains("no_fork"), "at once");
+            assert!(patience.is_some(), "it is in line for both");
             drop(held);
             assert_eq!(asked.join().unwrap(), Ok(1));
         });
     }
+    assert!(ask("main", "77").unwrap_err().contains("no_fork"));
     stopper.stop();
     serving.join().unwrap();
 }
@@ -439,7 +412,7 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
         let Outcome::Elsewhere(rest) = arrive(core, batch("a")) else {
             panic!("{place}: a budget is for less")
         };
-        let Outcome::Apart(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
+        let Outcome::InLine(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
         let behind = arrive(core, core.begin(put(&place, "c"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "{place}: in the order in which they came");
         assert!(matches!(rest(core, ()), Outcome::Done(..)));

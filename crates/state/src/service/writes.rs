@@ -3,6 +3,7 @@
 use super::Core;
 use super::answer::{Answer, Wrote};
 use super::calls::Place;
+use super::lines::both;
 use super::order::{Budget, ENDLESS, Held, Key, LONG, Outcome, UNLIMITED};
 use super::refusal::Refusal;
 use super::sessions::Live;
@@ -113,55 +114,62 @@ impl Core {
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
         match self.place(place)? {
-            Place::Fork(fork) => Ok(self.write_fork(write, fork, None, budget)),
+            Place::Fork(fork) => Ok(self.write_fork(write, fork, budget)),
             Place::Session(token) => {
                 let live = self.sessions.find(token)?;
-                let key = Key::Session(token.name);
-                match self.turn(key, true) {
-                    Some(held) => self.write_session(write, live, held, budget),
-                    None => Ok(Outcome::in_turn(key, true, |core, held, budget| {
-                        core.write_session(write, live, held, budget).into()
-                    })),
+                // Beside its snapshot it has nothing to do with its fork.
+                if let Some(held) = self.turn(Key::Session(token.name), true)
+                    && live.lock()?.is_pending()
+                {
+                    return self.write_beside(write, live, held, budget);
                 }
+                Ok(Outcome::in_turns(both(token, &live, true), |core, held, budget| {
+                    core.write_session(write, live, held, budget).into()
+                }))
             }
         }
     }
 
+    /// `held` are the turns of the session and of its fork.
     fn write_session(
         self: &Arc<Self>,
         write: Write,
         live: Live,
-        held: Held,
+        mut held: Vec<Held>,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
-        let session = live.lock()?;
-        let (fork, is_pending) = (session.fork(), session.is_pending());
-        drop(session);
-        if !is_pending {
-            return Ok(self.write_fork(write, fork, Some((held, live)), budget));
+        if !live.lock()?.is_pending() {
+            let fork = live.fork();
+            return Ok(self.write_here(write, fork, (held, Some(live)), budget));
         }
+        drop(held.split_off(1));
+        self.write_beside(write, live, held, budget)
+    }
+
+    /// `held` is the turn of the session, which has a snapshot.
+    fn write_beside<H: Send + 'static>(
+        self: &Arc<Self>,
+        write: Write,
+        live: Live,
+        held: H,
+        budget: Budget,
+    ) -> Result<Outcome, Refusal> {
         if write.fits(budget, || live.lock().ok()?.sight().ok()) {
             let outcome = write.beside(&live);
             drop(held);
             return outcome;
         }
-        Ok(longer(budget, move |core, budget| core.write_session(write, live, held, budget).into()))
+        Ok(longer(budget, move |core, budget| core.write_beside(write, live, held, budget).into()))
     }
 
-    /// `beside` is the session that writes, if one does, and its turn.
-    fn write_fork(
-        self: &Arc<Self>,
-        write: Write,
-        fork: ForkId,
-        beside: Option<(Held, Live)>,
-        budget: Budget,
-    ) -> Outcome {
-        let Some(held) = self.turn(Key::Fork(fork), true) else {
-            return Outcome::in_turn(Key::Fork(fork), true, move |core, held, budget| {
-                core.write_here(write, fork, (held, beside), budget)
-            });
-        };
-        self.write_here(write, fork, (held, beside), budget)
+    fn write_fork(self: &Arc<Self>, write: Write, fork: ForkId, budget: Budget) -> Outcome {
+        let key = Key::Fork(fork);
+        match self.turn(key, true) {
+            Some(held) => self.write_here(write, fork, (held, None), budget),
+            None => Outcome::in_turn(key, true, move |core, held, budget| {
+                core.write_here(write, fork, (held, None), budget)
+            }),
+        }
     }
 
     /// `beside` is the session that writes, if one does, in its turn.
@@ -178,20 +186,21 @@ impl Core {
         written.map(done).into()
     }
 
-    fn write_here(
+    /// `held` is the fork's turn, and that of the session `beside` if one writes.
+    fn write_here<H: Send + 'static>(
         self: &Arc<Self>,
         write: Write,
         fork: ForkId,
-        turns: (Held, Option<(Held, Live)>),
+        (held, beside): (H, Option<Live>),
         budget: Budget,
     ) -> Outcome {
         let sight = || self.open().ok()?.sight(fork, View::Pending).ok();
         if write.fits(budget, sight) {
-            let outcome = self.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
-            drop(turns);
+            let outcome = self.write_now(&write, fork, beside.as_ref());
+            drop(held);
             return outcome;
         }
-        longer(budget, move |core, budget| core.write_here(write, fork, turns, budget))
+        longer(budget, move |core, budget| core.write_here(write, fork, (held, beside), budget))
     }
 }
 
@@ -201,5 +210,5 @@ fn longer(budget: Budget, rest: impl FnOnce(&Arc<Core>, Budget) -> Outcome + Sen
     if budget < UNLIMITED {
         return Outcome::elsewhere(|core| rest(core, UNLIMITED));
     }
-    Outcome::apart(|core| rest(core, ENDLESS))
+    Outcome::in_line(|core| rest(core, ENDLESS))
 }

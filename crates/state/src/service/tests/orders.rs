@@ -1,0 +1,209 @@
+//! Calls in line for several places, as clients make them: on one thread, one behind the other, while a test holds what they
+//! wait for.
+
+use super::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+use thalweg_service::{Asked, CallId, Came, Local};
+
+/// A client, and what it was answered.
+struct Caller {
+    service: Service,
+    local: Local,
+    answered: Receiver<()>,
+    answers: Vec<(Option<CallId>, Vec<u8>)>,
+}
+
+impl Caller {
+    fn new(service: &Service) -> Self {
+        let (wake, answered): (Sender<()>, _) = channel();
+        let local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
+        Self { service: service.clone(), local, answered, answers: Vec::new() }
+    }
+
+    /// Makes a call, which waits for something.
+    fn ask(&mut self, request: &StateRequest<'_>) -> Option<CallId> {
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        let call = self.local.call(&mut self.service, &frame, Asked::default(), |_, _| {});
+        assert!(call.is_some(), "it was answered at once");
+        call
+    }
+
+    /// Waits until so many calls were answered in all.
+    fn hear(&mut self, count: usize) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.answers.len() < count {
+            let Self { service, local, answers, .. } = self;
+            local.turn(service, |call, came, frame| {
+                assert!(matches!(came, Came::End(0)));
+                answers.push((Some(call), frame.to_vec()));
+            });
+            if self.answers.len() < count {
+                self.answered
+                    .recv_timeout(until.saturating_duration_since(Instant::now()))
+                    .expect("an answer comes");
+            }
+        }
+    }
+
+    fn answer(&self, call: Option<CallId>) -> StateResponse<'_> {
+        let (_, frame) = self.answers.iter().find(|(of, _)| *of == call).expect("it was answered");
+        StateResponse::decode(frame).unwrap()
+    }
+}
+
+fn put_value(place: &str, value: &'static [u8]) -> StateRequest<'static> {
+    StateRequest::Put(StatePut { place: place.to_owned().into(), key: "a".into(), value: value.into() })
+}
+
+fn pending(key: &'static str) -> StateRequest<'static> {
+    StateRequest::Get(StateGet { place: "main".into(), key: key.into(), view: Some(View::Pending) })
+}
+
+/// What is there in the end.
+fn last(core: &Core, key: &str) -> Option<crate::Value> {
+    let state = core.state().unwrap();
+    state.get(state.main(), crate::View::Pending, key).unwrap()
+}
+
+#[test]
+fn what_comes_to_a_fork_behind_a_sessions_write_comes_behind_it() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    let mut caller = Caller::new(&service);
+    // As a long batch of the session holds it.
+    let held = core.turn(Key::Session(token.name), true).unwrap();
+    caller.ask(&put_value(&session, b"1"));
+    let read = caller.ask(&pending("a"));
+    caller.ask(&put_value("main", b"2"));
+    let own = caller.ask(&get(&session, "a"));
+    drop(held);
+    caller.hear(4);
+    for (call, value) in [(read, b"1"), (own, b"2")] {
+        let StateResponse::GetResponse(answer) = caller.answer(call) else { panic!("a read is answered") };
+        assert_eq!(answer.value.as_deref(), Some(&value[..]));
+    }
+    assert_eq!(last(core, "a").as_deref(), Some(&b"2"[..]));
+    assert_eq!((core.turns.in_flight(), core.turns.forks()), (0, 0));
+}
+
+#[test]
+fn what_comes_to_a_fork_behind_a_commit_comes_behind_it() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, core.begin(put_value(&session, b"1"), BUSY)).unwrap();
+    let mut caller = Caller::new(&service);
+    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let committed = caller.ask(&commit(&session));
+    let read = caller.ask(&pending("a"));
+    caller.ask(&put_value("main", b"2"));
+    drop(held);
+    caller.hear(3);
+    assert!(matches!(caller.answer(committed), StateResponse::CommitResponse(_)), "nobody came before it");
+    let StateResponse::GetResponse(answer) = caller.answer(read) else { panic!("a read is answered") };
+    assert_eq!(answer.value.as_deref(), Some(&b"1"[..]));
+    assert_eq!(last(core, "a").as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn a_session_beside_its_snapshot_waits_for_no_call_of_its_fork() {
+    let service = served();
+    let core = &service.core;
+    let (session, _) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    let _held = core.turn(Key::Fork(core.state().unwrap().main()), true).unwrap();
+    for request in [put(&session, "a"), get(&session, "a"), put(&session, "b")] {
+        assert!(matches!(core.begin(request, BUSY), Outcome::Done(..)));
+    }
+}
+
+#[test]
+fn a_read_of_a_session_stands_before_its_later_write() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    let fork = core.state().unwrap().main();
+    assert_eq!(core.place(&session).unwrap(), Place::Session(token));
+    let mut caller = Caller::new(&service);
+    let held = [Key::Fork(fork), Key::Session(token.name)].map(|key| core.turn(key, true).unwrap());
+    let read = caller.ask(&get(&session, "a"));
+    caller.ask(&put(&session, "a"));
+    let [of_fork, of_session] = held;
+    drop(of_session);
+    assert!(core.turn(Key::Session(token.name), true).is_none(), "the write would overtake it");
+    drop(of_fork);
+    caller.hear(2);
+    let StateResponse::GetResponse(answer) = caller.answer(read) else { panic!("a read is answered") };
+    assert_eq!(answer.value, None);
+    assert!(last(core, "a").is_some());
+}
+
+#[test]
+fn what_is_compared_with_itself_is_looked_at_once() {
+    const WRITES: usize = 50_000;
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    let pending = Some(View::Pending);
+    let places = |outcome| match outcome {
+        Outcome::InTurn { places, .. } => places.len(),
+        _ => panic!("it needs a turn"),
+    };
+    assert_eq!(places(core.begin(diff("main", "main", None, pending), BUSY)), 1);
+    assert_eq!(places(core.begin(diff("main", &fork, None, pending), BUSY)), 2);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..WRITES {
+                let change = crate::Change::Put("a".into(), number.to_string().as_bytes().into());
+                state.write(state.main(), &std::iter::once(change).collect(), now()).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            assert_eq!(differ(core, "main", "main", None, pending), Ok((Vec::new(), None)));
+        }
+    });
+}
+
+#[test]
+fn neither_of_two_places_is_written_before_both_are_looked_at() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0;
+    let mut caller = Caller::new(&service);
+    let held = core.turn(Key::Fork(fork), true).unwrap();
+    let asked = caller.ask(&diff("main", &fork.to_string(), None, Some(View::Pending)));
+    caller.ask(&put("main", "a"));
+    drop(held);
+    caller.hear(2);
+    let StateResponse::DiffResponse(page) = caller.answer(asked) else { panic!("it is answered") };
+    assert!(page.changes.is_empty());
+    assert!(last(core, "a").is_some());
+}
+
+#[test]
+fn a_batch_on_a_root_waits_for_nothing_that_nobody_is_in_line_behind() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let key = |number: usize| crate::Change::Put(format!("{number:04}").into(), b"1"[..].into());
+    state.write(state.main(), &(0..4_000).map(key).collect(), now()).unwrap();
+    // As an image or a state of long ago keeps its thread busy.
+    let (go_on, waits) = channel::<()>();
+    core.apart.execute(Box::new(move || _ = waits.recv()));
+    let if_root = Some(crate::Digest::of(&state.map(state.main(), crate::View::Pending).unwrap()).root());
+    let changes = vec![Change { key: "a".into(), value: Some(b"1"[..].into()) }];
+    let mut caller = Caller::new(&service);
+    let batch = StateBatch { place: "main".into(), changes, if_offset: None, if_root };
+    let batch = caller.ask(&StateRequest::Batch(batch));
+    caller.ask(&put_value("main", b"2"));
+    caller.hear(2);
+    assert!(matches!(caller.answer(batch), StateResponse::BatchResponse(_)));
+    assert_eq!(last(core, "a").as_deref(), Some(&b"2"[..]));
+    drop(go_on);
+}

@@ -1,0 +1,33 @@
+//! Sessions in the same process.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code")]
+
+use std::sync::Arc;
+use thalweg_log::{Options as StoreOptions, Store};
+use thalweg_state::{Change, Options, State, Value};
+
+#[test]
+fn whoever_looks_at_a_session_shares_what_it_wrote_with_it() {
+    const KEYS: usize = 10_000;
+    const SIGHTS: usize = 100;
+    let store = Store::memory(StoreOptions::default()).unwrap();
+    let state = State::open(&store, "state", Options::default()).unwrap();
+    let mut session = state.session(state.main()).unwrap();
+    session.snapshot(1).unwrap();
+    let value: Value = b"1"[..].into();
+    let put = |number: usize| Change::Put(format!("{number:08}").into(), value.clone());
+    session.write((0..KEYS).map(put).collect(), 2).unwrap();
+    assert_eq!(Arc::strong_count(&value), KEYS + 1);
+    let bytes = state.sessions_bytes();
+    let mut sights = Vec::new();
+    for number in 0..SIGHTS {
+        sights.push(session.sight().unwrap());
+        let change = Change::Put(format!("{:08}", number * KEYS / SIGHTS).into(), b"2"[..].into());
+        session.write(std::iter::once(change).collect(), 3).unwrap();
+    }
+    assert!(Arc::strong_count(&value) < KEYS + SIGHTS * 64, "{} are held", Arc::strong_count(&value));
+    assert_eq!(state.sessions_bytes(), bytes, "of one key the last change counts");
+    assert!(sights.iter().all(|sight| sight.get("00009900") == Some(&value)));
+    assert_eq!(session.get("00009900").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(session.changes(), KEYS);
+}
