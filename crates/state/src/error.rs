@@ -92,7 +92,7 @@ pub enum Error {
         offset: Offset,
     },
     /// What a fork's log says of it is damaged, and no image stands for it.
-    #[error("fork {fork} cannot be read, and nothing but be dropped: {why}")]
+    #[error("fork {fork} cannot be read, and can only be dropped: {why}")]
     Unreadable {
         /// The fork.
         fork: ForkId,

@@ -18,7 +18,7 @@ use crate::state::ForkId;
 use crate::whole;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Query, Start, Store, Time, WatcherId};
+use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Store, Time, WatcherId};
 
 const VERSION: u32 = 1;
 /// Bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
@@ -120,7 +120,7 @@ impl Image {
     /// The entries, and the one that ends them.
     fn load(&self, store: &Store) -> Result<(Map, Vec<u8>), Error> {
         let (mut entries, mut last) = (Vec::new(), Vec::new());
-        whole::entries(store, &self.log, Query::from(Start::First), |entry| {
+        whole::entries(store, &self.log, 0, |entry| {
             if entry.data.starts_with(&u32::MAX.to_le_bytes()) {
                 last = entry.data.to_vec();
                 return Ok(ControlFlow::Continue(()));

@@ -14,7 +14,7 @@ use crate::whole;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use thalweg_log::{Log, LogId, Offset, Query, Start, Store};
+use thalweg_log::{Log, LogId, Offset, Store};
 
 /// What a store's logs come to.
 #[derive(Default)]
@@ -180,7 +180,7 @@ fn replay(
     if !visit(&moment) {
         return Ok(moment);
     }
-    whole::entries(store, log, Query::from(Start::Offset(moment.offset)), |entry| {
+    whole::entries(store, log, moment.offset, |entry| {
         let foreign = |why| Error::Foreign { fork: log.id(), offset: entry.offset, why };
         moment.map.apply(&journal::decode(entry.data).map_err(foreign)?);
         moment.offset = entry.offset + entry.data.len() as u64;

@@ -3,22 +3,23 @@
 use crate::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use thalweg_log::{Damage, Entry, Log, Query, ReadError, Store};
+use thalweg_log::{Damage, Entry, Log, Offset, Query, ReadError, Start, Store};
 
-/// Shows `visit` the entries of a log, uncommitted ones too, from where a query begins until it breaks off. Damage that touches other
-/// logs alone is passed over.
+/// Shows `visit` the entries of a log, uncommitted ones too, from an offset on until it breaks off, or until where the log ended when
+/// this began. Damage that touches other logs alone is passed over; where an entry is missing behind it, it was said to touch too few.
 ///
 /// # Errors
 /// What the log says, and what `visit` does.
 pub(crate) fn entries(
     store: &Store,
     log: &Arc<Log>,
-    query: Query,
+    from: Offset,
     mut visit: impl FnMut(&Entry<'_>) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let mut reader = store.reader(log);
-    let mut entries = reader.entries(&Query { uncommitted: true, ..query });
-    let (mut passed, mut expected) = (None, None);
+    let tail = log.staged().map_or(from, |state| state.tail);
+    let mut entries = reader.entries(&Query { uncommitted: true, ..Query::from(Start::Offset(from)) });
+    let (mut passed, mut expected) = (None, from);
     while let Some(entry) = entries.next() {
         let entry = match entry {
             Err(ReadError::Damaged(damage)) if spares(&damage, log) && passed.as_ref() != Some(&damage) => {
@@ -28,18 +29,20 @@ pub(crate) fn entries(
             }
             entry => entry?,
         };
-        // What it was said to touch is not all: an entry is missing.
-        if expected.is_some_and(|offset| offset != entry.offset)
+        if entry.offset != expected
             && let Some(damage) = passed
         {
             return Err(ReadError::Damaged(damage).into());
         }
-        expected = Some(entry.offset + entry.data.len() as u64);
+        expected = entry.offset + entry.data.len() as u64;
         if visit(&entry)?.is_break() {
-            break;
+            return Ok(());
         }
     }
-    Ok(())
+    match passed {
+        Some(damage) if expected < tail => Err(ReadError::Damaged(damage).into()),
+        _ => Ok(()),
+    }
 }
 
 /// Whether damage is known to touch neither a log nor those that it came from.

@@ -102,11 +102,7 @@ impl Core {
         session: &str,
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
-        let token = Self::token(session)?;
-        let live = self.sessions.find(token)?;
-        Ok(Outcome::in_turn(Key::Session(token.name), true, move |core, held, budget| {
-            act(core, Turn { live, token, _held: held, budget })
-        }))
+        self.in_turns(session, |token, _| vec![(Key::Session(token.name), true)], act)
     }
 
     /// Does something with a session and its fork, in the turns of both.
@@ -115,9 +111,18 @@ impl Core {
         session: &str,
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
+        self.in_turns(session, |token, live| both(token, live, true), act)
+    }
+
+    fn in_turns(
+        self: &Arc<Self>,
+        session: &str,
+        places: impl FnOnce(Token, &Live) -> Places,
+        act: fn(&Arc<Self>, Turn) -> Outcome,
+    ) -> Result<Outcome, Refusal> {
         let token = Self::token(session)?;
         let live = self.sessions.find(token)?;
-        Ok(Outcome::in_turns(both(token, &live, true), move |core, held, budget| {
+        Ok(Outcome::in_turns(places(token, &live), move |core, held, budget| {
             act(core, Turn { live, token, _held: held, budget })
         }))
     }
