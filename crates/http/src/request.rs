@@ -6,6 +6,7 @@ use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
+use thalweg_wire::field::Name;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced_path};
 
 /// What one attempt at a request came to.
@@ -199,7 +200,7 @@ impl<S: Service> Http<S> {
     /// Why the service does not hear of a request.
     fn unheard(&mut self, asked: &Request<'_>, weight: Weight, peer: Peer) -> Option<Refusal> {
         let mistaken = self.mistaken(asked, peer).copied();
-        let repeated = || asked.repeated().map(|field| Refusal { field, ..HEADER_DUPLICATE });
+        let repeated = || asked.repeated().map(|name| Refusal { field: name.as_str(), ..HEADER_DUPLICATE });
         mistaken.or_else(repeated).or_else(|| self.overload(weight, peer).copied())
     }
 
@@ -208,7 +209,7 @@ impl<S: Service> Http<S> {
         if !peer.naming {
             return None;
         }
-        let host = asked.field("Host")?;
+        let host = asked.field(Name::Host)?;
         (!self.hosts.include(host)).then_some(&HOST_UNKNOWN)
     }
 

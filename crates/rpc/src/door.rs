@@ -5,6 +5,7 @@
 //! whose name is made to lead here after the fact is stopped by its `Host`.
 
 use thalweg_wire::exchange::{Method, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::host::Hosts;
 use thalweg_wire::media;
 use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
@@ -38,17 +39,17 @@ pub(crate) fn admit(request: &Request<'_>, hosts: &mut Hosts) -> Result<(), Box<
         let detail = "a service is called with POST";
         return refuse(405, "method-not-allowed", "method", detail, "Allow: POST\r\n");
     }
-    if !request.field("host").is_some_and(|host| hosts.include(host)) {
+    if !request.field(Name::Host).is_some_and(|host| hosts.include(host)) {
         let detail = "the host is neither an address nor a name that this server goes by";
         return refuse(403, "host-unknown", "Host", detail, "");
     }
-    let content_type = request.field("content-type").and_then(media::parse);
+    let content_type = request.field(Name::ContentType).and_then(media::parse);
     if !content_type.is_some_and(|media| media::kind(media) == media::Kind::Json) {
         let detail = "a call is sent as application/json";
         return refuse(415, "content-type", "Content-Type", detail, "");
     }
     // RFC 9110 15.5.16: what a body was packed in is told apart from what it says.
-    if request.field("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+    if request.field(Name::ContentEncoding).is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
         let detail = "a call is sent as it is, in no content coding";
         return refuse(415, "content-encoding", "Content-Encoding", detail, "Accept-Encoding: identity\r\n");
     }

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use thalweg_wire::exchange::{
     Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
+use thalweg_wire::field::Name;
 
 /// What pages of other origins may use.
 const SHARED: &str = "/v1/";
@@ -124,7 +125,7 @@ impl<S> Cors<S> {
 
     /// Who asks; `None` for an origin that is not allowed.
     fn asker(&self, request: &Request<'_>) -> Option<Asker> {
-        let (Some(Policy::Only(names)), Some(origin)) = (&self.policy, request.field("Origin")) else {
+        let (Some(Policy::Only(names)), Some(origin)) = (&self.policy, request.field(Name::Origin)) else {
             return Some(Asker(0));
         };
         let index = names.iter().position(|name| name.as_bytes() == origin)?;
@@ -257,7 +258,8 @@ const FOREIGN: Refusal = Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_wire::exchange::{Field, Mode};
+    use thalweg_wire::exchange::Mode;
+    use thalweg_wire::field::Field;
 
     /// Answers 200, and follows live what asks for it; says what flavour it was asked with.
     struct Plain;
@@ -309,7 +311,7 @@ mod tests {
     fn answer(cors: &mut Cors<Plain>, method: Method, target: &str, origin: Option<&str>) -> Answer<()> {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let field = origin.map(|origin| Field { name: "origin", value: origin.as_bytes() });
+        let field = origin.map(|origin| Field { name: Name::Origin, value: origin.as_bytes() });
         let request = Request { method, path, query, fields: field.as_slice(), body: b"", secure: false };
         cors.call(&request, NOW)
     }

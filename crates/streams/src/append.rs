@@ -12,6 +12,7 @@ use crate::store::{Commit, Config, ProducerState, State, Store, StoreError};
 use crate::{ATTEMPTS_MAX, Streams};
 use std::borrow::Cow;
 use thalweg_wire::exchange::{Answer, Now, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::token::Token;
 use thalweg_wire::{json, media};
 
@@ -95,17 +96,17 @@ impl<'a> Input<'a> {
             return Err(Problem::new(400, "body-empty", "body", detail));
         }
         // PROTOCOL 5.2: with an empty body the content type is ignored, with any other it is needed.
-        let media = match single(request, "Content-Type")? {
+        let media = match single(request, Name::ContentType)? {
             _ if body.is_empty() => None,
             None | Some(b"") => {
                 let detail = "name the content type of the body; it must be the stream's";
-                return Err(Problem::new(400, "content-type-missing", "Content-Type", detail));
+                return Err(Problem::new(400, "content-type-missing", Name::ContentType, detail));
             }
             Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
         };
-        let writer_seq = single(request, "Stream-Seq")?;
+        let writer_seq = single(request, Name::StreamSeq)?;
         if writer_seq.is_some_and(|seq| seq.is_empty() || seq.len() > KEY_BYTES_MAX) {
-            return Err(Problem::new(400, "writer-seq", "Stream-Seq", "a sequence has 1 to 1024 bytes"));
+            return Err(Problem::new(400, "writer-seq", Name::StreamSeq, "a sequence has 1 to 1024 bytes"));
         }
         Ok(Self { body, close, media, writer_seq, claim: producer::claim(request)? })
     }
@@ -158,7 +159,7 @@ fn decide(
     {
         // PROTOCOL 5.2, 12.4: valid but not the stream's.
         let detail = format!("the stream's content type is {}", config.content_type);
-        let problem = Problem::new(409, "content-type-mismatch", "Content-Type", detail);
+        let problem = Problem::new(409, "content-type-mismatch", Name::ContentType, detail);
         return Decision::Answer(problem.respond());
     }
     let mut place = None;
@@ -177,7 +178,9 @@ fn decide(
         && seq <= last
     {
         let detail = "a Stream-Seq at or past this one was accepted; sequences strictly increase";
-        return Decision::Answer(Problem::new(409, "writer-seq-regression", "Stream-Seq", detail).respond());
+        return Decision::Answer(
+            Problem::new(409, "writer-seq-regression", Name::StreamSeq, detail).respond(),
+        );
     }
     Decision::Commit(place)
 }
@@ -204,7 +207,7 @@ fn on_closed(state: &State, known: Option<ProducerState>, input: &Input<'_>, tai
         None => {}
     }
     // PROTOCOL 5.2: 409 says that the stream is closed, and where it ends.
-    Problem::new(409, "stream-closed", "Stream-Closed", "the stream is closed and takes no more data")
+    Problem::new(409, "stream-closed", Name::StreamClosed, "the stream is closed and takes no more data")
         .respond_with(|headers| {
             headers.next_offset(tail).closed(true);
         })

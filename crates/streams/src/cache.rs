@@ -1,10 +1,11 @@
 //! What caches are told (PROTOCOL 10.1): entity tags, freshness, and 304.
 
 use crate::Sharing;
-use crate::headers::{Headers, is_named};
+use crate::headers::Headers;
 use smallvec::SmallVec;
 use thalweg_wire::etag;
 use thalweg_wire::exchange::Request;
+use thalweg_wire::field::Name;
 use thalweg_wire::token::Token;
 
 /// An entity tag with its quotes.
@@ -30,8 +31,7 @@ pub(crate) fn entity_tag(start: Token, end: u64, closed: bool) -> Etag {
 
 /// Whether the client has those bytes already. PROTOCOL 10.1: then 304 instead of them.
 pub(crate) fn client_has(request: &Request<'_>, tag: &[u8]) -> bool {
-    let mut fields = request.fields.iter().filter(|field| is_named(field, "If-None-Match"));
-    fields.any(|field| etag::matches(field.value, tag))
+    request.values(Name::IfNoneMatch).any(|value| etag::matches(value, tag))
 }
 
 /// Appends how long a response may be kept: as PROTOCOL 10.1 has it, but never past the stream's own end.

@@ -11,6 +11,7 @@ use crate::{ATTEMPTS_MAX, Streams};
 use std::borrow::Cow;
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Answer, Now, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::{media, path, rfc3339};
 
 /// PROTOCOL 5.1: the content type of a stream whose creator names none.
@@ -79,7 +80,7 @@ impl<S: Store> Streams<S> {
         // PROTOCOL 4.2: the source's content type, whether it is named or not; any other is 409.
         if wish.content_type.is_some_and(|named| !media::same(named, &source.config.content_type)) {
             let detail = format!("the source's content type is {}", source.config.content_type);
-            let problem = Problem::new(409, "content-type-mismatch", "Content-Type", detail);
+            let problem = Problem::new(409, "content-type-mismatch", Name::ContentType, detail);
             return Err(Halt::Refused(self.store.ticket(&source.stream), problem));
         }
         // PROTOCOL 4.2, table: what the fork asks for, else what the source has.
@@ -117,7 +118,7 @@ impl<S: Store> Streams<S> {
                 let mut headers = Headers::new();
                 location(&mut headers, request);
                 // PROTOCOL 4.2: a fork looks like any other stream.
-                headers.line("Content-Type", plan.config.content_type.as_bytes());
+                headers.line(Name::ContentType, plan.config.content_type.as_bytes());
                 headers.next_offset(next).closed(closed);
                 Some(Self::answer_after(ticket, headers.respond_empty(201)))
             }
@@ -152,28 +153,28 @@ impl<S: Store> Streams<S> {
             None => (CONTENT_TYPE_DEFAULT, Lifetime::Unlimited),
         };
         if !media::same(wish.content_type.unwrap_or(content_type), &found.config.content_type) {
-            return conflict("Content-Type", "the stream exists with another content type");
+            return conflict(Name::ContentType, "the stream exists with another content type");
         }
         let wished = wish.lifetime.unwrap_or(lifetime);
         if wished != found.config.lifetime {
             let until = |lifetime| matches!(lifetime, Lifetime::Until { .. });
             let sliding = matches!(wished, Lifetime::Sliding { .. });
             let absolute = until(wished) || !sliding && until(found.config.lifetime);
-            let field = if absolute { "Stream-Expires-At" } else { "Stream-TTL" };
+            let field = if absolute { Name::StreamExpiresAt } else { Name::StreamTtl };
             return conflict(field, "the stream exists with another lifetime");
         }
         if let Some(field) = Retain::of(&self.store.notes(&found.stream)).mismatch(wish.retain) {
             return conflict(field, "the stream exists and keeps another amount");
         }
         if wish.closed != found.state.closed {
-            return conflict("Stream-Closed", "the stream exists and differs in being closed");
+            return conflict(Name::StreamClosed, "the stream exists and differs in being closed");
         }
         None
     }
 
     fn exists(&self, found: &Found<S>) -> Response {
         let mut headers = Headers::new();
-        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.next_offset(self.tail(found)).closed(found.state.closed);
         headers.respond_empty(200)
     }
@@ -181,7 +182,7 @@ impl<S: Store> Streams<S> {
 
 impl<'a> Wish<'a> {
     fn parse(request: &Request<'a>) -> Result<Self, Problem> {
-        let content_type = match single(request, "Content-Type")? {
+        let content_type = match single(request, Name::ContentType)? {
             None | Some(b"") => None,
             Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
         };
@@ -193,7 +194,12 @@ impl<'a> Wish<'a> {
 
 /// The refusal of a content type that is none.
 pub(crate) fn malformed_media() -> Problem {
-    Problem::new(400, "content-type-malformed", "Content-Type", "type/subtype of at most 255 printable bytes")
+    Problem::new(
+        400,
+        "content-type-malformed",
+        Name::ContentType,
+        "type/subtype of at most 255 printable bytes",
+    )
 }
 
 /// What stands behind each message of a stream in the store: JSON messages are kept joined by commas.
@@ -213,13 +219,13 @@ fn content<'a>(config: &Config, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Problem
 }
 
 fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
-    match (single(request, "Stream-TTL")?, single(request, "Stream-Expires-At")?) {
+    match (single(request, Name::StreamTtl)?, single(request, Name::StreamExpiresAt)?) {
         (None, None) => Ok(None),
         // PROTOCOL 5.1: supplying both is refused.
         (Some(_), Some(_)) => Err(Problem::new(
             400,
             "lifetime-conflict",
-            "Stream-Expires-At",
+            Name::StreamExpiresAt,
             "Stream-TTL and Stream-Expires-At exclude each other",
         )),
         // PROTOCOL 5.1: a non-negative integer without leading zeros, sign, point or exponent.
@@ -228,7 +234,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
             None => Err(Problem::new(
                 400,
                 "ttl-malformed",
-                "Stream-TTL",
+                Name::StreamTtl,
                 "seconds as a plain decimal integer of at most 2^53-1",
             )),
         },
@@ -237,7 +243,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
             None => Err(Problem::new(
                 400,
                 "expires-at-malformed",
-                "Stream-Expires-At",
+                Name::StreamExpiresAt,
                 "an RFC 3339 timestamp, for example 2030-01-31T12:00:00Z",
             )),
         },
@@ -247,7 +253,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
 /// PROTOCOL 5.1: `Location` equal to the stream's URL; without a usable `Host`, its path.
 fn location(headers: &mut Headers, request: &Request<'_>) {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
-    let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
+    let host = request.field(Name::Host).filter(|host| !host.is_empty() && host.iter().all(plain));
     let (scheme, path) = (request.scheme().as_bytes(), path::as_url(request.path));
     match host {
         Some(host) => {

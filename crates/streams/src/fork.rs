@@ -6,18 +6,19 @@
 
 use crate::Streams;
 use crate::access::Found;
-use crate::headers::{is_named, single};
+use crate::headers::single;
 use crate::problem::Problem;
 use crate::store::{Fork, Read, Store};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Now, Request, Work};
+use thalweg_wire::field::Name;
 use thalweg_wire::path::{self, STREAMS};
 use thalweg_wire::token::Token;
 use thalweg_wire::{json, media};
 
-const FORKED_FROM: &str = "Stream-Forked-From";
-const OFFSET: &str = "Stream-Fork-Offset";
-const SUB_OFFSET: &str = "Stream-Fork-Sub-Offset";
+const FORKED_FROM: Name = Name::StreamForkedFrom;
+const OFFSET: Name = Name::StreamForkOffset;
+const SUB_OFFSET: Name = Name::StreamForkSubOffset;
 
 /// The least token of all. No stream has incarnation 0, so it stands for the beginning of any.
 const BEGINNING: Token = Token { incarnation: 0, offset: 0 };
@@ -53,7 +54,7 @@ impl Wish {
         let sub_offset = single(request, SUB_OFFSET)?.map(sub_offset).transpose()?;
         let Some(source) = single(request, FORKED_FROM)? else {
             // PROTOCOL 5.1: both require Stream-Forked-From.
-            let sent = |name: &&'static str| request.fields.iter().any(|field| is_named(field, name));
+            let sent = |name: &Name| request.field(*name).is_some();
             let lone = [OFFSET, SUB_OFFSET].into_iter().find(sent);
             return lone.map_or(Ok(None), |name| {
                 let detail = "the header refines Stream-Forked-From, which the request does not have";
@@ -212,7 +213,7 @@ impl<S: Store> Streams<S> {
         &self,
         have: Option<&Fork<S::Stream>>,
         wish: Option<&Wish>,
-    ) -> Option<&'static str> {
+    ) -> Option<Name> {
         let (have, wish) = match (have, wish) {
             (None, None) => return None,
             (Some(have), Some(wish)) => (have, wish),

@@ -4,6 +4,7 @@ use crate::model::Model;
 use crate::subscriptions::Subscriptions;
 use crate::{Options, Streams};
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Request, Response, Service};
+use thalweg_wire::field::Name;
 use thalweg_wire::http1::{BodyLength, HeadParser, Limits, parse_response};
 
 /// 2026-01-01T00:00:00Z.
@@ -26,7 +27,7 @@ pub fn requests(mut data: &[u8]) {
         let (method, path, query) = (head.method, head.path, head.query);
         let request = Request { method, path, query, fields: &head.fields, body, secure: false };
         let status = answered(&mut streams, &request);
-        let forks = request.field("Stream-Forked-From").is_some();
+        let forks = request.field(Name::StreamForkedFrom).is_some();
         if method == Method::Put && status == Some(201) && !forks {
             // Created anew if its time was over at once.
             let again = answered(&mut streams, &request);

@@ -5,6 +5,7 @@ use crate::headers::Headers;
 use crate::retain::Retain;
 use crate::store::{Lifetime, Store};
 use thalweg_wire::exchange::{Answer, Now};
+use thalweg_wire::field::Name;
 use thalweg_wire::rfc3339;
 
 impl<S: Store> Streams<S> {
@@ -15,17 +16,17 @@ impl<S: Store> Streams<S> {
             Err(missing) => return Self::answer_missing(&missing),
         };
         let mut headers = Headers::new();
-        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.next_offset(self.tail(&found)).closed(found.state.closed);
         match found.config.lifetime {
             Lifetime::Unlimited => {}
             // PROTOCOL 5.5: the window, not what is left of it.
             Lifetime::Sliding { ttl_s } => {
-                headers.integer("Stream-TTL", ttl_s);
+                headers.integer(Name::StreamTtl, ttl_s);
             }
             Lifetime::Until { expires_us } => {
                 if let Some(expires_at) = rfc3339::format(expires_us) {
-                    headers.line("Stream-Expires-At", expires_at.as_bytes());
+                    headers.line(Name::StreamExpiresAt, expires_at.as_bytes());
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Header lines: one buffer per response, written in place; and header fields as the rules read them.
 
 use crate::problem::Problem;
-use thalweg_wire::exchange::{Field, Pieces, Request, Response};
+use thalweg_wire::exchange::{Pieces, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::lines::Lines;
 use thalweg_wire::token::Token;
 
@@ -27,9 +28,9 @@ impl Headers {
     }
 
     /// Appends a line. What could end the line early cannot come here: values are ours or were parsed.
-    pub(crate) fn line(&mut self, name: &str, value: &[u8]) -> &mut Self {
+    pub(crate) fn line(&mut self, name: impl Into<&'static str>, value: &[u8]) -> &mut Self {
         debug_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "a value is one line");
-        self.0.push(name.as_bytes());
+        self.0.push(name.into().as_bytes());
         self.0.push(b": ");
         self.0.push(value);
         self.0.push(b"\r\n");
@@ -37,7 +38,7 @@ impl Headers {
     }
 
     /// Appends a line with a decimal integer.
-    pub(crate) fn integer(&mut self, name: &str, value: u64) -> &mut Self {
+    pub(crate) fn integer(&mut self, name: impl Into<&'static str>, value: u64) -> &mut Self {
         self.line(name, itoa::Buffer::new().format(value).as_bytes())
     }
 
@@ -69,9 +70,9 @@ impl Headers {
 
 /// The value of a field that may appear once only. A connection lets none through that appears twice
 /// ([`Request::repeated`]); this is for whoever calls without one.
-pub(crate) fn single<'a>(request: &Request<'a>, name: &'static str) -> Result<Option<&'a [u8]>, Problem> {
-    let mut values = request.fields.iter().filter(|field| is_named(field, name));
-    let value = values.next().map(|field| field.value);
+pub(crate) fn single<'a>(request: &Request<'a>, name: Name) -> Result<Option<&'a [u8]>, Problem> {
+    let mut values = request.values(name);
+    let value = values.next();
     if values.next().is_some() {
         return Err(Problem::new(400, "header-duplicate", name, "the header may appear once only"));
     }
@@ -80,10 +81,5 @@ pub(crate) fn single<'a>(request: &Request<'a>, name: &'static str) -> Result<Op
 
 /// Whether the request asks for closure. PROTOCOL 4.1: only `true` in any case counts, anything else is as absent.
 pub(crate) fn asks_to_close(request: &Request<'_>) -> bool {
-    request.field("Stream-Closed").is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
-}
-
-/// Whether a field has that name, in any case.
-pub(crate) fn is_named(field: &Field<'_>, name: &str) -> bool {
-    field.name.eq_ignore_ascii_case(name)
+    request.field(Name::StreamClosed).is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
 }

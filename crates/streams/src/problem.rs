@@ -5,6 +5,7 @@ use crate::store::StoreError;
 use smallvec::smallvec;
 use std::borrow::Cow;
 use thalweg_wire::exchange::Response;
+use thalweg_wire::field::Name;
 use thalweg_wire::problem::PROBLEM_MEDIA;
 
 /// What whoever would make one stream too many is told.
@@ -28,10 +29,10 @@ impl Problem {
     pub(crate) fn new(
         status: u16,
         rule: &'static str,
-        field: &'static str,
+        field: impl Into<&'static str>,
         detail: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { status, rule, field, detail: detail.into() }
+        Self { status, rule, field: field.into(), detail: detail.into() }
     }
 
     /// The stream does not exist, any more or yet.
@@ -70,7 +71,7 @@ impl Problem {
     /// The refusal as a response with more header lines.
     pub(crate) fn respond_with(&self, add: impl FnOnce(&mut Headers)) -> Response {
         let mut headers = Headers::new();
-        headers.line("Content-Type", PROBLEM_MEDIA.as_bytes());
+        headers.line(Name::ContentType, PROBLEM_MEDIA.as_bytes());
         headers.constant(b"Cache-Control: no-store\r\n");
         match self.status {
             429 => headers.constant(LATER),

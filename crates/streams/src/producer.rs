@@ -5,13 +5,14 @@ use crate::problem::Problem;
 use crate::store::ProducerState;
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Request, Response};
+use thalweg_wire::field::Name;
 
 /// The longest identifier and writer sequence, bytes: the store keeps them with every commit.
 pub(crate) const KEY_BYTES_MAX: usize = 1024;
 
-const ID: &str = "Producer-Id";
-const EPOCH: &str = "Producer-Epoch";
-const SEQ: &str = "Producer-Seq";
+const ID: Name = Name::ProducerId;
+const EPOCH: Name = Name::ProducerEpoch;
+const SEQ: Name = Name::ProducerSeq;
 
 /// Who a request says it comes from, and where in its sequence it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(crate) fn new_epoch_not_at_zero() -> Response {
 }
 
 /// PROTOCOL 5.2.1: a non-negative integer of at most 2^53-1.
-fn integer(value: &[u8], field: &'static str) -> Result<u64, Problem> {
+fn integer(value: &[u8], field: Name) -> Result<u64, Problem> {
     decimal::parse(value, SAFE_INTEGER_MAX).ok_or_else(|| {
         Problem::new(400, "producer-integer", field, "a plain decimal integer of at most 2^53-1")
     })

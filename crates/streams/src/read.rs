@@ -12,12 +12,13 @@ use crate::{Streams, cursor};
 use bytes::Bytes;
 use std::borrow::Cow;
 use thalweg_wire::exchange::{Answer, Mode, Now, Pieces, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::media::Kind;
 use thalweg_wire::token::Token;
 use thalweg_wire::{media, query};
 
 /// What an `EventSource` that connects again says of the last event that it heard.
-const LAST_HEARD: &str = "Last-Event-ID";
+const LAST_HEARD: Name = Name::LastEventId;
 /// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it does not act in
 /// the name of this server, which answers more than streams.
 const PAGE_OF_NO_ORIGIN: &[u8] = b"Content-Security-Policy: sandbox\r\n";
@@ -146,7 +147,7 @@ impl<S: Store> Streams<S> {
         moving: bool,
         now: Now,
     ) {
-        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.constant(PAGE_OF_NO_ORIGIN);
         headers.next_offset(self.token(found, read.next));
         // PROTOCOL 5.6: both only when everything there is has been read.
@@ -193,7 +194,7 @@ impl<S: Store> Streams<S> {
     /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
     fn nothing_yet(&self, found: &Found<S>, end: Option<End>) -> Response {
         let mut headers = Headers::new();
-        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.next_offset(self.tail(found)).up_to_date(true).closed(found.state.closed);
         headers.constant(b"Cache-Control: no-store\r\n");
         if end.is_some_and(End::is_final) {

@@ -6,9 +6,10 @@ use crate::problem::Problem;
 use crate::store::{Note, RETAIN_NOTE};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::Request;
+use thalweg_wire::field::Name;
 
-const SECONDS: &str = "Stream-Retain-Seconds";
-const BYTES: &str = "Stream-Retain-Bytes";
+const SECONDS: Name = Name::StreamRetainSeconds;
+const BYTES: Name = Name::StreamRetainBytes;
 const SECOND_US: u64 = 1_000_000;
 /// Whole seconds whose microseconds fit.
 const SECONDS_MAX: u64 = u64::MAX / SECOND_US;
@@ -23,13 +24,13 @@ pub(crate) struct Retain {
 impl Retain {
     /// What a creator asks for.
     pub(crate) fn parse(request: &Request<'_>) -> Result<Self, Problem> {
-        let number = |field: &'static str, most: u64| match single(request, field)? {
+        let number = |name: Name, most: u64| match single(request, name)? {
             None => Ok(0),
             Some(text) => decimal::parse(text, most).filter(|number| *number > 0).ok_or_else(|| {
                 Problem::new(
                     400,
                     "retain-malformed",
-                    field,
+                    name,
                     "a positive plain decimal integer of at most 2^53-1",
                 )
             }),
@@ -64,7 +65,7 @@ impl Retain {
     }
 
     /// The field in which another wish differs.
-    pub(crate) fn mismatch(self, other: Self) -> Option<&'static str> {
+    pub(crate) fn mismatch(self, other: Self) -> Option<Name> {
         let field = if self.seconds == other.seconds { BYTES } else { SECONDS };
         (self != other).then_some(field)
     }

@@ -4,6 +4,7 @@
 //! A service is called on the reactor's thread with a whole request and must not block. It answers at
 //! once, or names a ticket after which its answer may leave, or turns the request into a live tail.
 
+use crate::field::{Field, Name};
 use crate::lines::Lines;
 use crate::piece::Piece;
 use bytes::Bytes;
@@ -37,15 +38,6 @@ pub enum Method {
     Other,
 }
 
-/// One header field as it came: the name in the sender's case, the value trimmed of outer blanks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// Field name, compared without regard to case.
-    pub name: &'a str,
-    /// Field value; any octet but NUL, CR and LF.
-    pub value: &'a [u8],
-}
-
 /// A whole request. Borrowed from the connection's buffer for the length of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -55,7 +47,7 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// Query of the target without its `?`; `None` when there is no `?`.
     pub query: Option<&'a str>,
-    /// Header fields in order of arrival.
+    /// Header fields that anybody reads, in order of arrival.
     pub fields: &'a [Field<'a>],
     /// The whole body, transfer coding removed.
     pub body: &'a [u8],
@@ -63,47 +55,32 @@ pub struct Request<'a> {
     pub secure: bool,
 }
 
-/// Fields that mean something to whoever is asked, and have one value. RFC 9110 5.3: no sender repeats them, and of two
-/// values a reader and whatever stands in front of it may choose different ones. Lists, such as `Connection`, `Accept` and
-/// `If-None-Match`, may go on in further lines. What frames a message is judged with its head.
-const SINGLE: [&str; 16] = [
-    "Authorization",
-    "Content-Type",
-    "Last-Event-ID",
-    "Origin",
-    "Producer-Id",
-    "Producer-Epoch",
-    "Producer-Seq",
-    "Stream-Closed",
-    "Stream-Expires-At",
-    "Stream-Forked-From",
-    "Stream-Fork-Offset",
-    "Stream-Fork-Sub-Offset",
-    "Stream-Retain-Bytes",
-    "Stream-Retain-Seconds",
-    "Stream-Seq",
-    "Stream-TTL",
-];
-
 impl<'a> Request<'a> {
-    /// The name of a field that is there more than once and may not be.
-    pub fn repeated(&self) -> Option<&'static str> {
-        self.fields.iter().enumerate().find_map(|(index, field)| {
-            let is_same = |name: &str| name.eq_ignore_ascii_case(field.name);
-            let again = self.fields[..index].iter().any(|before| is_same(before.name));
-            if again { SINGLE.into_iter().find(|single| is_same(single)) } else { None }
+    /// A field that is there more than once and [may not be](Name::is_single).
+    pub fn repeated(&self) -> Option<Name> {
+        let mut seen = 0_u32;
+        self.fields.iter().map(|field| field.name).filter(|name| name.is_single()).find(|name| {
+            let bit = 1 << *name as u8;
+            let again = seen & bit != 0;
+            seen |= bit;
+            again
         })
     }
 
-    /// The first field of that name, in whatever case it was sent.
-    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
-        self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
+    /// The first field of that name.
+    pub fn field(&self, name: Name) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
+    /// All fields of that name.
+    pub fn values(&self, name: Name) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.fields.iter().filter(move |field| field.name == name).map(|field| field.value)
     }
 
     /// The scheme of the URL that was asked for: `https` if the connection is sealed, or if whatever stands in front
     /// says that the one to it was.
     pub fn scheme(&self) -> &'static str {
-        let forwarded = self.field("X-Forwarded-Proto");
+        let forwarded = self.field(Name::XForwardedProto);
         let secure = self.secure || forwarded.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
         if secure { "https" } else { "http" }
     }
@@ -322,7 +299,7 @@ mod tests {
     #[test]
     fn what_stands_in_front_may_raise_the_scheme_and_never_lowers_it() {
         let scheme = |secure, forwarded: Option<&'static str>| {
-            let field = forwarded.map(|value| Field { name: "x-forwarded-proto", value: value.as_bytes() });
+            let field = forwarded.map(|value| Field { name: Name::XForwardedProto, value: value.as_bytes() });
             let fields = field.as_slice();
             Request { method: Method::Get, path: "/", query: None, fields, body: b"", secure }.scheme()
         };
@@ -333,19 +310,17 @@ mod tests {
 
     #[test]
     fn what_has_one_value_is_there_once_and_a_list_as_often_as_it_likes() {
-        let repeated = |names: &[&'static str]| {
-            let fields: Vec<_> = names.iter().map(|name| Field { name, value: b"a" }).collect();
+        let repeated = |names: &[Name]| {
+            let fields: Vec<_> = names.iter().map(|name| Field { name: *name, value: b"a" }).collect();
             let fields = fields.as_slice();
             Request { method: Method::Get, path: "/", query: None, fields, body: b"", secure: false }
                 .repeated()
         };
-        for single in SINGLE {
-            let other = single.to_ascii_uppercase().leak();
-            assert_eq!(repeated(&["Accept", single, "Accept", other, other]), Some(single));
-            assert_eq!(repeated(&["Accept", single, "Accept"]), None);
-        }
-        for list in ["Accept", "Cache-Control", "Connection", "If-None-Match", "Via", "X-Unknown"] {
-            assert_eq!(repeated(&[list, list]), None, "{list}");
+        let (list, another) = (Name::IfNoneMatch, Name::Connection);
+        for single in [Name::ContentType, Name::StreamForkSubOffset, Name::Origin] {
+            let other = if single == Name::Origin { Name::StreamTtl } else { Name::Origin };
+            assert_eq!(repeated(&[list, single, list, other, single, other]), Some(single));
+            assert_eq!(repeated(&[list, single, list, other, another, another]), None);
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod etag;
 pub mod excerpt;
 pub mod exchange;
 pub mod fault;
+pub mod field;
 pub mod frame;
 pub mod host;
 pub mod http1;

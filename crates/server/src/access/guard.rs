@@ -10,10 +10,10 @@ use std::sync::Arc;
 use thalweg_wire::exchange::{
     Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
+use thalweg_wire::field::Name;
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 use thalweg_wire::{decimal, query};
 
-const FORKED_FROM: &str = "Stream-Forked-From";
 /// PROTOCOL 6: what begins a subscription's paths; its id follows, and what is done with it.
 const SUBSCRIPTIONS: &str = "/v1/stream/__ds/subscriptions/";
 /// PROTOCOL 6.5: the keys by which receivers tell that a delivery is ours.
@@ -86,7 +86,7 @@ impl<S: Service> Guard<S> {
                 Scope::Admin => &NO_ADMIN,
             },
             Some(None) if proof == Proof::Theirs => &WORK_TOO_LARGE,
-            None if request.field("Authorization").is_none() => &MISSING,
+            None if request.field(Name::Authorization).is_none() => &MISSING,
             _ => &UNKNOWN,
         };
         let mut response = self.inner.refuse(&denied.refusal, Some(request.path), now);
@@ -147,12 +147,12 @@ fn proof(request: &Request<'_>) -> Proof {
 
 /// Whether a body's length is said before it comes, and is no more than so many bytes.
 fn announces_at_most(request: &Request<'_>, bytes: u64) -> bool {
-    request.field("Content-Length").is_some_and(|length| decimal::parse(length, bytes).is_some())
+    request.field(Name::ContentLength).is_some_and(|length| decimal::parse(length, bytes).is_some())
 }
 
 /// The token of a request: RFC 6750 2.1, the scheme in any case.
 fn bearer<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
-    let (scheme, token) = request.field("Authorization")?.split_at_checked(7)?;
+    let (scheme, token) = request.field(Name::Authorization)?.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
@@ -187,9 +187,8 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
 
 /// A fork shows what its source holds.
 fn reads_source(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
-    let mut sources = request.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(FORKED_FROM));
-    sources.find_map(|field| {
-        let source = std::str::from_utf8(field.value).ok()?.trim().strip_prefix(STREAMS)?;
+    request.values(Name::StreamForkedFrom).find_map(|value| {
+        let source = std::str::from_utf8(value).ok()?.trim().strip_prefix(STREAMS)?;
         let name = path::stream_name(source).ok()?;
         (!grant.covers(Scope::Read, Some(&name))).then_some(Scope::Read)
     })

@@ -8,7 +8,8 @@ use super::generated::types::{
     LogRemoveResponse, LogRequest, LogTailItem, LogTailResponse, Producer,
 };
 use std::borrow::Cow;
-use thalweg_wire::exchange::{Field, Method, Request, Response};
+use thalweg_wire::exchange::{Method, Request, Response};
+use thalweg_wire::field::{Field, Name};
 use thalweg_wire::messagepack::{Message, response_frame};
 use thalweg_wire::path::{RESERVED, encode, of_stream};
 use thalweg_wire::service::error_frame;
@@ -34,7 +35,7 @@ pub(super) struct Ask<'a> {
     method: Method,
     path: String,
     query: Option<String>,
-    fields: Vec<(&'static str, Cow<'a, str>)>,
+    fields: Vec<(Name, Cow<'a, str>)>,
     body: &'a [u8],
 }
 
@@ -44,7 +45,7 @@ impl<'a> Ask<'a> {
         match request {
             LogRequest::Create(create) => {
                 let mut ask = Self::new(Kind::Create, Method::Put, path_of(&create.name));
-                ask.optional("Content-Type", create.content_type.as_deref());
+                ask.optional(Name::ContentType, create.content_type.as_deref());
                 if let Some(lifetime) = &create.lifetime {
                     ask.lifetime(lifetime.idle_seconds, lifetime.expires_at.as_deref());
                 }
@@ -54,7 +55,7 @@ impl<'a> Ask<'a> {
             }
             LogRequest::Append(append) => {
                 let mut ask = Self::new(Kind::Append, Method::Post, path_of(&append.name));
-                ask.optional("Content-Type", append.content_type.as_deref());
+                ask.optional(Name::ContentType, append.content_type.as_deref());
                 ask.closed(append.close);
                 if let Some(producer) = &append.producer {
                     ask.producer(producer);
@@ -70,10 +71,10 @@ impl<'a> Ask<'a> {
             LogRequest::Head(head) => Self::new(Kind::Head, Method::Head, path_of(&head.name)),
             LogRequest::Fork(fork) => {
                 let mut ask = Self::new(Kind::Fork, Method::Put, path_of(&fork.name));
-                ask.fields.push(("Stream-Forked-From", path_of(&fork.source).into()));
-                ask.optional("Stream-Fork-Offset", fork.at.as_deref());
+                ask.fields.push((Name::StreamForkedFrom, path_of(&fork.source).into()));
+                ask.optional(Name::StreamForkOffset, fork.at.as_deref());
                 if fork.past > 0 {
-                    ask.fields.push(("Stream-Fork-Sub-Offset", fork.past.to_string().into()));
+                    ask.fields.push((Name::StreamForkSubOffset, fork.past.to_string().into()));
                 }
                 if let Some(lifetime) = &fork.lifetime {
                     ask.lifetime(lifetime.idle_seconds, lifetime.expires_at.as_deref());
@@ -93,18 +94,18 @@ impl<'a> Ask<'a> {
     pub(super) fn lacks_content_type(&self) -> bool {
         self.kind == Kind::Append
             && !self.body.is_empty()
-            && !self.fields.iter().any(|(name, _)| *name == "Content-Type")
+            && !self.fields.iter().any(|(name, _)| *name == Name::ContentType)
     }
 
     /// Names the content type.
     pub(super) fn name_content_type(&mut self, content_type: String) {
-        self.fields.push(("Content-Type", content_type.into()));
+        self.fields.push((Name::ContentType, content_type.into()));
     }
 
     /// Calls `with` with the request.
     pub(super) fn request<R>(&self, with: impl FnOnce(&Request<'_>) -> R) -> R {
         let fields: Vec<Field<'_>> =
-            self.fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            self.fields.iter().map(|(name, value)| Field { name: *name, value: value.as_bytes() }).collect();
         with(&Request {
             method: self.method,
             path: &self.path,
@@ -124,25 +125,25 @@ impl<'a> Ask<'a> {
         self
     }
 
-    fn optional(&mut self, name: &'static str, value: Option<&'a str>) {
+    fn optional(&mut self, name: Name, value: Option<&'a str>) {
         self.fields.extend(value.map(|value| (name, value.into())));
     }
 
     fn lifetime(&mut self, idle_seconds: Option<u64>, expires_at: Option<&'a str>) {
-        self.fields.extend(idle_seconds.map(|seconds| ("Stream-TTL", seconds.to_string().into())));
-        self.optional("Stream-Expires-At", expires_at);
+        self.fields.extend(idle_seconds.map(|seconds| (Name::StreamTtl, seconds.to_string().into())));
+        self.optional(Name::StreamExpiresAt, expires_at);
     }
 
     fn closed(&mut self, closed: bool) {
         if closed {
-            self.fields.push(("Stream-Closed", "true".into()));
+            self.fields.push((Name::StreamClosed, "true".into()));
         }
     }
 
     fn producer(&mut self, producer: &'a Producer<'_>) {
-        self.fields.push(("Producer-Id", (&*producer.id).into()));
-        self.fields.push(("Producer-Epoch", producer.epoch.to_string().into()));
-        self.fields.push(("Producer-Seq", producer.sequence.to_string().into()));
+        self.fields.push((Name::ProducerId, (&*producer.id).into()));
+        self.fields.push((Name::ProducerEpoch, producer.epoch.to_string().into()));
+        self.fields.push((Name::ProducerSeq, producer.sequence.to_string().into()));
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 use thalweg_state::{Change, Options as StateOptions};
 use thalweg_sys::clock;
-use thalweg_wire::exchange::{Answer, Field, Method, Request, Service as _};
+use thalweg_wire::exchange::{Answer, Method, Request, Service as _};
+use thalweg_wire::field::{Field, Name};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -101,7 +102,7 @@ impl World {
 
     fn call(&mut self, method: Method, path: &str, body: &Value) -> (u16, Value) {
         let path = format!("/v1/stream/{path}");
-        let fields = [Field { name: "Content-Type", value: b"application/json" }];
+        let fields = [Field { name: Name::ContentType, value: b"application/json" }];
         let text = if body.is_null() { String::new() } else { body.to_string() };
         let body = text.as_bytes();
         let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };

@@ -24,7 +24,8 @@ use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_log::Disk;
 use thalweg_log::sim::{Random, SimDisk};
-use thalweg_wire::exchange::{Answer, Field, Method, Now, Request, Service};
+use thalweg_wire::exchange::{Answer, Method, Now, Request, Service};
+use thalweg_wire::field::{Field, Name};
 use thalweg_wire::token::Token;
 
 const SPACE: u64 = 8 << 20;
@@ -221,7 +222,8 @@ impl Simulation {
     fn call(&mut self, life: &mut Life, method: Method, target: &str, token: &str, body: &Value) -> Reply {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         let bearer = format!("Bearer {token}");
-        let fields = [("Host", "h:1"), ("Content-Type", "application/json"), ("Authorization", &bearer)];
+        let fields =
+            [(Name::Host, "h:1"), (Name::ContentType, "application/json"), (Name::Authorization, &bearer)];
         let fields = fields.map(|(name, value)| Field { name, value: value.as_bytes() });
         let (path, query) = (format!("/v1/stream/{target}"), None);
         let body = text.as_bytes();

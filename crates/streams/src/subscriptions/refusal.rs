@@ -32,10 +32,11 @@ impl Refusal {
     pub(crate) fn new(
         status: u16,
         code: &'static str,
-        field: &'static str,
+        field: impl Into<&'static str>,
         detail: impl Into<String>,
     ) -> Refusal {
-        Refusal { status, code, allow: None, ticket: 0, body: Body::Problem { field, detail: detail.into() } }
+        let body = Body::Problem { field: field.into(), detail: detail.into() };
+        Refusal { status, code, allow: None, ticket: 0, body }
     }
 
     /// A conflict whose body the protocol has.

@@ -13,6 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use thalweg_wire::exchange::Request;
+use thalweg_wire::field::Name;
 use thalweg_wire::media;
 use thalweg_wire::token::Token;
 
@@ -78,13 +79,13 @@ pub(crate) struct Work {
 }
 
 fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
-    if let Some(value) = request.field("Content-Type")
+    if let Some(value) = request.field(Name::ContentType)
         && media::parse(value).map(media::kind) != Some(media::Kind::Json)
     {
         return Err(Refusal::new(
             415,
             "UNSUPPORTED_MEDIA_TYPE",
-            "Content-Type",
+            Name::ContentType,
             "the body is application/json",
         ));
     }
@@ -236,7 +237,7 @@ fn ack(Object(ack): &Object<AckBody>) -> Result<Said, Refusal> {
 
 /// The token in `Authorization: Bearer <token>`. PROTOCOL 12.9: nowhere else.
 pub(crate) fn bearer<'a>(request: &Request<'a>) -> Option<&'a str> {
-    let value = std::str::from_utf8(request.field("Authorization")?).ok()?;
+    let value = std::str::from_utf8(request.field(Name::Authorization)?).ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -244,7 +245,7 @@ pub(crate) fn bearer<'a>(request: &Request<'a>) -> Option<&'a str> {
 /// Scheme and authority the caller reached us by, as far as they can be known and written into a URL.
 pub(crate) fn origin(request: &Request<'_>) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
-    let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
+    let host = request.field(Name::Host).filter(|host| !host.is_empty() && host.iter().all(plain));
     let host = host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("localhost");
     format!("{}://{host}", request.scheme())
 }

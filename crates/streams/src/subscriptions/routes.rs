@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use smallvec::smallvec;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Answer, Method, Now, Request, Response};
+use thalweg_wire::field::Name;
 use thalweg_wire::piece::Piece;
 use thalweg_wire::{path, rfc3339};
 
@@ -323,7 +324,7 @@ fn unauthorized(why: BadToken) -> Refusal {
         BadToken::Invalid => ("TOKEN_INVALID", "the bearer token is missing or not this subscription's"),
         BadToken::Expired => ("TOKEN_EXPIRED", "the bearer token is too old; wait for the next wake"),
     };
-    Refusal::new(401, code, "Authorization", detail)
+    Refusal::new(401, code, Name::Authorization, detail)
 }
 
 /// The subscription's id (empty for the keys) and which of its resources a path names.

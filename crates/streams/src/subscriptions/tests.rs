@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thalweg_wire::exchange::{Answer, Field, Method, Now, Request, Service};
+use thalweg_wire::exchange::{Answer, Method, Now, Request, Service};
+use thalweg_wire::field::Field;
 
 const START_US: u64 = 1_767_225_600_000_000;
 const SECOND_US: u64 = 1_000_000;
@@ -84,7 +85,7 @@ impl World {
         let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
         all.extend_from_slice(fields);
         let fields: Vec<Field<'_>> =
-            all.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            all.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
         let path = format!("/v1/stream/{target}");
         let body = text.as_bytes();
         let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };

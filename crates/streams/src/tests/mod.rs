@@ -18,7 +18,8 @@ mod span;
 use crate::model::Model;
 use crate::store::Store as _;
 use crate::{Options, Streams};
-use thalweg_wire::exchange::{Advance, Answer, Field, Live, Method, Now, Request, Response, Service};
+use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Request, Response, Service};
+use thalweg_wire::field::Field;
 
 /// 2026-01-01T00:00:00Z.
 const START_US: u64 = 1_767_225_600_000_000;
@@ -73,7 +74,7 @@ impl World {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let fields: Vec<Field<'_>> =
-            fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            fields.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
         let request = Request { method, path, query, fields: &fields, body, secure: false };
         self.streams.call(&request, self.now)
     }

@@ -4,7 +4,8 @@ use super::{SECOND_US, START_US, path};
 use crate::embedded::Embedded;
 use crate::{Options, Streams};
 use thalweg_log as log;
-use thalweg_wire::exchange::{Advance, Answer, Field, Method, Now, Request, Response, Service};
+use thalweg_wire::exchange::{Advance, Answer, Method, Now, Request, Response, Service};
+use thalweg_wire::field::{Field, Name};
 use thalweg_wire::token::Token;
 
 const NOW: Now = Now { time_us: START_US, entropy: 7 };
@@ -36,7 +37,7 @@ impl World {
         let mut all = vec![("Content-Type", "text/plain")];
         all.extend_from_slice(fields);
         let fields: Vec<Field<'_>> =
-            all.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            all.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
         let query = (!query.is_empty()).then_some(query);
         let request = Request { method, path: &path("s"), query, fields: &fields, body, secure: false };
         self.streams.call(&request, NOW)
@@ -57,8 +58,11 @@ impl World {
     /// A fork of the stream, and the bytes that it begins with.
     fn fork(&mut self, name: &str, at: &str) -> (Response, usize) {
         let (path, source) = (path(name), path("s"));
-        let fields =
-            [("Content-Type", "text/plain"), ("Stream-Forked-From", &source), ("Stream-Fork-Offset", at)];
+        let fields = [
+            (Name::ContentType, "text/plain"),
+            (Name::StreamForkedFrom, &source),
+            (Name::StreamForkOffset, at),
+        ];
         let fields = fields.map(|(name, value)| Field { name, value: value.as_bytes() });
         let request =
             |method, query, fields| Request { method, path: &path, query, fields, body: b"", secure: false };

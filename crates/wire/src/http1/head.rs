@@ -3,13 +3,14 @@
 //! [`HeadParser`] remembers how far it looked for the end of the head, so a head that dribbles in is
 //! scanned once; its first line is judged as it comes, to refuse garbage early, and the rest when whole.
 
-use crate::exchange::{Field, Method, Refusal};
+use crate::exchange::{Method, Refusal};
+use crate::field::{Field, Name};
 use memchr::memchr;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
-/// Header fields of one head; more than this many spill to the heap.
-pub type Fields<'a> = SmallVec<[Field<'a>; 24]>;
+/// Header fields of one head; more than this many that anybody reads spill to the heap.
+pub type Fields<'a> = SmallVec<[Field<'a>; 8]>;
 
 /// Most header fields that are parsed at all, whatever [`Limits`] says.
 const FIELDS_CAP: usize = 128;
@@ -51,7 +52,7 @@ pub struct Head<'a> {
     pub query: Option<&'a str>,
     /// Minor version: 0 or 1.
     pub minor_version: u8,
-    /// Header fields in order of arrival; `Host` says what the target does, where that names an authority.
+    /// Header fields that anybody reads, in order of arrival; `Host` says what the target does, where that names an authority.
     pub fields: Fields<'a>,
     /// Where the body begins.
     pub bytes: usize,
@@ -148,7 +149,7 @@ fn parse_whole<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<Head<'a>>,
         Err(error) => return Err(syntax_refusal(error)),
     };
     let mut fields: Fields<'a> =
-        parsed.headers.iter().map(|h| Field { name: h.name, value: trim_end(h.value) }).collect();
+        parsed.headers.iter().filter_map(|header| Field::of(header.name, trim_end(header.value))).collect();
     let minor_version = parsed.version.unwrap_or(1);
     let method = method(parsed.method.unwrap_or_default());
     let Target { authority, path, query } = split_target(method, parsed.path.unwrap_or_default())?;
@@ -231,10 +232,10 @@ fn split_authority(target: &str) -> Result<(Option<&str>, &str), Refusal> {
 /// RFC 9112 3.2.2: whom the target names counts, and what `Host` said does not.
 fn name_host<'a>(fields: &mut Fields<'a>, authority: &'a str) {
     let value = authority.as_bytes();
-    match fields.iter_mut().find(|field| field.name.eq_ignore_ascii_case("host")) {
+    match fields.iter_mut().find(|field| field.name == Name::Host) {
         Some(host) => host.value = value,
         // HTTP/1.0 has none.
-        None => fields.push(Field { name: "Host", value }),
+        None => fields.push(Field { name: Name::Host, value }),
     }
 }
 
@@ -254,35 +255,42 @@ fn judge(fields: &[Field<'_>], minor_version: u8) -> Result<FramingVerdict, Refu
     let mut keeps = false;
     let mut expects_continue = false;
     for field in fields {
-        if field.name.eq_ignore_ascii_case("content-length") {
+        match field.name {
             // RFC 9112 6.3, rule 5: more than one value is unrecoverable. Equal ones are refused too.
-            if length.replace(parse_length(field.value)?).is_some() {
-                return Err(LENGTH_REPEATED);
+            Name::ContentLength => {
+                if length.replace(parse_length(field.value)?).is_some() {
+                    return Err(LENGTH_REPEATED);
+                }
             }
-        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             // RFC 9112 6.1: a coding we do not implement is 501; `chunked` twice is malformed.
-            if !field.value.eq_ignore_ascii_case(b"chunked") {
-                return Err(CODING_UNKNOWN);
+            Name::TransferEncoding => {
+                if !field.value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(CODING_UNKNOWN);
+                }
+                if std::mem::replace(&mut chunked, true) {
+                    return Err(CODING_REPEATED);
+                }
             }
-            if std::mem::replace(&mut chunked, true) {
-                return Err(CODING_REPEATED);
+            Name::Host => {
+                hosts += 1;
+                if !host_is_sane(field.value) {
+                    return Err(HOST_MALFORMED);
+                }
             }
-        } else if field.name.eq_ignore_ascii_case("host") {
-            hosts += 1;
-            if !host_is_sane(field.value) {
-                return Err(HOST_MALFORMED);
+            Name::Connection => {
+                for token in field.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                    closes |= token.eq_ignore_ascii_case(b"close");
+                    keeps |= token.eq_ignore_ascii_case(b"keep-alive");
+                }
             }
-        } else if field.name.eq_ignore_ascii_case("connection") {
-            for token in field.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                closes |= token.eq_ignore_ascii_case(b"close");
-                keeps |= token.eq_ignore_ascii_case(b"keep-alive");
+            Name::Expect => {
+                if !field.value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(EXPECTATION_UNKNOWN);
+                }
+                // RFC 9110 10.1.1: ignored from an HTTP/1.0 client.
+                expects_continue = minor_version >= 1;
             }
-        } else if field.name.eq_ignore_ascii_case("expect") {
-            if !field.value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(EXPECTATION_UNKNOWN);
-            }
-            // RFC 9110 10.1.1: ignored from an HTTP/1.0 client.
-            expects_continue = minor_version >= 1;
+            _ => {}
         }
     }
     // RFC 9112 3.2: exactly one Host in HTTP/1.1, never two.

@@ -35,7 +35,7 @@ fn a_request_is_taken_apart() {
     );
     assert_eq!(head.bytes, text.len() - 4);
     assert_eq!((head.body, head.keep_alive, head.expects_continue), (BodyLength::Known(12), true, true));
-    assert_eq!(head.fields[1], Field { name: "Content-Type", value: b"text/plain" });
+    assert_eq!(head.fields[1], Field { name: Name::ContentType, value: b"text/plain" });
     assert_eq!(head.fields.len(), 4);
 }
 
@@ -76,7 +76,7 @@ fn targets() {
 fn an_absolute_target_says_whom_it_is_for() {
     let hosts = |text: &str| {
         let head = whole(text);
-        let hosts = head.fields.iter().filter(|field| field.name.eq_ignore_ascii_case("host"));
+        let hosts = head.fields.iter().filter(|field| field.name == Name::Host);
         hosts.map(|field| String::from_utf8(field.value.to_vec()).unwrap()).collect::<Vec<_>>()
     };
     for (target, version, received, host) in [

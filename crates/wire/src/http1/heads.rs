@@ -6,7 +6,8 @@
 //! by the fuzz target of request heads.
 
 use super::head::{BodyLength, Head, HeadParser, Limits};
-use crate::exchange::{Field, Method, Refusal};
+use crate::exchange::{Method, Refusal};
+use crate::field::{Field, Name};
 
 /// Places, each for the last head there. Connections at the same one only take each other's.
 const PLACES: usize = 64;
@@ -43,8 +44,7 @@ struct Kept {
     /// All of it, ASCII; nothing as long as there is none.
     bytes: Vec<u8>,
     parts: Option<Parts>,
-    /// Each field's name and value.
-    fields: Vec<(Span, Span)>,
+    fields: Vec<(Name, Span)>,
     /// Heads in a row that were others.
     others: u8,
 }
@@ -99,13 +99,17 @@ impl Kept {
     fn again<'a>(&self, bytes: &'a [u8]) -> Option<Head<'a>> {
         let parts = self.parts.as_ref()?;
         let bytes = bytes.get(..self.bytes.len()).filter(|bytes| *bytes == self.bytes)?;
-        let text = std::str::from_utf8(bytes).ok()?;
-        let part = |(start, end): Span| &text[usize::from(start)..usize::from(end)];
-        let field = |&(name, value): &(Span, Span)| Field { name: part(name), value: part(value).as_bytes() };
+        let part = |(start, end): Span| &bytes[usize::from(start)..usize::from(end)];
+        let text = |span: Span| std::str::from_utf8(part(span)).ok();
+        let query = match parts.query {
+            Some(query) => Some(text(query)?),
+            None => None,
+        };
+        let field = |&(name, value): &(Name, Span)| Field { name, value: part(value) };
         Some(Head {
             method: parts.method,
-            path: part(parts.path),
-            query: parts.query.map(part),
+            path: text(parts.path)?,
+            query,
             minor_version: parts.minor_version,
             fields: self.fields.iter().map(field).collect(),
             bytes: bytes.len(),
@@ -128,10 +132,8 @@ impl Kept {
             return;
         }
         for Field { name, value } in &head.fields {
-            let (Some(name), Some(value)) = (span(name.as_bytes(), bytes), span(value, bytes)) else {
-                return;
-            };
-            self.fields.push((name, value));
+            let Some(value) = span(value, bytes) else { return };
+            self.fields.push((*name, value));
         }
         self.parts = Parts::of(head, bytes);
         self.bytes.extend_from_slice(bytes);

@@ -27,4 +27,4 @@ pub use encode::{
 };
 pub use head::{BodyLength, Fields, Head, HeadParser, Limits};
 pub use heads::Heads;
-pub use response::{ResponseError, ResponseHead, parse_response};
+pub use response::{ResponseError, ResponseField, ResponseHead, parse_response};

@@ -1,7 +1,7 @@
 //! Response heads as a client reads them.
 
-use super::head::{BodyLength, Fields};
-use crate::exchange::Field;
+use super::head::BodyLength;
+use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
 /// Most header fields of a response.
@@ -9,13 +9,22 @@ const FIELDS_CAP: usize = 96;
 /// Bytes of a response head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
+/// A field of a response, as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseField<'a> {
+    /// Its name, in the sender's case.
+    pub name: &'a str,
+    /// Its value, trimmed of outer blanks.
+    pub value: &'a [u8],
+}
+
 /// A response head, borrowed from the bytes it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
     /// Status code.
     pub status: u16,
     /// Header fields in order of arrival.
-    pub fields: Fields<'a>,
+    pub fields: SmallVec<[ResponseField<'a>; 24]>,
     /// Where the body begins.
     pub bytes: usize,
     /// How the body is delimited; `None`: by the end of the connection.
@@ -65,16 +74,19 @@ pub fn parse_response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(_) => return Err(ResponseError::Malformed),
     };
-    let fields: Fields<'_> =
-        parsed.headers.iter().map(|h| Field { name: h.name, value: h.value.trim_ascii_end() }).collect();
+    let fields: SmallVec<_> = parsed.headers.iter().map(field).collect();
     let status = parsed.code.ok_or(ResponseError::Malformed)?;
     let legacy = parsed.version == Some(0);
     let (body, keep_alive) = framing(&fields, status, legacy, to_head)?;
     Ok(Some(ResponseHead { status, fields, bytes: length, body, keep_alive }))
 }
 
+fn field<'a>(header: &httparse::Header<'a>) -> ResponseField<'a> {
+    ResponseField { name: header.name, value: header.value.trim_ascii_end() }
+}
+
 fn framing(
-    fields: &[Field<'_>],
+    fields: &[ResponseField<'_>],
     status: u16,
     legacy: bool,
     to_head: bool,

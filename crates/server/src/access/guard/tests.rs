@@ -3,7 +3,7 @@
 use super::*;
 use crate::access::tokens::{hash, hex};
 use std::io::Write;
-use thalweg_wire::exchange::Field;
+use thalweg_wire::field::Field;
 
 /// Counts what reaches it, and answers 200.
 #[derive(Default)]
@@ -72,7 +72,8 @@ fn guard() -> Guard<Counter> {
 /// What becomes of a request with these fields, and what is said with it.
 fn ask(guard: &mut Guard<Counter>, method: Method, target: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-    let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+    let fields: Vec<_> =
+        fields.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
     let request = Request { method, path, query, fields: &fields, body: b"", secure: false };
     let admitted = guard.admit(&request, NOW);
     let Answer::Respond(response) = guard.call(&request, NOW) else { panic!("no response") };
@@ -113,7 +114,7 @@ fn no_body_is_waited_for_before_a_token_came_with_its_head() {
     let mut guard = guard();
     let mut admitted = |method, path, fields: &[(&str, &str)]| {
         let fields: Vec<_> =
-            fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            fields.iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
         let request = Request { method, path, query: None, fields: &fields, body: b"", secure: false };
         guard.admit(&request, NOW).map_or(200, |response| response.status)
     };
