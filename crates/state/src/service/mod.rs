@@ -171,8 +171,10 @@ impl Service {
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.kept.sweep(Instant::now());
-        if self.core.state.get().is_some_and(State::is_due) {
-            self.core.maintain();
+        match self.core.state.get() {
+            Some(state) if state.is_due() => self.core.maintain(),
+            // The fork whose image was refused is gone, say.
+            _ => self.core.imaging.came_to(Ok(0), Instant::now()),
         }
     }
 

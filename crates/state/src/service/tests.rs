@@ -211,6 +211,9 @@ fn an_image_that_there_is_no_room_for_is_not_tried_at_every_round() {
         settled();
         assert!(state.is_due() && service.image_news().is_none(), "it was tried again at once");
     }
+    state.maintain(2).unwrap();
+    service.keep_house();
+    assert_eq!(service.image_news(), Some(ImageNews::Written));
 }
 
 /// The words of a refusal, as a caller hears them.
