@@ -340,7 +340,7 @@ pub unsafe extern "C" fn thalweg_rpc_cancel(client: *mut ThalwegRpc, call: u64) 
 }
 
 /// Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes) and
-/// reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how much did; 0 at the end of the wait
+/// reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how much that is; 0 at the end of the wait
 /// and after a signal. Faults: THALWEG_SYSTEM.
 ///
 /// # Safety

@@ -165,15 +165,15 @@ impl Supervisor {
     /// # Errors
     /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
-        fork::adopt_orphans()?;
+        fork::adopt_orphans().map_err(at("adopt orphans"))?;
         let Some((program, arguments)) = options.program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
         };
         let (listener, address) = match &options.first {
-            First::At(address) => listen(*address)?,
+            First::At(address) => listen(*address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
-        let (mut told, theirs) = Told::pair(options.patience)?;
+        let (mut told, theirs) = Told::pair(options.patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
         let mut started = process::Command::new(program)
             .args(arguments)
@@ -182,7 +182,8 @@ impl Supervisor {
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDS")
             .process_group(0)
-            .spawn()?;
+            .spawn()
+            .map_err(at(&format!("start {}", Path::new(program).display())))?;
         if let Err(why) = told.listen_at(&listener, drop) {
             started.kill()?;
             started.wait()?;
@@ -462,6 +463,11 @@ fn undone(word: &str, why: Undone) -> String {
         Undone::Refused(why) => format!("{word}: {why}"),
         Undone::Late(why) => format!("not_yet: {why}; it may do as it was told when it comes to it"),
     }
+}
+
+/// Names what could not be done.
+fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
+    move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
 }
 
 /// Listens there, and says where that is.

@@ -7,6 +7,7 @@ use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::field::Name;
+use thalweg_wire::host::HOST_UNKNOWN;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced_path};
 
 /// What one attempt at a request came to.
@@ -357,13 +358,6 @@ const BODY_TOO_LARGE: Refusal = Refusal {
     code: "body-too-large",
     field: "body",
     detail: "The request body is larger than this server takes; send it in several requests.",
-};
-
-const HOST_UNKNOWN: Refusal = Refusal {
-    status: 403,
-    code: "host-unknown",
-    field: "Host",
-    detail: "The host is neither an address nor a name that this server goes by; its operator can add names.",
 };
 
 /// Of whatever field it is.

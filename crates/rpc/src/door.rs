@@ -4,9 +4,9 @@
 //! may send without asking first (a preflight, which is refused like every method but POST) has no JSON content type. A page
 //! whose name is made to lead here after the fact is stopped by its `Host`.
 
-use thalweg_wire::exchange::{Method, Request, Response};
+use thalweg_wire::exchange::{Method, Refusal, Request, Response};
 use thalweg_wire::field::Name;
-use thalweg_wire::host::Hosts;
+use thalweg_wire::host::{HOST_UNKNOWN, Hosts};
 use thalweg_wire::media;
 use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
 
@@ -40,8 +40,8 @@ pub(crate) fn admit(request: &Request<'_>, hosts: &mut Hosts) -> Result<(), Box<
         return refuse(405, "method-not-allowed", "method", detail, "Allow: POST\r\n");
     }
     if !request.field(Name::Host).is_some_and(|host| hosts.include(host)) {
-        let detail = "the host is neither an address nor a name that this server goes by";
-        return refuse(403, "host-unknown", "Host", detail, "");
+        let Refusal { status, code, field, detail } = HOST_UNKNOWN;
+        return refuse(status, code, field, detail, "");
     }
     let content_type = request.field(Name::ContentType).and_then(media::parse);
     if !content_type.is_some_and(|media| media::kind(media) == media::Kind::Json) {

@@ -255,7 +255,14 @@ impl Gateway {
         let Self { bounds, served, frame, alone, next_look, budget, .. } = self;
         let Served { plan, description, backend, awaited, delay, .. } = &mut served[place];
         let echoed = call.id.map_or("", Id::as_str);
-        if flight.bytes() > bounds.batch_bytes_max || budget.lacks(flight.held_bytes() + echoed.len()) {
+        if flight.bytes() > bounds.batch_bytes_max {
+            return reply(flight, call, |out, id| {
+                let most = bounds.batch_bytes_max;
+                let words = format!("the answers of this batch have {most} bytes: make this call in another");
+                answer::fault(out, id, Fault::Overloaded, &words);
+            });
+        }
+        if budget.lacks(flight.held_bytes() + echoed.len()) {
             return reply(flight, call, overloaded);
         }
         let Some(index) = plan.find(&call.method) else {

@@ -35,6 +35,8 @@ impl From<Syntax> for Box<Unfit> {
 fn inside(name: &str) -> impl FnOnce(Box<Unfit>) -> Box<Unfit> {
     move |mut unfit| {
         let joint = if unfit.field.is_empty() || unfit.field.starts_with('[') { "" } else { "." };
+        // One of no letters is one, too.
+        let name = if name.is_empty() { r#""""# } else { name };
         unfit.field = format!("{name}{joint}{}", unfit.field);
         unfit
     }

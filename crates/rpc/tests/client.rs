@@ -9,8 +9,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use thalweg_rpc::client::{Ask, Error, Statistics};
-use thalweg_rpc::{Client, ClientOptions, ServerOptions};
+use thalweg_rpc::client::{Ask, Error, Said, Statistics};
+use thalweg_rpc::{Bounds, Client, ClientOptions, ServerOptions};
 use thalweg_service::Wait;
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::http1::{BodyLength, HeadParser, Limits};
@@ -392,6 +392,44 @@ fn a_foreign_loop_is_told_when_to_take_a_turn() {
         readable(&mut client, 10_000);
     };
     assert_eq!(late.outcome.unwrap_err().fault, Fault::DeadlineExceeded);
+}
+
+#[test]
+fn a_turn_does_not_wait_for_more_where_an_outcome_is_there() {
+    let server = Running::start(ServerOptions::default());
+    let options = ClientOptions { deadline: Some(Duration::from_secs(600)), ..patient() };
+    let mut client = Client::new(&server.url(), options).unwrap();
+    let late = client.begin(&Ask::one("Later", "[1]")).unwrap();
+    until_waiting(&server, &mut client);
+    // Nothing over TCP goes to everybody: connecting fails before it has begun.
+    let nowhere = client.target("http://255.255.255.255:9/x").unwrap();
+    let failed = client.begin(&Ask { target: Some(nowhere), ..Ask::one("m", "") }).unwrap();
+    // Each would wait a second for the answer that nobody gives.
+    let begun = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(client.turn(Wait::Until(begun + Duration::from_secs(600))).unwrap(), 1);
+        assert_eq!(client.turn(Wait::Block).unwrap(), 1);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+    let done = client.next().unwrap();
+    assert!(done.call == failed && done.outcome.is_err() && client.knows(late));
+    client.cancel(late);
+}
+
+#[test]
+fn what_was_taken_for_no_request_may_be_made_again() {
+    let bounds = Bounds { batch_calls_max: 2, ..Bounds::default() };
+    let server = Running::start(ServerOptions { bounds, ..ServerOptions::default() });
+    let mut client = client(&server);
+    let answers = client.batch(&[("Same", "[1]"); 3]).unwrap();
+    for said in answers.iter().map(Result::unwrap_err) {
+        assert_eq!((said.code, said.fault(), said.retry()), (-32600, None, Retry::Safe));
+    }
+    assert_eq!(answers.len(), 3);
+    // What another server says by another number tells nothing, and a fault that is named counts.
+    let said = |code, data: &str| Said { code, message: String::new(), data: data.to_owned() }.retry();
+    assert_eq!((said(-32603, ""), said(-32700, "")), (Retry::Unknown, Retry::Safe));
+    assert_eq!(said(-32600, r#"{"fault":"frame_too_large"}"#), Retry::Never);
 }
 
 #[test]

@@ -191,6 +191,8 @@ fn answers_to_a_batch_have_a_bound_too() {
     let one = call("Same", &json!([1, "x".repeat(200)]), &json!(1));
     let answers = client.ask(json!([one, one]).to_string());
     assert_eq!((&answers[0]["result"]["number"], error(&answers[1]).1), (&json!(1), "overloaded"));
+    let says = answers[1]["error"]["message"].as_str().unwrap();
+    assert!(says.contains("100 bytes") && says.contains("in another"), "{says}");
     assert_eq!(server.asked().len(), 1, "the second was not made");
 }
 

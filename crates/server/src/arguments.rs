@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use thalweg_load::BenchVerb;
 use thalweg_service::Endpoint;
+use thalweg_wire::host::is_name;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
 #[derive(Debug, Parser)]
@@ -193,7 +194,7 @@ pub(crate) struct ServeOptions {
     pub(crate) cors_origins: Vec<Origin>,
     /// Names that this server goes by, beside addresses and localhost. JSON-RPC is refused under another, and without a token
     /// file so is whatever is asked at a loopback address in the clear: a page's name may be made to lead there.
-    #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',', value_parser = host)]
     pub(crate) hosts: Vec<String>,
     /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and `http://127.0.0.x`.
     #[arg(long, env = "THALWEG_WEBHOOKS_LOOPBACK", value_enum, default_value_t = WebhooksLoopback::Auto)]
@@ -296,6 +297,14 @@ pub(crate) struct ServeOptions {
     /// Which log lines there are.
     #[arg(long, env = "THALWEG_LOG_LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
+}
+
+/// A name that the server goes by.
+fn host(text: &str) -> Result<String, String> {
+    if is_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("expected a name and nothing else, engine.example: no scheme, port, path or blank; addresses need not be named".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
-use thalweg_state::{Herald, Options as StateOptions, Service as State, ServiceOptions};
+use thalweg_state::{Herald, ImageNews, Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
@@ -225,6 +225,14 @@ impl Engine {
         let _span = tracing::debug_span!("keep_house").entered();
         let maintained = self.store.maintain(clock::wall_us());
         self.state.keep_house();
+        match self.state.image_news() {
+            Some(ImageNews::Refused(error)) => tracing::warn!(
+                error,
+                "an image of the state cannot be written: the next start takes longer; it is tried again within minutes"
+            ),
+            Some(ImageNews::Written) => tracing::info!("the images of the state that were due are written"),
+            None => {}
+        }
         maintained.unwrap_or_else(|error| {
             tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
             false

@@ -1,7 +1,7 @@
 //! `thalweg fork-server`: a supervisor of processes that fork, on a control endpoint of its own.
 
 use crate::arguments::ForkServerOptions;
-use crate::client::Output;
+use crate::client::{Failure, Output};
 use crate::supervisor::listeners;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,30 +10,32 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fork::generated::types::SCHEMA_HASH;
 use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
-use thalweg_service::{Error, Server, ServerOptions};
+use thalweg_service::{Server, ServerOptions};
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::signal::Signals;
-use thalweg_wire::fault::Fault;
 
 /// Runs until the last server has ended, or a signal says so.
 ///
 /// # Errors
 /// The program does not start, or the endpoint cannot be listened at.
-pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
-    let failed = |what: &'static str| move |error: io::Error| Error::system(Fault::System, what, error);
+pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
+    let failed = |what: &'static str| move |error| Failure::Undone(format!("cannot {what}: {error}"));
     // First of all: what was handed over has the descriptors that would be opened next.
     let inherited = listeners().map_err(failed("use the sockets handed over"))?;
-    let listener = first_listener(options.address, inherited).map_err(failed("listen"))?;
+    let listener =
+        first_listener(options.address, inherited).map_err(failed("use the sockets handed over"))?;
     let signals = Signals::take().map_err(failed("wait for signals"))?;
     let control =
         ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
-    let mut server = Server::bind(std::slice::from_ref(&options.control), control)?;
+    let server = Server::bind(std::slice::from_ref(&options.control), control);
+    let mut server = server.map_err(Failure::Service)?;
     let supervisor = Supervisor::start(Options {
         servers_max: options.servers_max as usize,
         patience: Duration::from_millis(options.patience_ms.into()),
         ..Options::new(options.program.clone(), listener)
     });
-    let supervisor = supervisor.map_err(failed("start the program"))?;
+    // It says itself what it was at.
+    let supervisor = supervisor.map_err(|error| Failure::Undone(error.to_string()))?;
     let (stopper, control) = (server.stopper(), supervisor.control());
     let serve = move || server.run_reactor(control);
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
@@ -42,12 +44,12 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
         // Standard output may be closed: then nobody wanted to know.
         let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
-    await_end(&signals, &supervisor).map_err(failed("wait"))?;
+    await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
     supervisor.end();
     stopper.stop();
     match thread.join() {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Error::new(Fault::System, "the control endpoint ended in a panic")),
+        Ok(outcome) => outcome.map_err(Failure::Service),
+        Err(_) => Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
     }
 }
 

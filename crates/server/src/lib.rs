@@ -90,9 +90,7 @@ pub fn main() -> ExitCode {
         },
         Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
         Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
-        Verb::ForkServer { options } => {
-            report(fork_server::run(&options).map_err(client::Failure::Service), output)
-        }
+        Verb::ForkServer { options } => report(fork_server::run(&options), output),
         Verb::Codegen { arguments, check } => codegen::run(&arguments, check, output),
         Verb::Token { label, scopes, prefix } => {
             report(access::mint(&label, &scopes, &prefix, output), output)

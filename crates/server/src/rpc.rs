@@ -17,6 +17,7 @@ use thalweg_rpc::{Bounds, Gateway, Mount};
 use thalweg_schema as schema;
 use thalweg_service::Endpoint;
 use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service, Weight};
+use thalweg_wire::path::HEALTH;
 
 const LOG: &str = include_str!("../../../schemas/log.jsonc");
 const STATE: &str = include_str!("../../../schemas/state.jsonc");
@@ -208,9 +209,9 @@ impl<S: Service> Beside<S> {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
 
-    /// Whether a path is one of the services', if there are any.
+    /// Whether a path is one of the services', if there are any. Whether the server answers may be asked anywhere.
     fn is_called(&self, path: &str) -> bool {
-        self.gateway.is_some() && (self.alone || path.starts_with(PREFIX))
+        self.gateway.is_some() && (self.alone && path != HEALTH || path.starts_with(PREFIX))
     }
 
     fn gateway(&mut self, path: &str) -> Option<&mut Gateway> {

@@ -104,16 +104,23 @@ fn what_is_no_program_or_does_not_answer_is_refused_and_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let control = directory.path().join("forks.sock");
     for (program, says) in [
-        (&["/nowhere/at/all"][..], "start the program"),
+        (&["/nowhere/at/all"][..], "cannot start /nowhere/at/all: "),
         // It reads what it is told, and says nothing.
         (&["cat"], "the process says nothing"),
-        (&["true"], "start the program"),
+        (&["true"], "true does not take orders"),
     ] {
         let output = run(&control, program);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && complaint.contains(says), "{program:?}: {complaint}");
+        assert!(!complaint.contains("operating system"), "{complaint}");
         assert!(!control.exists(), "{program:?} left the endpoint behind");
     }
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = Command::new(PROGRAM);
+    command.args(["fork-server", "--address", &address, "--control"]).arg(&control).args(["--", "cat"]);
+    let complaint = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(complaint.contains(&format!("cannot listen at {address}: ")), "{complaint}");
     let output = run(Path::new("nowhere"), &["cat"]);
     assert_eq!(output.status.code(), Some(2), "an endpoint ends in .sock or .shm");
 }

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::Server;
+use common::{PROGRAM, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 /// What is answered to a head and nothing more.
 fn answer(mut peer: impl Read + Write, head: &str) -> String {
@@ -71,6 +72,23 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
     // No browser leaves it out.
     assert!(answer(connect(), "GET /healthz HTTP/1.0").starts_with("HTTP/1.1 200 "));
     server.end();
+}
+
+#[test]
+fn a_name_that_no_host_can_be_is_refused_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for wrong in ["a.example:4437", "http://a.example", "a.example, b.example", "*.example", ""] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--hosts", wrong, "--data"]).arg(&data);
+        let output = command.output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && complaint.contains("engine.example"),
+            "{wrong}: {complaint}"
+        );
+        assert!(!data.exists(), "{wrong}");
+    }
 }
 
 #[test]

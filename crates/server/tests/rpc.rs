@@ -56,6 +56,10 @@ fn the_log_is_called_from_every_reactor_and_is_the_one_that_http_has() {
     }
     let error = client(&server.url, "log").call("Head", r#"["none"]"#).map(str::to_owned).unwrap_err();
     assert_eq!(fault(&error), Fault::Refused);
+    assert!(
+        error.to_string().contains("404 stream-missing: ") && error.to_string().contains("with Create"),
+        "{error}"
+    );
     assert!(server.end().as_secs() < 10);
 }
 
@@ -89,6 +93,11 @@ fn services_may_have_a_listener_of_their_own() {
         .call("x", "")
         .map(str::to_owned);
     assert!(elsewhere.unwrap_err().to_string().contains("404"), "and streams are not where services are");
+    for (request, status) in [("GET /healthz", 200), ("HEAD /healthz", 200), ("POST /healthz", 405)] {
+        let head = format!("{request} HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n");
+        let said = refused(url.trim_start_matches("http://"), &head);
+        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {said}");
+    }
     server.end();
 }
 

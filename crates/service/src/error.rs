@@ -42,7 +42,7 @@ impl Error {
     /// ```
     /// use thalweg_service::Error;
     /// use thalweg_wire::fault::{Fault, Retry};
-    /// let late = Error::new(Fault::Disconnected, "run/echo.sock: ").of_later_call();
+    /// let late = Error::new(Fault::Disconnected, "run/echo.sock").of_later_call();
     /// assert_eq!((late.fault, late.retry()), (Fault::NotSent, Retry::Safe));
     /// let refused = Error::new(Fault::PermissionDenied, "").of_later_call();
     /// assert_eq!(refused.fault, Fault::PermissionDenied, "it did not begin, and would not another time");

@@ -268,10 +268,13 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
         assert_eq!(client.wait(answered).unwrap(), b"answered", "{way:?}");
         let error = client.wait(lost).unwrap_err();
         assert_eq!((error.fault, error.retry()), (Fault::Disconnected, Retry::Unknown), "{way:?}");
+        let lost_words = error.to_string();
         // Whether its bytes left is the kernel's secret, and shows in the fault.
         let error = client.wait(never).unwrap_err();
         assert!(matches!(error.fault, Fault::NotSent | Fault::Disconnected), "{way:?}: {error}");
         assert!(error.detail.contains(&endpoint.to_string()));
+        let words = [lost_words, error.to_string()];
+        assert!(words.iter().all(|words| !words.contains(": :") && !words.ends_with(": ")), "{words:?}");
         let error = client.call(b"d", CallOptions::default()).unwrap_err();
         assert_eq!(
             (error.fault, error.retry()),

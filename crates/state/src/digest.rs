@@ -8,6 +8,7 @@
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
 use std::ops::Bound;
+use std::thread::Builder;
 
 const LANES: usize = 1_024;
 /// Entries that are worth a thread.
@@ -29,18 +30,24 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The digest of everything a map holds. That of a large one is reckoned on all processors.
+    /// The digest of everything a map holds. That of a large one is reckoned on all processors, as far as the system gives threads.
     pub fn of(map: &Map) -> Self {
-        let entries: Vec<_> = map.scan(Bound::Unbounded).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::on(threads, || Builder::new().name("root".to_owned()), map)
+    }
+
+    fn on(threads: usize, thread: impl Fn() -> Builder, map: &Map) -> Self {
+        let entries: Vec<_> = map.scan(Bound::Unbounded).collect();
         let mut parts = entries.chunks(entries.len().div_ceil(threads).max(PART_MIN));
         let own = parts.next().unwrap_or_default();
         std::thread::scope(|scope| {
-            let others: Vec<_> = parts.map(|part| scope.spawn(|| Self::sum(part))).collect();
+            let begin = |part| (part, thread().spawn_scoped(scope, move || Self::sum(part)).ok());
+            let others: Vec<_> = parts.map(begin).collect();
             let mut digest = Self::sum(own);
-            for (part, other) in entries.chunks(own.len().max(1)).skip(1).zip(others) {
-                // A thread that did not come to its end leaves its part to this one.
-                digest.join(&other.join().unwrap_or_else(|_| Self::sum(part)));
+            for (part, other) in others {
+                // A thread that there was not, or that did not come to its end, leaves its part to this one.
+                let sum = other.and_then(|other| other.join().ok());
+                digest.join(&sum.unwrap_or_else(|| Self::sum(part)));
             }
             digest
         })
@@ -128,6 +135,16 @@ mod tests {
                 prop_assert_eq!(digest.root(), Digest::of(&map).root());
             }
         }
+    }
+
+    #[test]
+    fn where_no_thread_is_to_be_had_the_digest_is_the_same() {
+        let entries = (0..PART_MIN * 2 + 1).map(|n| (format!("{n}").into(), b"1"[..].into()));
+        let map = Map::of(entries.collect());
+        let alone = Digest::on(1, Builder::new, &map);
+        assert_eq!(Digest::on(3, Builder::new, &map), alone);
+        // Nobody has memory for such a stack.
+        assert_eq!(Digest::on(3, || Builder::new().stack_size(1 << 62), &map), alone);
     }
 
     #[test]

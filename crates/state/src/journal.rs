@@ -2,8 +2,8 @@
 //! (`packages/state/STATE-PROTOCOL.md` of durable-streams/durable-streams), each followed by a comma, as a stream of JSON
 //! keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
 //!
-//! A value that is JSON, without blanks around it, stands there as it is, byte for byte; any other stands in base64, and
-//! the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
+//! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually reads JSON reads
+//! it (`is_usual`); any other stands in base64, and the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
 
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
@@ -17,6 +17,9 @@ use thalweg_log::Offset;
 /// The content type of a fork's log.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 const BASE64: &str = "base64";
+/// Lists and objects within each other in a value that stands as it is. With the two around it they are fewer than the 64
+/// that the least patient of the usual parsers takes.
+const NESTED_MAX: usize = 60;
 /// A message without its type, key and value, the longest there is, and the comma behind it.
 const MESSAGE: &str = concat!(
     r#"{"type":"","key":"","value":"","#,
@@ -140,13 +143,70 @@ fn value(raw: &RawValue, encoding: Option<&str>) -> Result<Value, String> {
     }
 }
 
-/// The value as it stands, if it is JSON and nothing around it.
+/// The value as it stands, if it is JSON that anybody reads and nothing around it.
 fn raw(value: &[u8]) -> Option<&RawValue> {
     // The first byte of most values that are no JSON tells so.
     matches!(value.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n'))
         .then_some(())?;
     let raw: &RawValue = serde_json::from_slice(value).ok()?;
-    (raw.get().len() == value.len()).then_some(raw)
+    (raw.get().len() == value.len() && is_usual(raw.get())).then_some(raw)
+}
+
+/// Whether this JSON is read by more than its grammar asks for: nesting, halves of surrogate pairs and numbers beyond a double are
+/// where parsers end with an error, and with them everything else of the stream. Complexity: its length.
+fn is_usual(json: &str) -> bool {
+    let (bytes, mut at, mut nested, mut in_text) = (json.as_bytes(), 0, 0_usize, false);
+    while let Some(byte) = bytes.get(at) {
+        let length = match byte {
+            b'"' => {
+                in_text = !in_text;
+                1
+            }
+            b'\\' => match escape(&bytes[at..]) {
+                Some(length) => length,
+                None => return false,
+            },
+            _ if in_text => 1,
+            b'[' | b'{' => {
+                nested += 1;
+                1
+            }
+            b']' | b'}' => {
+                nested = nested.saturating_sub(1);
+                1
+            }
+            b'-' | b'0'..=b'9' => {
+                let is_of_it = |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let length = bytes[at..].iter().take_while(is_of_it).count();
+                if !json[at..at + length].parse().is_ok_and(f64::is_finite) {
+                    return false;
+                }
+                length
+            }
+            _ => 1,
+        };
+        if nested > NESTED_MAX {
+            return false;
+        }
+        at += length;
+    }
+    true
+}
+
+/// How long the escape is that a text begins with, a pair of surrogates being one; `None` for half of one.
+fn escape(text: &[u8]) -> Option<usize> {
+    match unit(text) {
+        None => Some(2),
+        Some(0xD800..0xDC00) => matches!(text.get(6..).and_then(unit), Some(0xDC00..0xE000)).then_some(12),
+        Some(0xDC00..0xE000) => None,
+        Some(_) => Some(6),
+    }
+}
+
+/// What stands behind `\u` at the beginning.
+fn unit(text: &[u8]) -> Option<u16> {
+    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 fn quoted(value: &Value) -> Box<RawValue> {
@@ -190,6 +250,40 @@ mod tests {
             r#"{"type":"kv","key":"c","headers":{"operation":"delete","txid":"42"}},"#,
         );
         assert_eq!(String::from_utf8(encoded(&before, &changes)).unwrap(), wanted);
+    }
+
+    #[test]
+    fn what_some_parser_does_not_read_stands_in_base64() {
+        let nested = |count: usize| format!("{}{}", r#"{"a":["#.repeat(count / 2), "]}".repeat(count / 2));
+        for (value, is_plain) in [
+            (nested(NESTED_MAX), true),
+            (nested(NESTED_MAX + 2), false),
+            (nested(1_000), false),
+            (format!("[{}0]", "[],{},".repeat(100)), true),
+            (format!("\"{}\"", "[".repeat(100)), true),
+            (r#""\ud83d\uDE00 \\ud800 \\\"[ \u00e9""#.to_owned(), true),
+            (r#""\ud83d""#.to_owned(), false),
+            (r#""\uDE00""#.to_owned(), false),
+            (r#""\ud83d\ud83d\ude00""#.to_owned(), false),
+            (r#""\ud83d \ude00""#.to_owned(), false),
+            (r#"{"\\\ud83d":1}"#.to_owned(), false),
+            ("[-1.5e308,1e-999,18446744073709551616]".to_owned(), true),
+            ("[1e309]".to_owned(), false),
+            ("9".repeat(400), false),
+        ] {
+            let put = Change::Put("a".into(), value.as_bytes().into());
+            let changes: Changes = [put].into_iter().collect();
+            let entry = encoded(&Map::default(), &changes);
+            let is_base64 = String::from_utf8_lossy(&entry).contains(BASE64);
+            assert_eq!(is_base64, !is_plain, "{value}");
+            serde_json::from_slice::<serde_json::Value>(entry.strip_suffix(b",").unwrap()).unwrap();
+            assert_eq!(decode(&entry).unwrap(), changes);
+        }
+        // What stands as it is in a log of before is read as ever.
+        let before =
+            r#"{"type":"kv","key":"a","value":"\ud83d","headers":{"operation":"insert","txid":"1"}},"#;
+        let before = decode(before.as_bytes()).unwrap();
+        assert_eq!(before.get("a"), Some(Some(&br#""\ud83d""#[..].into())));
     }
 
     proptest! {

@@ -31,6 +31,7 @@
 //! fork's log can be tailed by a browser as it is.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod changes;
 pub mod client;
 mod digest;
@@ -66,7 +67,7 @@ pub use fork::View;
 pub use generated::types::SCHEMA_HASH;
 pub use herald::Herald;
 pub use map::{Key, Map, Value};
-pub use service::{ERROR_TAG, Service, ServiceOptions};
+pub use service::{ERROR_TAG, ImageNews, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
 pub use sight::Sight;
 pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};

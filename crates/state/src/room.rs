@@ -20,9 +20,20 @@ impl Room {
         *self.held.lock()
     }
 
-    /// A part of it, of nothing to begin with.
-    pub(crate) fn begin(self: &Arc<Self>) -> Held {
-        Held { room: self.clone(), bytes: 0 }
+    /// Takes so many bytes in the place of others that are given back.
+    pub(crate) fn exchange(&self, given: usize, taken: usize) -> Result<(), Error> {
+        let mut held = self.held.lock();
+        let more = taken.saturating_sub(given);
+        if more > self.limit.saturating_sub(*held) {
+            return Err(Error::NoRoom { bytes: more, limit: self.limit });
+        }
+        *held = *held - given + taken;
+        Ok(())
+    }
+
+    /// A part of what was taken.
+    pub(crate) fn taken(self: &Arc<Self>, bytes: usize) -> Held {
+        Held { room: self.clone(), bytes }
     }
 }
 
@@ -38,17 +49,9 @@ impl Held {
         self.bytes
     }
 
-    /// Is of so many bytes from here on.
-    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Error> {
-        let Room { limit, held } = &*self.room;
-        let mut held = held.lock();
-        let more = bytes.saturating_sub(self.bytes);
-        if more > limit.saturating_sub(*held) {
-            return Err(Error::NoRoom { bytes: more, limit: *limit });
-        }
-        *held = *held - self.bytes + bytes;
-        self.bytes = bytes;
-        Ok(())
+    /// It was given back, in an exchange.
+    pub(crate) fn given(mut self) {
+        self.bytes = 0;
     }
 }
 
@@ -65,17 +68,22 @@ mod tests {
     #[test]
     fn what_is_given_back_can_be_taken_again() {
         let room = Room::new(10);
-        let (mut first, mut second) = (room.begin(), room.begin());
-        first.resize(6).unwrap();
-        assert!(matches!(second.resize(5), Err(Error::NoRoom { bytes: 5, limit: 10 })));
-        second.resize(4).unwrap();
-        assert!(matches!(second.resize(7), Err(Error::NoRoom { bytes: 3, limit: 10 })));
-        first.resize(3).unwrap();
-        second.resize(7).unwrap();
-        assert_eq!((first.bytes(), second.bytes(), *room.held.lock()), (3, 7, 10));
+        room.exchange(0, 6).unwrap();
+        let first = room.taken(6);
+        assert!(matches!(room.exchange(0, 5), Err(Error::NoRoom { bytes: 5, limit: 10 })));
+        room.exchange(0, 4).unwrap();
+        let second = room.taken(4);
+        assert!(matches!(room.exchange(4, 7), Err(Error::NoRoom { bytes: 3, limit: 10 })));
+        room.exchange(6, 3).unwrap();
+        first.given();
+        let first = room.taken(3);
+        room.exchange(4, 7).unwrap();
+        second.given();
+        let second = room.taken(7);
+        assert_eq!((first.bytes(), second.bytes(), room.held()), (3, 7, 10));
         drop(first);
-        second.resize(10).unwrap();
+        assert_eq!(room.held(), 7);
         drop(second);
-        assert_eq!(*room.held.lock(), 0);
+        assert_eq!(room.held(), 0);
     }
 }

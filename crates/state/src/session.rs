@@ -1,12 +1,11 @@
 //! A session: writes that nobody else sees until they are committed, and that can be taken back.
 
-use crate::changes::{Change, Changes};
+use crate::beside::Beside;
+use crate::changes::Changes;
 use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{Moment, View};
-use crate::journal;
 use crate::map::{Key, Value};
-use crate::room::Held;
 use crate::sight::Sight;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
@@ -24,7 +23,8 @@ pub const SESSION_BYTES_MAX: usize = 16 << 20;
 /// entry, and is refused if others committed to the fork meanwhile: then what was read may not hold any more.
 ///
 /// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`]; of all
-/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max).
+/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with what was written over since and
+/// a [`Sight`] still holds.
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -38,8 +38,7 @@ pub struct Session {
 struct Snapshot {
     base: Moment,
     /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys beside it.
-    changes: Arc<Changes>,
-    held: Held,
+    changes: Arc<Beside>,
 }
 
 impl Session {
@@ -73,8 +72,8 @@ impl Session {
         let base = self.state.moment(self.fork, View::Pending)?;
         let next = base.offset;
         self.last.next = next;
-        let held = self.state.shared.room.begin();
-        self.snapshot = Some(Snapshot { base, changes: Arc::default(), held });
+        let changes = Arc::new(Beside::new(&self.state.shared.room));
+        self.snapshot = Some(Snapshot { base, changes });
         Ok(Receipt { ticket, first, next })
     }
 
@@ -85,7 +84,7 @@ impl Session {
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
     pub fn commit(&mut self, time: Time) -> Result<Receipt, Error> {
-        let Some(Snapshot { base, changes, .. }) = &self.snapshot else { return Ok(self.last) };
+        let Some(Snapshot { base, changes }) = &self.snapshot else { return Ok(self.last) };
         self.last = self.state.commit(self.fork, changes, Some(base.offset), time)?;
         self.snapshot = None;
         Ok(self.last)
@@ -110,26 +109,7 @@ impl Session {
             return Ok(receipt);
         };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
-        let kind = &self.state.shared.options.kind;
-        let (mut before, mut after) = (0, 0);
-        for (key, value) in changes.iter() {
-            after += journal::bytes_max(kind, key, value);
-            if let Some(written) = snapshot.changes.get(key) {
-                before += journal::bytes_max(kind, key, written);
-            }
-        }
-        let bytes = snapshot.held.bytes() - before + after;
-        if bytes > SESSION_BYTES_MAX {
-            return Err(Error::TooMuch { bytes, limit: SESSION_BYTES_MAX });
-        }
-        snapshot.held.resize(bytes)?;
-        let held = Arc::make_mut(&mut snapshot.changes);
-        for (key, value) in changes {
-            held.push(match value {
-                Some(value) => Change::Put(key, value),
-                None => Change::Delete(key),
-            });
-        }
+        Arc::make_mut(&mut snapshot.changes).write(&self.state.shared.options.kind, changes)?;
         let at = snapshot.base.offset;
         Ok(Receipt { ticket: 0, first: at, next: at })
     }
@@ -146,7 +126,7 @@ impl Session {
     pub fn sight(&self) -> Result<Sight, Error> {
         match &self.snapshot {
             None => self.state.sight(self.fork, View::Pending),
-            Some(Snapshot { base, changes, .. }) => {
+            Some(Snapshot { base, changes }) => {
                 let fork = self.state.find(self.fork).ok();
                 Ok(Sight::new(base.clone(), Some(changes.clone()), fork))
             }

@@ -3,7 +3,7 @@
 //! Taking one costs nothing, and it stays as it is whatever becomes of the place: so whoever has long to look takes a sight
 //! in its turn, and looks when others have theirs.
 
-use crate::changes::Changes;
+use crate::beside::Beside;
 use crate::digest::{Digest, Root};
 use crate::fork::{Fork, Moment};
 use crate::map::{Key, Map, Value};
@@ -16,13 +16,13 @@ use thalweg_log::Offset;
 #[derive(Clone, Debug)]
 pub struct Sight {
     moment: Moment,
-    over: Option<Arc<Changes>>,
+    over: Option<Arc<Beside>>,
     /// What roots are reckoned from.
     fork: Option<Arc<Fork>>,
 }
 
 impl Sight {
-    pub(crate) fn new(moment: Moment, over: Option<Arc<Changes>>, fork: Option<Arc<Fork>>) -> Self {
+    pub(crate) fn new(moment: Moment, over: Option<Arc<Beside>>, fork: Option<Arc<Fork>>) -> Self {
         Self { moment, over: over.filter(|over| !over.is_empty()), fork }
     }
 

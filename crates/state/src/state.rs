@@ -36,8 +36,8 @@ pub struct Options {
     pub image_bytes: u64,
     /// What becomes of entries that an image stands for.
     pub history: History,
-    /// What all sessions together may hold beside their snapshots, reckoned as for one of them:
-    /// [`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX).
+    /// What all sessions together may hold beside their snapshots, reckoned as for one of them
+    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they wrote over since while somebody still looks at it.
     pub sessions_bytes_max: usize,
     /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long as it is kept.
     pub logs_max: u64,

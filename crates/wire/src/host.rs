@@ -3,8 +3,17 @@
 //! A page may have its name lead to this machine once a browser has loaded it, and is then of the same origin as what
 //! answers here. The browser still says the page's name, which is no address, and not `localhost`.
 
+use crate::exchange::Refusal;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+
+/// What is answered to whoever takes the server for somebody else.
+pub const HOST_UNKNOWN: Refusal = Refusal {
+    status: 403,
+    code: "host-unknown",
+    field: "Host",
+    detail: "The host is neither an address nor a name that this server goes by; its operator can add names.",
+};
 
 /// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its is not taken apart
 /// again the next time.
@@ -53,6 +62,13 @@ fn is_ours(host: &[u8], names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// Whether a text can be the name of a host, as a `Host` has it in front of a port: without scheme, port and blanks, and in ASCII,
+/// as a browser says any name.
+pub fn is_name(text: &str) -> bool {
+    let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.bytes().all(may_be_in)
+}
+
 /// Whether a text is a port: digits and nothing else, 65535 at most.
 pub fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
@@ -95,9 +111,22 @@ mod tests {
             "[x]",
             "[::1]80",
             "[::1]:+80",
+            ":80",
         ] {
             assert!(!Hosts::default().include(theirs.as_bytes()), "{theirs}");
             assert!(!hosts.include(theirs.as_bytes()), "{theirs} behind one that is");
+        }
+    }
+    #[test]
+    fn a_name_is_what_a_host_can_be() {
+        for name in
+            ["engine.example", "a", "xn--bcher-kva.example", "my_box.local", "10.0.0.7", "dot.example."]
+        {
+            assert!(is_name(name) && Hosts::new([name.to_owned()].into()).include(name.as_bytes()), "{name}");
+        }
+        for wrong in ["", "a:80", "http://a", "a/", " a", "a b", "*.example", "b\u{fc}cher.example", "[::1]"]
+        {
+            assert!(!is_name(wrong), "{wrong}");
         }
     }
 }

@@ -65,6 +65,15 @@ test("integers are exact both ways", async (t) => {
   assert.deepEqual(await client.call("Same", value, { url: `http://127.0.0.1:${echo.address().port}/` }), value)
 })
 
+test("a batch that is refused as a whole may be made again", async (t) => {
+  const { url } = await served(t)
+  const client = open(t, `${url}/rpc/state`)
+  const answers = await client.batch(Array.from({ length: 1001 }, () => ["Count", ["main"]]))
+  assert.equal(answers.length, 1001)
+  for (const { number, fault, retry } of answers) assert.deepEqual([number, fault, retry], [-32600, undefined, "safe"])
+  assert.equal(new RemoteError(-32603, "").retry, "unknown")
+})
+
 test("what the server says is told from what went wrong", async (t) => {
   const { url } = await served(t)
   const client = open(t, `${url}/rpc/state`, { inFlightMax: 1 })

@@ -176,6 +176,14 @@ class Waiting(Served):
         with self.assertRaises(Closed):
             self.client.call("Forks")
 
+    def test_a_batch_that_is_refused_as_a_whole_may_be_made_again(self) -> None:
+        answers = self.client.batch([("Count", ["main"])] * 1001)
+        self.assertEqual(len(answers), 1001)
+        for answer in answers:
+            assert isinstance(answer, RemoteError)
+            self.assertEqual((answer.number, answer.fault, answer.retry), (-32600, None, "safe"))
+        self.assertEqual(RemoteError(-32603, "").retry, "unknown")
+
     def test_batches_come_in_order_and_notifications_have_no_answer(self) -> None:
         put = [("Put", {"place": "main", "key": key, "value": b""}) for key in "ab"]
         answers = self.client.batch([*put, ("Nothing", None), ("Count", ["main"])])

@@ -71,7 +71,7 @@ pub const Rpc = struct {
         return number;
     }
 
-    /// Writes what was begun and reads what came; how much that was.
+    /// Writes what was begun and reads what came; how much there is to be taken. Nothing is waited for where there is something.
     pub fn turn(self: *Rpc, patience: Wait) Error!usize {
         var happened: usize = 0;
         try check(c.thalweg_rpc_turn(self.handle, patience.number(), &happened));

@@ -3,6 +3,7 @@
 use std::fmt;
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::{Fault, Retry};
+use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR};
 
 /// An error that the server answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,17 @@ impl Said {
         let at = self.data.find("\"fault\":\"")? + "\"fault\":\"".len();
         let word = self.data[at..].split('"').next()?;
         Fault::ALL.iter().copied().find(|fault| fault.word() == word)
+    }
+
+    /// Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no request it did not
+    /// carry out, whoever's it is; another number says nothing about that.
+    pub fn retry(&self) -> Retry {
+        const NOT_BEGUN: [i64; 2] = [PARSE_ERROR as i64, INVALID_REQUEST as i64];
+        match self.fault() {
+            Some(fault) => fault.retry(),
+            None if NOT_BEGUN.contains(&self.code) => Retry::Safe,
+            None => Retry::Unknown,
+        }
     }
 }
 
@@ -43,8 +55,7 @@ impl Error {
     /// Whether the same call may be made again.
     pub fn retry(&self) -> Retry {
         match self {
-            // An answer of a server that is not ours says nothing about it.
-            Self::Said(said) => said.fault().map_or(Retry::Unknown, Fault::retry),
+            Self::Said(said) => said.retry(),
             Self::Failed(failure) => failure.retry(),
         }
     }

@@ -155,17 +155,20 @@ impl Client {
         self.pool.cancel(call);
     }
 
-    /// One turn: writes what was begun, waits as it may for something to come, and reads it. How much happened.
+    /// One turn: writes what was begun, waits as it may for something to come, and reads it. How many outcomes
+    /// [`Client::next`] has; where it has one already nothing is waited for.
     ///
     /// # Errors
     /// The operating system failed.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Failure> {
         let until = match wait {
+            _ if self.pool.outcomes() > 0 => Some(Instant::now()),
             Wait::Poll => Some(Instant::now()),
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };
-        self.pool.turn(until)
+        self.pool.turn(until)?;
+        Ok(self.pool.outcomes())
     }
 
     /// What came of calls that were begun; `None` until another turn.

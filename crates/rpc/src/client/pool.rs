@@ -230,7 +230,7 @@ impl Pool {
             [only] if only.carries.as_ref().is_some_and(|exchange| exchange.name == name) => {
                 self.wait_alone()
             }
-            _ => self.turn(None).map(drop),
+            _ => self.turn(None),
         };
         match waited {
             Ok(()) => taken(self),
@@ -300,8 +300,8 @@ impl Pool {
         }
     }
 
-    /// One turn, which waits until then at most for something to come of an exchange.
-    pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<usize, Failure> {
+    /// One turn, which waits until then at most for something to come of an exchange, beside what came already.
+    pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.make_watch()?;
         let before = self.done.len();
         loop {
@@ -343,7 +343,7 @@ impl Pool {
         if let Some(watch) = &mut self.watch {
             watch.due(wakes)?;
         }
-        Ok(self.done.len() - before)
+        Ok(())
     }
 
     /// Ends what was waited for long enough, and what was idle for long enough.
@@ -407,6 +407,11 @@ impl Pool {
 
     pub(crate) fn next(&mut self) -> Option<Done> {
         self.done.pop_front()
+    }
+
+    /// How many outcomes are there to be taken.
+    pub(crate) fn outcomes(&self) -> usize {
+        self.done.len()
     }
 
     pub(crate) fn cancel(&mut self, name: CallId) {

@@ -23,17 +23,30 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn of(url: &str, token: Option<&Bearer>) -> Result<Self, Failure> {
         let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{url}: {what}")));
-        let Some(rest) = url.strip_prefix("http://") else {
-            return refuse("give a URL, http://host:port/path");
+        // RFC 3986, 3.1: a scheme is the same in capitals.
+        let scheme = "http://";
+        let is_scheme = |(begin, _): &(&str, &str)| begin.eq_ignore_ascii_case(scheme);
+        let Some((_, rest)) = url.split_at_checked(scheme.len()).filter(is_scheme) else {
+            return refuse("give a URL, http://host:port/path; TLS is not spoken");
         };
-        let (host, path) = match rest.find('/') {
-            Some(at) => rest.split_at(at),
-            None => (rest, "/"),
-        };
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if host.is_empty() || host.contains('@') || !is_plain(host) || !is_plain(path) {
-            return refuse("host and path have to be plain characters");
+        let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if let Some((_, host)) = host.rsplit_once('@') {
+            // What stands before it may be a secret.
+            let what =
+                format!("http://…@{host}{path}: no user is named in a URL: a server's token is an option");
+            return Err(Failure::new(Fault::BadArgument, what));
         }
+        if host.is_empty() || host.starts_with(':') {
+            return refuse("it names no host: give http://host:port/path");
+        }
+        if path.contains('#') {
+            return refuse("a service has no part that a # names: leave out what begins with it");
+        }
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain(host) || !is_plain(path) {
+            return refuse("host and path are ASCII without blanks: write other characters of a path as %XX");
+        }
+        let joint = if path.starts_with('/') { "" } else { "/" };
         let with_port = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
             None => format!("{host}:80"),
             Some((name, port)) if is_port(port) && (name.starts_with('[') || !name.contains(':')) => {
@@ -54,7 +67,7 @@ impl Place {
         let shown =
             token.map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.text()));
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
+            "POST {joint}{path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
              {shown}Content-Length: "
         );
         Ok(Self { addresses, head: head.into_bytes() })
@@ -111,20 +124,33 @@ mod tests {
         assert_eq!(place.addresses, ["127.0.0.1:4437".parse().unwrap()]);
         assert!(place.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
         assert_eq!(Place::of("http://[::1]", None).unwrap().addresses, ["[::1]:80".parse().unwrap()]);
-        for wrong in [
-            "",
-            "127.0.0.1:1",
-            "https://127.0.0.1/",
-            "http://",
-            "http://a b/",
-            "http://127.0.0.1/\r\nX: y",
-            "http://u@h/",
-            "http://127.0.0.1:65536/",
-            "http://127.0.0.1:+80/",
-            "http://[::1]:x/",
-            "http://127.0.0.1:80:80/x",
+        for (url, line) in [
+            ("HTTP://127.0.0.1:1/x", "POST /x HTTP/1.1"),
+            ("http://127.0.0.1:1", "POST / HTTP/1.1"),
+            ("http://127.0.0.1:1?a=@/", "POST /?a=@/ HTTP/1.1"),
         ] {
-            assert_eq!(Place::of(wrong, None).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
+            assert!(Place::of(url, None).unwrap().head.starts_with(line.as_bytes()), "{url}");
+        }
+        for (wrong, says) in [
+            ("", "give a URL"),
+            ("127.0.0.1:1", "give a URL"),
+            ("https://127.0.0.1/", "TLS is not spoken"),
+            ("http://", "names no host"),
+            ("http:///x", "names no host"),
+            ("http://:80/x", "names no host"),
+            ("http://a b/", "without blanks"),
+            ("http://127.0.0.1/\r\nX: y", "without blanks"),
+            ("http://u:secret@127.0.0.1/", "no user"),
+            ("http://127.0.0.1/x#y", "leave out"),
+            ("http://127.0.0.1#y", "leave out"),
+            ("http://127.0.0.1:65536/", "a port"),
+            ("http://127.0.0.1:+80/", "a port"),
+            ("http://[::1]:x/", "a port"),
+            ("http://127.0.0.1:80:80/x", "a port"),
+        ] {
+            let failure = Place::of(wrong, None).unwrap_err();
+            assert_eq!(failure.fault, Fault::BadArgument, "{wrong:?}");
+            assert!(failure.detail.contains(says) && !failure.detail.contains("secret"), "{failure}");
         }
     }
 

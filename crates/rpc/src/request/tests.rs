@@ -134,6 +134,7 @@ fn positions_may_end_early_where_the_rest_is_optional() {
     assert_eq!(pair(Params::Positions("[1,2]")), frame(b"\x82\xa1a\x01\xa1b\x02"));
     assert_eq!(pair(Params::Names("{\"b\":null,\"a\":1}")), frame(b"\x82\xa1b\xc0\xa1a\x01"));
     assert_eq!(pair(Params::Positions("[1,2,3]")), Err("params".to_owned()));
+    assert_eq!(pair(Params::Names("{\"\":1}")), Err("\"\"".to_owned()), "a name of no letters is one");
     assert_eq!(pair(Params::Positions("[]")), Err("a".to_owned()));
     assert_eq!(pair(Params::Absent), Err("a".to_owned()));
 }

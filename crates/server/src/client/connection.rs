@@ -105,6 +105,8 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// An event that makes no sense.
     Event(String),
+    /// What cannot be done, and why.
+    Undone(String),
 }
 
 /// What to do about a server that did not prove itself, for what rustls says of it.
@@ -165,7 +167,7 @@ impl fmt::Display for Failure {
                 "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
             ),
             Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
-            Self::Copy(why) => write!(out, "{why}"),
+            Self::Copy(why) | Self::Undone(why) => write!(out, "{why}"),
             Self::Trust(error) => write!(out, "{error}; --tls-ca takes a file of certificates (PEM)"),
             Self::Asked(why) => write!(out, "{why}"),
             Self::Several(failures) => {

@@ -15,6 +15,7 @@ use thalweg_wire::path::{RESERVED, encode, of_stream};
 use thalweg_wire::service::error_frame;
 
 pub(super) const ERROR_TAG: &str = "LogErrorResponse";
+const MISSING: &str = "no stream of that name exists; make it with Create";
 
 /// A command, whose answer looks one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,5 +223,8 @@ fn data(response: &Response) -> Cow<'_, [u8]> {
 fn refusal(response: &Response) -> String {
     let body: serde_json::Value = serde_json::from_slice(&data(response)).unwrap_or_default();
     let text = |name: &str| body.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    format!("{} {}: {}", response.status, text("rule"), text("detail"))
+    let (rule, detail) = (text("rule"), text("detail"));
+    // Said in the verbs of HTTP, which who calls a service does not speak.
+    let detail = if rule == "stream-missing" { MISSING } else { &*detail };
+    format!("{} {rule}: {detail}", response.status)
 }

@@ -216,8 +216,11 @@ impl Client {
             Some(fault) => Error::new(fault, "the server said so in its welcome"),
             None => error,
         };
-        let place = self.endpoint.as_ref().map_or_else(String::new, |endpoint| format!("{endpoint}: "));
-        let error = Error { detail: format!("{place}{}", error.detail), ..error };
+        let mut detail = self.endpoint.as_ref().map_or_else(String::new, ToString::to_string);
+        if !detail.is_empty() && !error.detail.is_empty() {
+            detail.push_str(": ");
+        }
+        let error = Error { detail: detail + &error.detail, ..error };
         self.session.disconnect(|left| {
             let fault = match error.fault {
                 fault if turned_away.is_some() => fault,

@@ -7,6 +7,7 @@ use crate::generated::types::{
     StateSnapshotResponse,
 };
 use crate::map::{Key, Value};
+use crate::state::ForkId;
 use thalweg_log::Offset;
 use thalweg_service::Reply;
 use thalweg_wire::messagepack::{Message, response_frame};
@@ -99,7 +100,7 @@ impl Wrote {
     }
 }
 
-/// Refuses.
-pub(super) fn refuse(refusal: &Refusal, reply: Reply) {
-    reply.end(&error_frame(ERROR_TAG, &format!("{}: {refusal}", refusal.word())));
+/// Refuses; `main` is the main line, where it is known.
+pub(super) fn refuse(refusal: &Refusal, main: Option<ForkId>, reply: Reply) {
+    reply.end(&error_frame(ERROR_TAG, &format!("{}: {}", refusal.word(), refusal.words(main))));
 }

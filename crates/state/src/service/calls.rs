@@ -40,7 +40,7 @@ impl Core {
 
     /// The session that a text names.
     pub(super) fn token(text: &str) -> Result<Token, Refusal> {
-        Token::parse(text).ok_or_else(|| Refusal::Place(excerpt(text).to_owned()))
+        Token::parse(text).ok_or_else(|| Refusal::NoSessionHere(excerpt(text).to_owned()))
     }
 
     /// Does what is asked for, as far as that goes here and now.

@@ -26,6 +26,7 @@
 
 mod answer;
 mod calls;
+mod imaging;
 mod kept;
 mod lines;
 mod order;
@@ -36,12 +37,14 @@ mod waiting;
 mod writes;
 
 pub use answer::ERROR_TAG;
+pub use imaging::ImageNews;
 
 use crate::durable::Listen;
 use crate::error::Error;
 use crate::generated::types::StateRequest;
 use crate::state::{Options, State};
 use answer::Answer;
+use imaging::Imaging;
 use kept::Kept;
 use order::{ALONE, BUSY, Lazy, Turns};
 use parking_lot::Mutex;
@@ -107,6 +110,7 @@ struct Core {
     opening: Mutex<Option<Arc<Error>>>,
     sessions: Sessions,
     kept: Kept,
+    imaging: Imaging,
     pool: Arc<Lazy>,
     /// For what may take as long as the state is large.
     apart: Lazy,
@@ -129,6 +133,7 @@ impl Service {
             opening: Mutex::default(),
             sessions: Sessions::new(options.sessions_max),
             kept: Kept::default(),
+            imaging: Imaging::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
             pool,
             apart: Lazy::new(1),
@@ -166,9 +171,16 @@ impl Service {
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.kept.sweep(Instant::now());
-        if self.core.state.get().is_some_and(State::is_due) {
-            self.core.maintain();
+        match self.core.state.get() {
+            Some(state) if state.is_due() => self.core.maintain(),
+            // The fork whose image was refused is gone, say.
+            _ => self.core.imaging.came_to(Ok(0), Instant::now()),
         }
+    }
+
+    /// What became of images that were due, if that changed since this was asked last: for whoever keeps a log.
+    pub fn image_news(&self) -> Option<ImageNews> {
+        self.core.imaging.news()
     }
 
     /// Sessions that are open.
@@ -239,12 +251,19 @@ impl Core {
         }
     }
 
-    /// Has images written that are due.
+    /// Has images written that are due, unless the last were refused a while ago.
     fn maintain(self: &Arc<Self>) {
+        if self.imaging.rests(Instant::now()) {
+            return;
+        }
         let core = Arc::clone(self);
         let job = move || {
-            // What the log refuses now it will refuse whoever writes next, and say so.
-            let _ = core.state.get().map(|state| state.maintain(now()));
+            // Others asked for the same meanwhile, and it was refused.
+            if let Some(state) = core.state.get()
+                && !core.imaging.rests(Instant::now())
+            {
+                core.imaging.came_to(state.maintain(now()), Instant::now());
+            }
         };
         self.apart.execute(Box::new(job));
     }

@@ -16,7 +16,7 @@
 use super::Core;
 use super::answer::{Answer, refuse};
 use super::refusal::Refusal;
-use crate::state::ForkId;
+use crate::state::{ForkId, State};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
@@ -169,7 +169,9 @@ impl Core {
         loop {
             match outcome {
                 Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
-                Outcome::Refused(refusal) => return refuse(&refusal, reply),
+                Outcome::Refused(refusal) => {
+                    return refuse(&refusal, self.state.get().map(State::main), reply);
+                }
                 Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
                 Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
                 Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),

@@ -1,6 +1,7 @@
 //! Why the service does not do what it is asked, and the word that each refusal begins with.
 
 use crate::error::Error;
+use crate::state::ForkId;
 use crate::word::Word;
 use std::sync::Arc;
 use thalweg_log::CommitError;
@@ -19,6 +20,8 @@ pub(super) enum Refusal {
     Place(String),
     #[error("{0:?} is a session, and this is asked of a fork")]
     NoForkHere(String),
+    #[error("{0:?} names no session: give what Open answered")]
+    NoSessionHere(String),
     #[error("the session ended with the server that began it; what it had not committed is gone")]
     SessionLost,
     #[error("the session's lease ended, or it was closed; what it had not committed is gone")]
@@ -36,12 +39,23 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    /// Why, in words; the main line by the name that callers know it by.
+    pub(super) fn words(&self, main: Option<ForkId>) -> String {
+        let words = self.to_string();
+        match (self, main) {
+            (Self::State(error), Some(main)) if error.is_about(main) => {
+                words.replacen(&format!("fork {main}"), "main", 1)
+            }
+            _ => words,
+        }
+    }
+
     /// What a program may go by; part of the interface.
     pub(super) fn word(&self) -> Word {
         match self {
             Self::State(error) => error.word(),
             Self::Closed(error) => error.word(),
-            Self::Place(_) | Self::NoForkHere(_) => Word::BadPlace,
+            Self::Place(_) | Self::NoForkHere(_) | Self::NoSessionHere(_) => Word::BadPlace,
             Self::SessionLost => Word::SessionLost,
             Self::SessionExpired => Word::SessionExpired,
             Self::SessionsFull { .. } => Word::SessionsFull,
@@ -54,6 +68,18 @@ impl Refusal {
 }
 
 impl Error {
+    /// Whether it says something of this fork, by its number.
+    fn is_about(&self, wanted: ForkId) -> bool {
+        match self {
+            Self::Conflict { fork, .. }
+            | Self::NoState { fork, .. }
+            | Self::Foreign { fork, .. }
+            | Self::Root { fork, .. }
+            | Self::Unreadable { fork, .. } => *fork == wanted,
+            _ => false,
+        }
+    }
+
     /// The word that stands for this error where only words travel.
     pub fn word(&self) -> Word {
         match self {

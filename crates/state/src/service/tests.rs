@@ -182,6 +182,77 @@ fn a_state_that_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
 }
 
 #[test]
+fn an_image_that_there_is_no_room_for_is_not_tried_at_every_round() {
+    const SPACE: u64 = 64 << 20;
+    let sim = SimDisk::new(7, SPACE);
+    let options = thalweg_log::Options { durability: thalweg_log::Durability::Os, ..Default::default() };
+    let (store, _) = Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options).unwrap();
+    let options = Options { image_bytes: 1, ..Options::default() };
+    let service = Service::new(&store, "state", ServiceOptions { state: options, ..Default::default() });
+    let state = service.core.state().unwrap();
+    let put = crate::Change::Put("a".into(), b"1"[..].into());
+    state.write(state.main(), &[put].into_iter().collect(), 1).unwrap();
+    sim.set_space(sim.used_bytes());
+    let log = store.log(b"other").unwrap();
+    while !matches!(store.append(&log, &[7; 1 << 16], 1), Err(CommitError::Full(_))) {}
+    while store.append(&log, &[7; 64], 1).is_ok() {}
+    // What was asked for is done when what comes behind it on the same thread is.
+    let settled = || {
+        let (done, is_done) = std::sync::mpsc::channel();
+        service.core.apart.execute(Box::new(move || done.send(()).unwrap()));
+        is_done.recv().unwrap();
+    };
+    service.keep_house();
+    settled();
+    assert!(matches!(service.image_news(), Some(ImageNews::Refused(_))));
+    sim.set_space(SPACE);
+    for _ in 0..2 {
+        service.keep_house();
+        settled();
+        assert!(state.is_due() && service.image_news().is_none(), "it was tried again at once");
+    }
+    state.maintain(2).unwrap();
+    service.keep_house();
+    assert_eq!(service.image_news(), Some(ImageNews::Written));
+}
+
+/// The words of a refusal, as a caller hears them.
+fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
+    let mut outcome = core.begin(request, BUSY);
+    loop {
+        outcome = match outcome {
+            Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
+            Outcome::Done(..) => panic!("it was not refused"),
+            Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::InTurn { places, rest } => rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED)),
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_what_it_is_of_as_its_caller_did() {
+    let service = served();
+    let core = &service.core;
+    for request in [snapshot("main"), close("main"), commit("7")] {
+        let words = words(core, request);
+        assert!(words.ends_with("names no session: give what Open answered"), "{words}");
+    }
+    let history =
+        |fork: &str| StateHistory { fork: fork.to_owned().into(), offset: 77, start: None, limit: None };
+    assert!(
+        words(core, StateRequest::History(history("main"))).starts_with("main has no state at offset 77")
+    );
+    let (one, _) = session(core, 60_000);
+    end(core, core.begin(snapshot(&one), BUSY)).unwrap();
+    end(core, core.begin(put(&one, "a"), BUSY)).unwrap();
+    end(core, core.begin(put("main", "a"), BUSY)).unwrap();
+    assert!(words(core, commit(&one)).starts_with("main ends at offset "));
+    let fork = core.state().unwrap().fork(core.state().unwrap().main(), 1).unwrap().0.to_string();
+    let words = words(core, StateRequest::History(history(&fork)));
+    assert!(words.starts_with(&format!("fork {fork} has no state")), "{words}");
+}
+
+#[test]
 fn a_page_has_an_entry_at_least() {
     let service = served();
     let core = &service.core;

@@ -33,7 +33,7 @@ impl Waiting {
             }
             Err(_) => {
                 drop(answers);
-                refuse(&Refusal::Unknown, reply);
+                refuse(&Refusal::Unknown, None, reply);
             }
         }
     }
@@ -50,6 +50,6 @@ impl Listen for Waiting {
 
     fn failed(&self) {
         let lost = std::mem::take(&mut *self.answers.lock());
-        lost.into_values().flatten().for_each(|(reply, _)| refuse(&Refusal::Unknown, reply));
+        lost.into_values().flatten().for_each(|(reply, _)| refuse(&Refusal::Unknown, None, reply));
     }
 }

@@ -3,6 +3,9 @@
 const { ThalwegError } = require("../error.js")
 const { FAULTS } = require("../faults.js")
 
+/** No JSON, and no request. */
+const NOT_BEGUN = [-32700, -32600]
+
 /** The server answered a call with an error. */
 class RemoteError extends ThalwegError {
   constructor(number, message, data) {
@@ -11,7 +14,9 @@ class RemoteError extends ThalwegError {
     this.data = data
     const word = typeof data?.fault === "string" ? data.fault.toUpperCase() : undefined
     this.fault = word !== undefined && Object.hasOwn(FAULTS, word) ? word : undefined
-    this.retry = this.fault === undefined ? "unknown" : FAULTS[this.fault].retry
+    // What a server took for no JSON or no request it did not carry out, whoever's it is; another number says nothing about that.
+    const unnamed = NOT_BEGUN.includes(number) ? "safe" : "unknown"
+    this.retry = this.fault === undefined ? unnamed : FAULTS[this.fault].retry
   }
 }
 Object.defineProperty(RemoteError.prototype, "name", { value: "RemoteError", writable: true, configurable: true })

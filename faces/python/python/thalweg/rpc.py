@@ -78,6 +78,10 @@ class Statistics(TypedDict):
 _BY_WORD: Final[dict[Any, Fault]] = {fault.name.lower(): fault for fault in Fault}
 
 
+# No JSON, and no request.
+_NOT_BEGUN: Final = frozenset({-32700, -32600})
+
+
 class RemoteError(Error):
     """The server answered a call with an error."""
 
@@ -104,8 +108,11 @@ class RemoteError(Error):
 
     @property
     def retry(self) -> Retry:
-        """Whether the same call may be made again. An answer of a server that is not ours says nothing about it."""
-        return self.fault.retry if self.fault is not None else "unknown"
+        """Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no request it did
+        not carry out, whoever's it is; another number says nothing about that."""
+        if self.fault is not None:
+            return self.fault.retry
+        return "safe" if self.number in _NOT_BEGUN else "unknown"
 
 
 def dump(params: Params) -> str:
