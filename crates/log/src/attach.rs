@@ -379,7 +379,7 @@ mod tests {
             ends.push(store.maps().written());
         }
         let path = directory.path().join(segment::file_name(1));
-        for _ in 0..3 {
+        for _ in 0..20 {
             let header = segment::read_header(&Disk::Real, &path).unwrap().unwrap().unwrap();
             let segment = Segment::attach(header, Disk::Real.open_read_only(&path).unwrap()).unwrap();
             std::thread::scope(|scope| {
