@@ -104,8 +104,8 @@ export interface Report {
   readonly end: number
   /** Unacknowledged bytes at the end that the next opening discards. */
   readonly tornBytes: number
-  /** A sentence for each damaged span. */
-  readonly damage: readonly string[]
+  /** Spans that should be whole and are not. */
+  readonly damage: readonly Damage[]
 }
 
 /**
@@ -324,7 +324,7 @@ export interface Store {
   readonly readOnly: boolean
   /** What opening it found; null of a store that is only read, or is in memory. */
   readonly recovery: Recovery | null
-  /** Spans that were damaged when it was opened, also for one who only reads. */
+  /** Spans that were damaged when it was opened, also for one who only reads, and, of one that is written, those that reads came upon since. */
   damage(): Damage[]
   /** The log of that name, made if there is none. */
   log(name: string): Log
@@ -341,7 +341,8 @@ export interface Store {
   transaction<T>(work: (transaction: Transaction) => T | Promise<T>, options?: TimeOption): Promise<T>
   /**
    * Lets go of the oldest entries, or of whole logs. Readers keep what they have. Segment files in which nobody needs
-   * anything any more are removed by then; the newest is ended for that when all that is in it goes.
+   * anything any more are removed by then; the newest is ended for that when all that is in it goes. An object with no word in it does
+   * not say what to let go of, and is refused.
    */
   purge(purge: Purge): Promise<Purged[]>
   /** Lets go of all entries of all logs. */
@@ -418,6 +419,8 @@ export interface LazyEntry extends Entry {
 
 export interface Log {
   readonly name: string
+  /** Its number within the store, never used again: by it damage and `parse` name the log. */
+  readonly id: number
   readonly store: Store
   /** Appends an entry with whatever else is appended in this turn; resolves with its offset once it is as durable as the store promises. */
   append(data: Data, options?: TimeOption): Promise<number>

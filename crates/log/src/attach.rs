@@ -211,6 +211,7 @@ impl Neighbour {
             followed.up_to = limit;
         }
         if let Some(segments) = segments {
+            self.miss_none(&view, &followed.recovery)?;
             // Whoever takes the new list looks where logs begin now.
             self.segments.set(segments);
             self.seen.publish(version as u32);
@@ -231,7 +232,8 @@ impl Neighbour {
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut lost = self.missing.clone();
-        for name in self.disk.names(&self.directory)? {
+        let names = self.disk.names(&self.directory).map_err(|error| self.removed("its directory", error))?;
+        for name in names {
             let Some(number) = segment::number_of(&name) else { continue };
             if let Some(segment) = known.find(number) {
                 segments.push(segment.clone());
@@ -252,8 +254,48 @@ impl Neighbour {
                 Err(error) => return Err(error),
             }
         }
+        self.is_still_there()?;
         Segment::stand_in(&mut segments, &lost, Time::MAX)?;
         Ok(segments)
+    }
+
+    /// Makes sure that what was listed is of this store, and whole: a list without what somebody removed with the store, or with
+    /// segments of another that was made in its place, would have entries missed in silence. The newest segment is never let go of as
+    /// long as there is a store, and who removes one begins with it.
+    fn is_still_there(&self) -> io::Result<()> {
+        let newest = segment_of(self.control.written());
+        if newest > 0 && !self.missing.contains_key(&newest) {
+            let name = segment::file_name(newest);
+            let found = self.disk.open_read_only(&self.directory.join(&name));
+            found.map_err(|error| self.removed(&name, error))?;
+        }
+        let id = control::id_in(&self.disk, &self.directory);
+        if id.map_err(|error| self.removed(control::FILE_NAME, error))? == self.control.store_id {
+            return Ok(());
+        }
+        let at = self.directory.display();
+        Err(io::Error::other(format!("another store is at {at} by now: close this one, and open that")))
+    }
+
+    /// Makes sure that no segment is gone of which something is needed: whoever lets go of one has said so before.
+    fn miss_none(&self, view: &View, recovery: &Recovery) -> io::Result<()> {
+        let known = self.segments.latest();
+        let numbers = known.all().iter().map(|segment| segment.header.number);
+        let gone: Vec<u32> = numbers.filter(|number| view.find(*number).is_none()).collect();
+        match recovery.needed_of(&gone) {
+            Some(number) => Err(self.removed(&segment::file_name(number), io::ErrorKind::NotFound.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Why something cannot be read that every store has.
+    fn removed(&self, what: &str, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        let at = self.directory.display();
+        let why = format!("{what} is not at {at} any more: the store was moved or removed, so close it here");
+        io::Error::new(io::ErrorKind::NotFound, why)
     }
 }
 
@@ -301,8 +343,92 @@ impl Home for Neighbour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Durability, Options, Query, Store};
+    use crate::segment::Readable;
+    use crate::{Durability, Options, Query, Store, byte_of};
     use thalweg_sync::words::Words;
+
+    /// A store of several segments, and whoever reads along.
+    fn attached(directory: &Path) -> (Store, Arc<Log>, Attached) {
+        let (segment_bytes_min, segment_bytes_max) = (4096, 8192);
+        let options = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
+        let (store, _) =
+            Store::open(&Disk::Real, directory, Options { durability: Durability::Os, ..options }).unwrap();
+        let log = store.log(b"a").unwrap();
+        for time in 0..100 {
+            store.append(&log, &[7; 100], time).unwrap();
+        }
+        let attached = Attached::open(&Disk::Real, directory).unwrap();
+        (store, log, attached)
+    }
+
+    fn write_more(store: &Store, log: &Arc<Log>) {
+        for time in 100..200 {
+            store.append(log, &[7; 100], time).unwrap();
+        }
+    }
+
+    #[test]
+    fn threads_that_verify_a_segment_while_others_move_its_mark_look_at_the_same_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Os, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let log = store.log(b"a").unwrap();
+        let mut ends = Vec::new();
+        for time in 0..10_000 {
+            store.append(&log, &[7; 8], time).unwrap();
+            ends.push(store.maps().written());
+        }
+        let path = directory.path().join(segment::file_name(1));
+        for _ in 0..20 {
+            let header = segment::read_header(&Disk::Real, &path).unwrap().unwrap().unwrap();
+            let segment = Segment::attach(header, Disk::Real.open_read_only(&path).unwrap()).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| ends.iter().for_each(|end| assert_eq!(segment.end(*end), byte_of(*end))));
+                let last = byte_of(ends[ends.len() - 1]);
+                let mut from = SEGMENT_HEADER_BYTES;
+                while from < last {
+                    let to = segment.region().published();
+                    match segment.readable(from, to) {
+                        Readable::To(end) => from = end.max(from),
+                        Readable::Damaged(damage, _) => panic!("{damage}"),
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn segments_of_another_store_at_the_path_are_not_taken_for_this_one_s() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, log, attached) = attached(directory.path());
+        let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+        write_more(&store, &log);
+        drop((store, log));
+        std::fs::remove_dir_all(directory.path()).unwrap();
+        let (_other, _, _) = self::attached(directory.path());
+        for query in [Query::default(), Query::from(crate::Start::Time(90))] {
+            let read: Vec<_> = reader.entries(&query).collect();
+            let [Err(ReadError::Io { why, .. })] = &read[..] else { panic!("{read:?}") };
+            assert!(why.contains("removed") || why.contains("another store"), "{why}");
+        }
+        assert!(attached.find(b"a").is_err());
+    }
+
+    #[test]
+    fn what_is_left_of_a_store_that_is_being_removed_is_not_taken_for_all_of_it() {
+        for newest in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            let (store, log, attached) = attached(directory.path());
+            let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+            write_more(&store, &log);
+            let number = if newest { segment_of(store.maps().written()) } else { 2 };
+            std::fs::remove_file(directory.path().join(segment::file_name(number))).unwrap();
+            let read: Vec<_> = reader.entries(&Query::from(crate::Start::Time(20))).collect();
+            let [Err(ReadError::Io { why, .. })] = &read[..] else { panic!("{read:?}") };
+            let file = segment::file_name(number);
+            assert!(why.contains("moved or removed") && why.contains(&file), "{why}");
+        }
+    }
 
     #[test]
     fn a_visible_end_that_goes_back_into_a_batch_is_told() {

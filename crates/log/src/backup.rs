@@ -116,7 +116,7 @@ fn named(damage: &[Damage]) -> String {
 /// ```
 ///
 /// # Errors
-/// [`BackupError`]; nothing is left in `to` then.
+/// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
 pub fn backup(disk: &Disk, from: &Path, to: &Path) -> Result<Backup, BackupError> {
     backup_beside(disk, from, to, &mut || {})
 }
@@ -128,48 +128,50 @@ pub(crate) fn backup_beside(
     to: &Path,
     meanwhile: &mut dyn FnMut(),
 ) -> Result<Backup, BackupError> {
-    claim(disk, to)?;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let mut copy =
-            Transfer { disk, from, to, made: Vec::new(), done: Backup { attempts, ..Backup::default() } };
-        let trouble = match copy.run(meanwhile) {
-            Ok(()) => return Ok(copy.done),
-            Err(trouble) => trouble,
-        };
-        copy.undo();
-        match trouble {
-            Trouble::Gone(_) if attempts < ATTEMPTS => {}
-            Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
-            Trouble::Final(error) => return Err(*error),
+    claimed(disk, to, || {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut copy =
+                Transfer { disk, from, to, made: Vec::new(), done: Backup { attempts, ..Backup::default() } };
+            let trouble = match copy.run(meanwhile) {
+                Ok(()) => return Ok(copy.done),
+                Err(trouble) => trouble,
+            };
+            copy.undo();
+            match trouble {
+                Trouble::Gone(_) if attempts < ATTEMPTS => {}
+                Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
+                Trouble::Final(error) => return Err(*error),
+            }
         }
-    }
+    })
 }
 
 /// Puts a backup back, to the directory `to`, which must be empty or not there: verifies all of it first, copies
 /// what a store goes on writing to and links the rest. The backup stays as it is.
 ///
 /// # Errors
-/// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then.
+/// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then, nor `to` itself where it was made.
 pub fn restore(disk: &Disk, backup: &Path, to: &Path) -> Result<Backup, BackupError> {
-    claim(disk, to)?;
-    let report = verify(disk, backup)?;
-    if !report.damage.is_empty() {
-        return Err(BackupError::Damaged(report.damage));
-    }
-    let closed = Control::attach(disk, backup)?.is_some_and(|control| control.clean_end() == report.end);
-    if !closed {
-        return Err(BackupError::NotClosed { directory: backup.to_owned() });
-    }
-    self::backup(disk, backup, to)
+    claimed(disk, to, || {
+        let report = verify(disk, backup)?;
+        if !report.damage.is_empty() {
+            return Err(BackupError::Damaged(report.damage));
+        }
+        let closed = Control::attach(disk, backup)?.is_some_and(|control| control.clean_end() == report.end);
+        if !closed {
+            return Err(BackupError::NotClosed { directory: backup.to_owned() });
+        }
+        self::backup(disk, backup, to)
+    })
 }
 
 impl Store {
     /// Writes a backup of this store; see [`backup()`]. What was committed before the call is in it.
     ///
     /// # Errors
-    /// [`BackupError`]; nothing is left in `to` then.
+    /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
         let Some(directory) = &self.shared.directory else { return Err(BackupError::Memory) };
         // More of it can be linked then.
@@ -179,14 +181,24 @@ impl Store {
     }
 }
 
-/// Makes sure that nothing is overwritten.
-fn claim(disk: &Disk, to: &Path) -> Result<(), BackupError> {
+/// Does something with a directory in which nothing is overwritten. One that it made goes again when that fails.
+fn claimed<T>(
+    disk: &Disk,
+    to: &Path,
+    then: impl FnOnce() -> Result<T, BackupError>,
+) -> Result<T, BackupError> {
     let failed = |action| move |source| BackupError::Io { action, file: to.to_owned(), source };
+    let is_new = disk.names(to).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     disk.create_directory(to).map_err(failed("create"))?;
-    match disk.names(to).map_err(failed("list"))?.is_empty() {
-        true => Ok(()),
-        false => Err(BackupError::Occupied { directory: to.to_owned() }),
+    if !disk.names(to).map_err(failed("list"))?.is_empty() {
+        return Err(BackupError::Occupied { directory: to.to_owned() });
     }
+    let done = then();
+    if done.is_err() && is_new {
+        // It stays if somebody has put something in it.
+        let _ = disk.remove_directory(to);
+    }
+    done
 }
 
 /// Why an attempt ended.

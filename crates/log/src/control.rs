@@ -293,6 +293,13 @@ impl Control {
     }
 }
 
+/// The id of the store that is in a directory now.
+pub(crate) fn id_in(disk: &Disk, directory: &Path) -> io::Result<u64> {
+    let mut word = [0; 8];
+    disk.open_read_only(&directory.join(FILE_NAME))?.read_at(&mut word, STORE_ID as u64 * 8)?;
+    Ok(u64::from_le_bytes(word))
+}
+
 /// What the words of a closed store say.
 pub(crate) struct Closed {
     pub(crate) store_id: u64,

@@ -514,7 +514,8 @@ impl Segment {
         let mut damage = self.damage.lock();
         let start = self.verified.bytes();
         let (bytes, runs) = self.batches();
-        let end = self.trusted_from.min(self.batches_end());
+        // Of these bytes: in a process that is attached another thread may move the mark meanwhile.
+        let end = self.trusted_from.min(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         if start >= end {
             return;
         }

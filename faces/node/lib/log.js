@@ -36,6 +36,7 @@ class Log {
     this.view = store.view
     this.name = name
     this.handle = handle
+    this.id = handle.id()
     this.stage = null
     // An area that is not in use.
     this.spare = null

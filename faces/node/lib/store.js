@@ -2,8 +2,9 @@
 
 // A store, as this isolate has it open.
 
-const { mkdirSync, realpathSync } = require("node:fs")
+const { mkdirSync, realpathSync, rmdirSync } = require("node:fs")
 const { rmdir } = require("node:fs/promises")
+const { dirname, resolve } = require("node:path")
 const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
 const binding = require("./binding.js")
 const { Births } = require("./births.js")
@@ -56,30 +57,58 @@ function open(path, given) {
   // Only what is asked for goes over: what is left out is as it is.
   const asked = { readOnly }
   for (const name of Object.keys(OPTIONS)) asked[name] = options[name] ?? asked[name]
-  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, asked)
+  if (inMemory) return new Store(path, inMemory, asked)
+  const made = readOnly ? undefined : makeDirectory(path)
+  try {
+    return new Store(canonical(path, readOnly), inMemory, asked)
+  } catch (error) {
+    if (made !== undefined) removeEmpty(resolve(path), resolve(made))
+    throw error
+  }
 }
+
+/** Answers the first directory that had to be made. */
+function makeDirectory(path) {
+  try {
+    return mkdirSync(path, { recursive: true })
+  } catch (error) {
+    throw refused(error)
+  }
+}
+
+/** Removes directories that were made for a store that could not be opened, up to the first of them. */
+function removeEmpty(path, first) {
+  try {
+    for (let at = path; at.length >= first.length; at = dirname(at)) rmdirSync(at)
+  } catch {
+    // There is something in it.
+  }
+}
+
+const refused = (error) => typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
 
 function canonical(path, readOnly) {
   try {
-    if (!readOnly) mkdirSync(path, { recursive: true })
     return realpathSync(path)
   } catch (error) {
     // What is no store is refused by whoever is to read it, in the same words everywhere.
     if (readOnly) return path
-    throw typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
+    throw refused(error)
   }
 }
 
 const PURGE = { log: "string", before: "number", destroy: "boolean", countEntries: "boolean" }
 
 /**
- * What is to be purged: everything when nothing is said. Anything less has to be a word, and a word has to say something: one that nobody
- * knows is refused, and so is one whose value is undefined, for without the one that was meant everything might go.
+ * What is to be purged: everything when nothing is handed over. Anything less has to be a word, and a word has to say something: one that
+ * nobody knows is refused, and so are one whose value is undefined and an object with none, for without the one that was meant everything
+ * might go.
  */
 function purged(words) {
   if (words.length === 0) return {}
   const [purge] = words
   if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object: leave it out to purge all")
+  if (words.length > 1) throw badArgument("what to purge is one object: all words go into that")
   for (const name of Object.keys(purge)) {
     if (!Object.hasOwn(PURGE, name)) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
   }
@@ -89,6 +118,7 @@ function purged(words) {
     said[name] = purge[name]
     if (typeof said[name] !== type) throw badArgument(`${name} of a purge is a ${type}, or left out`)
   }
+  if (Object.keys(said).length === 0) throw badArgument("an empty object does not say what to purge: leave it out to purge all")
   if (said.destroy === true && said.before !== undefined) {
     throw badArgument("a purge lets go of what lies before a time, or destroys logs: give one of before, destroy")
   }
@@ -178,9 +208,10 @@ class Store {
     return this.found
   }
 
-  /** Spans that were damaged when it was opened. */
+  /** Spans that were damaged when it was opened, and, of one that is written, those that reads came upon since. */
   damage() {
-    return this.opening.damage()
+    this.view.check()
+    return native(() => this.opening.damage())
   }
 
   stats() {

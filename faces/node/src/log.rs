@@ -41,6 +41,12 @@ pub struct Stretch {
 
 #[napi]
 impl NativeLog {
+    /// Its number within the store, never used again.
+    #[napi]
+    pub fn id(&self) -> f64 {
+        self.log.id() as f64
+    }
+
     /// Which logs hold its entries, oldest first. Throws when the log is deleted.
     #[napi]
     pub fn lineage(&self) -> Result<Vec<Stretch>> {

@@ -1,6 +1,7 @@
 //! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
 
 use crate::error::{Result, backup as backup_failure, open as open_failure};
+use crate::recovery::DamageRow;
 use crate::shelf::InUse;
 use napi::bindgen_prelude::{AsyncTask, Either, Either5, Env, Null, Uint8Array};
 use napi::{Error, Task};
@@ -24,8 +25,7 @@ pub struct ReportRow {
     pub checkpoints: f64,
     pub end: f64,
     pub torn_bytes: f64,
-    /// One message per damaged span.
-    pub damage: Vec<String>,
+    pub damage: Vec<DamageRow>,
 }
 
 /// Verifies the store at a path, without opening it.
@@ -55,7 +55,7 @@ impl Task for Verifying {
             checkpoints: report.checkpoints as f64,
             end: report.end as f64,
             torn_bytes: report.torn_bytes as f64,
-            damage: report.damage.iter().map(ToString::to_string).collect(),
+            damage: report.damage.iter().map(DamageRow::from).collect(),
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Whoever removes them holds the store's lock meanwhile, and what says that there is a store goes last: `control`, so that
 //! what a crash leaves is still known for one, and `lock` behind it, so that nobody begins another one among files that are
-//! about to go.
+//! about to go. The newest segment goes first: by that whoever reads along in another process knows that what is left is not all.
 
 use crate::error::{Result, failure};
 use std::io;
@@ -20,7 +20,10 @@ fn removed(disk: &Disk, directory: &Path) -> io::Result<()> {
         ["segment-", "settled-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
             || ["reserve", "signal"].contains(&name)
     };
-    for name in disk.names(directory)?.iter().filter(|name| ours(name)) {
+    let mut names = disk.names(directory)?;
+    names.retain(|name| ours(name));
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    for name in names {
         disk.unlink(&directory.join(name))?;
     }
     disk.unlink(&directory.join("control"))?;

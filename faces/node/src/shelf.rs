@@ -69,7 +69,6 @@ pub(crate) struct Shelf {
     pub(crate) options: Options,
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
-    pub(crate) damage: Vec<Damage>,
     /// Bytes that fit into one batch with room to spare.
     pub(crate) run_bytes_max: usize,
     openings: Mutex<usize>,
@@ -153,9 +152,9 @@ impl Shelf {
             Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Held::Attached),
         };
         let held = opened.map_err(|error| open_failure(&error))?;
-        let (maps, damage) = match &held {
-            Held::Store(store) => (store.maps(), store.damage()),
-            Held::Attached(attached) => (attached.maps(), attached.damage().to_vec()),
+        let maps = match &held {
+            Held::Store(store) => store.maps(),
+            Held::Attached(attached) => attached.maps(),
         };
         let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;
         let flags = Arc::new(Words::new(flags));
@@ -172,7 +171,6 @@ impl Shelf {
             open,
             options,
             recovered,
-            damage,
             run_bytes_max,
             openings,
             in_use,
@@ -233,6 +231,14 @@ impl Shelf {
             Held::Attached(attached) => attached.visit(visitor).map_err(|error| read(&error))?,
         }
         Ok(())
+    }
+
+    /// Spans that are known to be damaged.
+    pub(crate) fn damage(&self) -> Result<Vec<Damage>> {
+        Ok(match &self.open.read().as_ref().ok_or_else(closed)?.held {
+            Held::Store(store) => store.damage(),
+            Held::Attached(attached) => attached.damage().to_vec(),
+        })
     }
 
     /// Begins to listen for new logs: the listener's number.

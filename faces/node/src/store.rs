@@ -254,10 +254,10 @@ impl Opening {
         self.shelf.recovered.as_ref().map(RecoveryRow::from)
     }
 
-    /// Spans that were damaged when it was opened.
+    /// Spans that were damaged when it was opened, and, of one that is written, those that reads came upon since.
     #[napi]
-    pub fn damage(&self) -> Vec<DamageRow> {
-        self.shelf.damage.iter().map(DamageRow::from).collect()
+    pub fn damage(&self) -> Result<Vec<DamageRow>> {
+        Ok(self.shelf.damage()?.iter().map(DamageRow::from).collect())
     }
 
     #[napi]

@@ -50,6 +50,33 @@ if (process.send === undefined) {
     })
   }
 
+  test("who reads along is told that another store is at the path, and reads nothing of it", async (context) => {
+    const path = join(folder(context), "store")
+    const options = { durability: "os", segmentBytesMin: 4096, segmentBytesMax: 8192 }
+    const fill = (log, from, text) => {
+      for (let n = from; n < from + 100; n++) log.appendSync(text.padEnd(100), { time: n })
+    }
+    const first = open(path, options)
+    fill(first.log("a"), 0, "first")
+    const reader = store(context, { path, readOnly: true })
+    const log = reader.log("a")
+    const cursor = log.cursor({ start: 90 })
+    assert.equal(drain(cursor).length, 10)
+    fill(first.log("a"), 100, "first")
+    await first.destroy()
+    const gone = { code: "IO", message: /is not at .* any more: the store was moved or removed/ }
+    assert.throws(() => log.query({ start: 90 }), gone)
+    mkdirSync(path)
+    assert.throws(() => log.query({ start: 90 }), gone)
+    const second = store(context, { path, ...options })
+    for (const from of [0, 100, 200]) fill(second.log("a"), from, "second")
+    const another = { code: "IO", message: /another store is at .* by now/ }
+    for (const query of [{}, { start: 90 }, { start: 150 }, { offset: 0 }]) assert.throws(() => log.query(query), another)
+    assert.throws(() => cursor.next(), another)
+    assert.throws(() => reader.log("b"), another)
+    assert.equal([...store(context, { path, ...options }).log("a").query({ start: 90 })].length, 210)
+  })
+
   test("a tail in another process sleeps and wakes", async (context) => {
     const path = folder(context)
     const neighbour = await writer(context, path, "os")

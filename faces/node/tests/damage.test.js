@@ -88,6 +88,17 @@ test("a segment that is missing is a gap: it is told, not passed over", async (c
   assert.equal(rest.at(-1), 199)
 })
 
+test("what a read comes upon is among the damage of the store from then on, and of a closed one nothing is told", async (context) => {
+  const { path, options } = await damaged(context)
+  const opened = store(context, { path, ...options })
+  assert.deepEqual(opened.damage(), [])
+  const log = opened.log("a")
+  assert.throws(() => [...log.query()], { code: "DAMAGED", logs: [log.id] })
+  assert.deepEqual(opened.damage().map(({ file, logs }) => [file, logs]), [["segment-0000000003", [log.id]]])
+  await opened.close()
+  assert.throws(() => opened.damage(), { code: "CLOSED" })
+})
+
 /** A store as a crash leaves it: durable, and no checkpoint knows where the 40 entries of its log lie. */
 async function crashed(context) {
   const path = folder(context)

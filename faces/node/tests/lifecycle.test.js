@@ -253,6 +253,18 @@ test("what opening found is told: how the store was left, and what is damaged", 
   }
 })
 
+test("a store that could not be opened leaves no directory behind that was made for it", (context) => {
+  const path = folder(context)
+  for (const at of ["new", "deep/er/new", "deep/new/../also"]) {
+    assert.throws(() => open(join(path, at), { segmentBytesMin: 1 }), { code: "BAD_ARGUMENT" })
+    assert.deepEqual(readdirSync(path), [], at)
+  }
+  mkdirSync(join(path, "there"))
+  assert.throws(() => open(join(path, "there/new"), { segmentBytesMin: 1 }), { code: "BAD_ARGUMENT" })
+  assert.throws(() => open(join(path, "there"), { segmentBytesMin: 1 }), { code: "BAD_ARGUMENT" })
+  assert.deepEqual(readdirSync(path, { recursive: true }), ["there"])
+})
+
 test("options that mean nothing are refused", (context) => {
   const path = folder(context)
   assert.throws(() => open(path, { durability: "most" }), { code: "BAD_ARGUMENT" })
@@ -282,6 +294,7 @@ test("verify() finds a store whole, open or closed, and a flipped bit", async (c
   const { closeSync, openSync, readSync, writeSync } = require("node:fs")
   const path = folder(context)
   const opened = open(path, { durability: "os" })
+  const { id } = opened.log("a")
   for (let n = 0; n < 100; n++) opened.log("a").appendSync(`entry ${n}`)
   const inUse = await opened.verify()
   assert.deepEqual([inUse.damage, inUse.checkpoints, inUse.end], [[], 0, opened.stats().written])
@@ -297,5 +310,8 @@ test("verify() finds a store whole, open or closed, and a flipped bit", async (c
   writeSync(file, Buffer.of(byte[0] ^ 1), 0, 1, 4000)
   const { damage } = await verify(path)
   assert.equal(damage.length, 1)
-  assert.match(damage[0], /segment-0000000001 is damaged/)
+  const [{ message, file: name, from, to, logs }] = damage
+  assert.match(message, /segment-0000000001 is damaged/)
+  assert.deepEqual([name, Math.floor(from / 2 ** 32)], ["segment-0000000001", 1])
+  assert.ok(to > from && (logs === null || logs.includes(id)))
 })

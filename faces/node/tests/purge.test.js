@@ -230,6 +230,10 @@ test("a word of a purge that is undefined is refused: whoever left it out would 
     await assert.rejects(async () => opened.purge(purge), { code: "BAD_ARGUMENT" }, JSON.stringify(purge))
   }
   assert.deepEqual([opened.logs(), times(log), times(other)], [["a", "b"], [5], [5]])
+  for (const purge of [{}, [], new Map()]) {
+    await assert.rejects(async () => opened.purge(purge), { code: "BAD_ARGUMENT", message: /leave it out to purge all/ })
+  }
+  await assert.rejects(async () => opened.purge({ log: "a" }, { before: 1 }), { code: "BAD_ARGUMENT", message: /one object/ })
   assert.equal((await opened.purge()).length, 2, "who says nothing at all means everything")
   assert.deepEqual([times(log), times(other)], [[], []])
 })

@@ -1,6 +1,7 @@
 """The end of a store: closed, closed by somebody else, forked, held."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,6 +187,28 @@ class Fork(StoreCase):
         self.in_child(check)
         self.log.append(b"the parent goes on", 1000)
         self.assertEqual(len(list(self.log.query())), 6)
+
+    def test_who_reads_along_is_told_that_another_store_is_at_the_path_and_reads_nothing_of_it(self):
+        self.fill(2000)
+        reader = thalweg.open(self.path, read_only=True)
+        self.addCleanup(reader.close)
+        log = reader.log("log")
+        cursor, held = log.cursor(start=19_900), list(log.query(start=19_900))
+        self.assertEqual(len(list(cursor)), 10)
+        self.fill(2000, first=2000)
+        self.store.close()
+        shutil.rmtree(self.path)
+        reads = (lambda: list(log.query(start=19_900)), lambda: list(log.scan()), cursor.next, lambda: reader.log("log"))
+        for read in reads:
+            with self.assertRaisesRegex(thalweg.Io, "the store was moved or removed"):
+                read()
+        self.store = self.open()
+        self.log = self.store.log("log")
+        self.fill(5000)
+        for read in reads:
+            with self.assertRaisesRegex(thalweg.Io, "another store is at .* by now"):
+                read()
+        self.assertEqual([entry.time for entry in held], list(range(19_900, 20_000, 10)))
 
     def test_a_child_that_ends_leaves_the_parents_store_alone(self):
         code = """

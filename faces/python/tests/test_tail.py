@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -97,6 +98,45 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         self.log.append(b"x")
         selector = asyncio.get_running_loop()._selector
         self.assertEqual(len(selector.get_map()), 1)
+
+    async def test_a_wait_that_is_cancelled_takes_nothing_and_the_next_goes_on(self):
+        for entries in (self.log.tail(), self.log.tail(start=0)):
+            for number in range(3):
+                with self.assertRaises(TimeoutError):
+                    await asyncio.wait_for(anext(entries), 0.001)
+                self.assertEqual(len(asyncio.get_running_loop()._selector.get_map()), 1, "it lets go of the bell")
+                self.log.append(b"%d" % number)
+                self.log.append(b"and %d" % number)
+                taken = [bytes(await asyncio.wait_for(anext(entries), 60)) for _ in range(2)]
+                self.assertEqual(taken, [b"%d" % number, b"and %d" % number])
+            await entries.aclose()
+            with self.assertRaises(StopAsyncIteration):
+                await anext(entries)
+            self.store.purge("log")
+
+    async def test_a_second_task_is_refused_and_closing_ends_the_first_one_s_wait(self):
+        entries = self.log.tail()
+        first = asyncio.create_task(anext(entries, None))
+        await asyncio.sleep(0)
+        with self.assertRaises(RuntimeError):
+            await anext(entries)
+        await entries.aclose()
+        self.assertIsNone(await asyncio.wait_for(first, 60))
+
+    async def test_one_that_is_dropped_lets_go(self):
+        entries = self.log.tail()
+        with self.assertRaises(TimeoutError):
+            await asyncio.wait_for(anext(entries), 0.001)
+        self.log.append(b"x")
+        self.assertEqual(bytes(await anext(entries)), b"x")
+        waits = asyncio.create_task(anext(entries))
+        await asyncio.sleep(0.001)
+        self.log.append(b"y")
+        self.assertEqual(bytes(await waits), b"y")
+        del entries, waits
+        gc.collect()
+        await asyncio.sleep(0)
+        self.assertEqual(len(asyncio.get_running_loop()._selector.get_map()), 1)
 
     async def test_closing_the_store_ends_it(self):
         followers = [asyncio.create_task(anext(self.log.tail())) for _ in range(3)]

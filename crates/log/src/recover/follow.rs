@@ -74,6 +74,17 @@ impl Recovery {
         Ok(())
     }
 
+    /// The first of some segments in which a log has something that was not let go of.
+    pub(crate) fn needed_of(&self, segments: &[u32]) -> Option<u32> {
+        let is_needed = |number: u32, log: &Arc<Log>| {
+            let inner = log.lock();
+            let first = inner.first_visible;
+            // What is kept of a log for its forks alone is not looked into.
+            !inner.deleting && inner.extents.of_segment(number).iter().any(|extent| extent.end() > first)
+        };
+        segments.iter().copied().find(|number| self.logs.values().any(|log| is_needed(*number, log)))
+    }
+
     /// Applies what was committed since, up to a position.
     pub(crate) fn follow(&mut self, view: &View, from: Position, to: Position) {
         let first = view.place(segment_of(from));

@@ -156,6 +156,9 @@ fn nothing_is_written_over_and_nothing_damaged_is_restored() {
 
     let done = store.backup(&at("backup")).unwrap();
     assert!(restore(&Disk::Real, &at("backup"), &at("full")).is_err());
+    assert!(!at("empty").exists(), "what was made for a copy that failed is left behind");
+    fs::create_dir(at("kept")).unwrap();
+    assert!(restore(&Disk::Real, &at("nowhere"), &at("kept")).is_err() && at("kept").exists());
     let good = files(&at("backup"));
     let mut random = Random::new(3);
     for path in good.keys() {
@@ -168,7 +171,7 @@ fn nothing_is_written_over_and_nothing_damaged_is_restored() {
         let error = restore(&Disk::Real, &at("backup"), &at("empty")).unwrap_err();
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(error.to_string().contains(name), "{name}: {error}");
-        assert!(files(&at("empty")).is_empty(), "{name}");
+        assert!(!at("empty").exists(), "{name}");
         fs::write(path, &good[path]).unwrap();
     }
     fs::remove_file(at("backup").join(crate::segment::file_name(segment_of(done.end) - 1))).unwrap();
@@ -190,11 +193,11 @@ fn a_source_that_is_broken_is_not_passed_on_as_whole() {
     fs::write(&newest, bytes).unwrap();
     let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();
     assert!(matches!(&error, BackupError::Damaged(damage) if damage.len() == 1), "{error}");
-    assert!(files(&at("backup")).is_empty());
+    assert!(!at("backup").exists());
     fs::remove_file(at("store").join(crate::segment::file_name(2))).unwrap();
     let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();
     assert!(error.to_string().contains("segment-"), "{error}");
-    assert!(files(&at("backup")).is_empty());
+    assert!(!at("backup").exists());
 }
 
 /// On the simulated disk: a store that is written, backed up and cut off at random.

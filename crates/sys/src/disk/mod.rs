@@ -139,6 +139,18 @@ impl Disk {
         }
     }
 
+    /// Removes a directory with nothing in it.
+    ///
+    /// # Errors
+    /// `NotFound`, `DirectoryNotEmpty`, and whatever the file system says.
+    pub fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => std::fs::remove_dir(path),
+            #[cfg(feature = "sim")]
+            Disk::Sim(_) => Ok(()),
+        }
+    }
+
     /// Which run of the machine this is, so far as a number can tell: what a process of this run gave to the kernel is there, though
     /// none of it may be on the disk. 0 where that is not known.
     pub fn boot(&self) -> u64 {

@@ -6,6 +6,7 @@ it, and in any other one for all tails together.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -35,42 +36,107 @@ def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     """Entries as they are committed, for `async for`; by default, those from now on.
 
     Takes the words of `Log.query`. Ends when the log is closed and everything in it was seen; cancelling the task, or
-    closing the generator, lets go of everything.
+    closing the generator, lets go of everything. Who was cancelled may go on: nothing is missed.
     """
     if words.keys() <= {"end", "uncommitted"}:
         words["tail"] = True
-    return follow(log.cursor(**words))
+    return _Following(log.cursor(**words))
 
 
-async def follow(source: Any) -> AsyncGenerator[Any, None]:
-    """What a cursor, or who hears of new logs, comes to, as it comes."""
-    loop = asyncio.get_running_loop()
-    waits = loop.create_future()
+class _Hung:
+    """A bell that is hung up in a loop, and who waits for it. It knows nobody else, or nobody would ever be collected."""
 
-    def ring() -> None:
-        if not waits.done():
-            waits.set_result(None)
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self.waits = loop.create_future()
+        self.bell, self.take_down = _hang(loop, self.ring)
 
-    bell, take_down = _hang(loop, ring)
-    try:
-        while True:
-            for _ in range(_TURN_ENTRIES):
-                item = source.next()
-                if item is None:
-                    break
-                yield item
-            if item is not None:
-                await asyncio.sleep(0)
-                continue
-            # Whoever looks again is told that the log is over, even if nothing came that could end it.
+    def ring(self) -> None:
+        if not self.waits.done():
+            self.waits.set_result(None)
+
+
+class _Following(AsyncGenerator[Any, None]):
+    """What a cursor, or who hears of new logs, comes to, as it comes.
+
+    Unlike a generator's function it outlives a wait that is cancelled, by a timeout say: nothing was taken then, and the next
+    one goes on there.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._hung: _Hung | None = None
+        self._turn = _TURN_ENTRIES
+        self._waits = False
+        self._is_over = False
+
+    async def asend(self, _value: None) -> Any:
+        if self._waits:
+            raise RuntimeError("another task waits for what comes here already")
+        if self._is_over:
+            raise StopAsyncIteration
+        self._waits = True
+        try:
+            return await self._next()
+        except asyncio.CancelledError:
+            self._let_go()
+            raise
+        except BaseException:
+            await self.aclose()
+            raise
+        finally:
+            self._waits = False
+
+    async def athrow(self, typ: Any, val: Any = None, tb: Any = None) -> Any:
+        await self.aclose()
+        raise typ if val is None else val
+
+    async def aclose(self) -> None:
+        self._is_over = True
+        if self._hung is not None:
+            self._hung.ring()
+        self._let_go()
+
+    def __del__(self) -> None:
+        hung = self._hung
+        if hung is not None and not hung.loop.is_closed():
+            # Whichever thread collects it.
+            with contextlib.suppress(RuntimeError):
+                hung.loop.call_soon_threadsafe(hung.take_down)
+
+    async def _next(self) -> Any:
+        if self._turn == 0:
+            self._turn = _TURN_ENTRIES
+            await asyncio.sleep(0)
+        source = self._source
+        while not self._is_over:
             item = source.next()
+            if item is None:
+                # Whoever looks again is told that the log is over, even if nothing came that could end it.
+                item = source.next()
             if item is not None:
-                yield item
-            elif source.ended is not None:
-                return
-            else:
-                waits = loop.create_future()
-                if not source.arm(bell):
-                    await waits
-    finally:
-        take_down()
+                self._turn -= 1
+                return item
+            if source.ended is not None:
+                break
+            hung = self._hang_up()
+            if not source.arm(hung.bell):
+                self._turn = _TURN_ENTRIES
+                await hung.waits
+        raise StopAsyncIteration
+
+    def _hang_up(self) -> _Hung:
+        loop = asyncio.get_running_loop()
+        if self._hung is None or self._hung.loop is not loop:
+            self._let_go()
+            self._hung = _Hung(loop)
+        self._hung.waits = loop.create_future()
+        return self._hung
+
+    def _let_go(self) -> None:
+        hung, self._hung = self._hung, None
+        if hung is not None and not hung.loop.is_closed():
+            hung.take_down()
+
+
+follow = _Following
