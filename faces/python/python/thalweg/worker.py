@@ -21,10 +21,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from . import erlang
 from ._native import Desk, Job
@@ -44,6 +44,8 @@ _LOOK_FIRST: Final = 1e-3
 """A thread leaves an answer so many seconds to the event loop before it looks for it itself,"""
 _LOOK_LAST: Final = 20e-3
 """and so many in the end."""
+
+_T = TypeVar("_T")
 
 _EXCEPTION: Final = Atom("exception")
 _ERLANG: Final = Atom("erlang")
@@ -117,18 +119,15 @@ class Worker:
         """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back by that name, so that
         none is taken for what became of the call; what is an exception there stays one.
         """
-        if isinstance(raised, ErlangError):
-            reason = raised.reason
+        kind = type(raised)
+        if issubclass(kind, ErlangError):
+            reason = _said(lambda: raised.reason, None)  # type: ignore[attr-defined]
             is_exception = isinstance(reason, tuple) and len(reason) == 4 and reason[0] == _EXCEPTION
             return reason if is_exception else (_ERLANG, reason)
-        kind = type(raised)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        try:
-            words = str(raised)
-        except Exception:  # an exception's own words may fail as well
-            words = ""
-        lines = traceback.format_exception(raised)
-        return (_EXCEPTION, name, _text(words), [_text(line) for line in lines])
+        name = _said(lambda: _name(kind), type.__repr__(kind))
+        words = _said(lambda: _text(str(raised)), "")
+        lines = _said(lambda: [_text(line) for line in traceback.format_exception(raised)], [f"{name}: {words}\n"])
+        return (_EXCEPTION, name, words, lines)
 
     async def awaiting(self, awaitable: Any) -> Any:
         """A coroutine of anything that can be awaited."""
@@ -449,7 +448,20 @@ class _Forward(logging.Handler):
 
 def _text(words: str) -> str:
     """Without what no UTF-8 holds."""
-    return words.encode(errors="replace").decode()
+    return str.encode(words, errors="replace").decode()
+
+
+def _name(kind: type) -> str:
+    """What a kind of exception is called."""
+    return _text(kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _said(say: Callable[[], _T], otherwise: _T) -> _T:
+    """What an exception says of itself, which may be anybody's code. That may fail in any way; its call has failed all the same."""
+    try:
+        return say()
+    except BaseException:
+        return otherwise
 
 
 def main() -> None:
