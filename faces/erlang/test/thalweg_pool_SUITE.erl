@@ -422,7 +422,14 @@ logging(_Config) ->
         {ok, none} = thalweg:call(sample, log, [40, <<"an error">>]),
         heard(error, <<"an error">>),
         {ok, none} = thalweg:call(sample, log, [30, <<"a warning">>]),
-        heard(warning, <<"a warning">>)
+        heard(warning, <<"a warning">>),
+        %% Levels are any integers in Python.
+        {ok, none} = thalweg:call(sample, log, [1 bsl 100, <<"beyond all">>]),
+        heard(critical, <<"beyond all">>),
+        {ok, none} = thalweg:exec(
+            "import logging\n"
+            "logging.getLogger().handle(logging.makeLogRecord({'levelno': -5, 'msg': 'below', 'name': '\\ud800'}))"
+        )
     end).
 
 %% A line that cannot be made out costs nobody anything but a complaint.

@@ -38,6 +38,8 @@ _SAY_UNWANTED: Final = 5
 _WAIT: Final = 1
 _GONE: Final = 2
 _END: Final = 3
+_LEVEL_MAX: Final = logging.CRITICAL
+"""What is beyond that says no more to Erlang."""
 _SLICE: Final = 500e-6
 """So many seconds a generator goes on before what it brought leaves, and others have their turn."""
 _LOOK_FIRST: Final = 1e-3
@@ -431,7 +433,8 @@ class _Forward(logging.Handler):
         one that is no line is complained of.
         """
         try:
-            words = _text(self.format(record))
+            level = min(max(record.levelno, 0), _LEVEL_MAX)
+            line = (_text(record.name), _text(self.format(record)))
         except Exception:
             self.handleError(record)
             return
@@ -441,7 +444,7 @@ class _Forward(logging.Handler):
                     lost = f"{self._dropped} lines of a log that found no room are lost"
                     self._worker.desk.say(_SAY_LOG, logging.WARNING, (__name__, lost))
                     self._dropped = 0
-                self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
+                self._worker.desk.say(_SAY_LOG, level, line)
             except (BlockingIOError, ValueError):
                 self._dropped += 1
 
