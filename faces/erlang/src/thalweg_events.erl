@@ -173,9 +173,9 @@ init(Parent, Options) ->
 -spec loop([kept()], non_neg_integer(), #state{}) -> ok.
 loop(Events, Count, State) ->
     receive
-        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+        {Kind, Number, _} = Event when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
             tell(Event, Events, Count, State);
-        {timeout, _, Number} = Due when is_integer(Number) -> tell(Due, Events, Count, State);
+        {timeout, _, Number} = Due when ?IS_NUMBER(Number) -> tell(Due, Events, Count, State);
         {poll, Reference, From, Timeout} -> poll(Events, Count, begin_poll(State, Count, Reference, From, Timeout));
         {timeout, Timer, poll} -> ?MODULE:loop(Events, Count, end_poll(State, Timer));
         {ask, Reference, From, stop} ->
@@ -322,9 +322,9 @@ as_told(Event) -> Event.
 gather(Events, 0, State) -> deliver(Events, State);
 gather(Events, Room, State) ->
     receive
-        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+        {Kind, Number, _} = Event when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
             gather([Event | Events], Room - 1, State);
-        {timeout, _, Number} = Due when is_integer(Number) -> gather([Due | Events], Room - 1, State)
+        {timeout, _, Number} = Due when ?IS_NUMBER(Number) -> gather([Due | Events], Room - 1, State)
     after 0 -> deliver(Events, State)
     end.
 
