@@ -279,13 +279,17 @@ keep(_Pool, _Connection, none, _Scope) -> ok;
 keep(Pool, Connection, Owner, Scope) ->
     Key = {?MODULE, scope, Connection},
     case get(Key) of
-        true -> ok;
         undefined ->
-            put(Key, true),
+            {Connections, _} = thalweg_directory:workers(Pool),
+            Known = tuple_to_list(Connections),
+            %% Nothing is kept of workers that have ended, however many there were.
+            _ = [erase(Old) || {{?MODULE, scope, Before} = Old, Of} <- get(), Of =:= Pool, not lists:member(Before, Known)],
+            put(Key, Pool),
             case worker(Pool, Connection) of
                 none -> ok;
                 Worker -> thalweg_worker:keep(Worker, Owner, Scope)
-            end
+            end;
+        _ -> ok
     end.
 
 %% Callbacks
