@@ -46,7 +46,7 @@ start_pool(Options) -> start_pool(default, Options).
 
 %% @doc Starts a pool, and returns when all of its workers are ready.
 -spec start_pool(atom(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
-start_pool(Name, Options) ->
+start_pool(Name, Options) when is_atom(Name) ->
     case thalweg_options:check(pool, Options) of
         ok ->
             case thalweg_python:check(Options) of
@@ -54,7 +54,8 @@ start_pool(Name, Options) ->
                 {error, Reason} -> {error, Reason}
             end;
         {error, Wrong} -> {error, Wrong}
-    end.
+    end;
+start_pool(_Name, _Options) -> error(badarg).
 
 %% @doc Ends a pool: calls that are under way are told that it ended.
 -spec stop_pool(atom()) -> ok | {error, not_found}.
@@ -160,7 +161,8 @@ await_within({Reference, {Connection, Number}}, Timeout) ->
             after Timeout -> give_up(Connection, Number, Reference)
             end;
         Result -> Result
-    end.
+    end;
+await_within(_Request, _Timeout) -> error(badarg).
 
 %% @doc Says that nobody waits for a call any more: a coroutine is cancelled, a function that runs is interrupted. Its
 %% result does not come, and did not.
@@ -168,11 +170,13 @@ await_within({Reference, {Connection, Number}}, Timeout) ->
 cancel({Reference, pending}) -> flush(Reference);
 cancel({Reference, {Connection, Number}}) ->
     _ = give_up(Connection, Number, Reference),
-    ok.
+    ok;
+cancel(_Request) -> error(badarg).
 
 %% @doc What the message with its result is told by.
 -spec reference(request()) -> reference().
-reference({Reference, _}) -> Reference.
+reference({Reference, _}) -> Reference;
+reference(_Request) -> error(badarg).
 
 -spec async_call(name(), name()) -> request().
 async_call(Module, Function) -> spawn_call(Module, Function).
@@ -202,7 +206,8 @@ async_gather(Calls, Options) ->
 
 -spec gather([tuple()], options()) -> [result()] | {error, term()}.
 gather([], _Options) -> [];
-gather(Calls, Options) ->
+gather(Calls, Options) when is_list(Calls) ->
+    _ = length(Calls),
     Timeout = maps:get(timeout, Options, ?TIMEOUT),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
@@ -217,11 +222,13 @@ gather(Calls, Options) ->
                 {error, timeout}
             end;
         {error, Reason} -> {error, Reason}
-    end.
+    end;
+gather(_Calls, _Options) -> error(badarg).
 
 -spec whole(tuple(), none | non_neg_integer()) -> thalweg_nif:call().
 whole({Module, Function, Arguments}, Within) -> {Module, Function, Arguments, #{}, Within};
-whole({Module, Function, Arguments, Keywords}, Within) -> {Module, Function, Arguments, Keywords, Within}.
+whole({Module, Function, Arguments, Keywords}, Within) -> {Module, Function, Arguments, Keywords, Within};
+whole(_Call, _Within) -> error(badarg).
 
 %% Source
 
@@ -256,9 +263,8 @@ source(IsExpression, Source, Variables, Options) ->
     {Pool, Connection, Within} = route(Options#{affinity => maps:get(affinity, Options, Scope)}),
     keep(Pool, Connection, Owner, Scope),
     Reference = make_ref(),
-    Named = maps:from_list([{text(Name), Value} || {Name, Value} <- maps:to_list(Variables)]),
     Timeout = maps:get(timeout, Options, ?TIMEOUT),
-    case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Named, Scope, Within}, true) of
+    case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Variables, Scope, Within}, true) of
         {pending, _, Number} ->
             receive
                 {thalweg, Reference, Result} -> Result
@@ -273,13 +279,17 @@ keep(_Pool, _Connection, none, _Scope) -> ok;
 keep(Pool, Connection, Owner, Scope) ->
     Key = {?MODULE, scope, Connection},
     case get(Key) of
-        true -> ok;
         undefined ->
-            put(Key, true),
+            {Connections, _} = thalweg_directory:workers(Pool),
+            Known = tuple_to_list(Connections),
+            %% Nothing is kept of workers that have ended, however many there were.
+            _ = [erase(Old) || {{?MODULE, scope, Before} = Old, Of} <- get(), Of =:= Pool, not lists:member(Before, Known)],
+            put(Key, Pool),
             case worker(Pool, Connection) of
                 none -> ok;
                 Worker -> thalweg_worker:keep(Worker, Owner, Scope)
-            end
+            end;
+        _ -> ok
     end.
 
 %% Callbacks

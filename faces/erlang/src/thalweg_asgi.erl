@@ -7,7 +7,7 @@
 -module(thalweg_asgi).
 
 -export([run/3, run/4, open/4, listen/1, port/1, stop/1]).
--export([accept/3]).
+-export([accept/3, acceptor/2, go_on/2, connections/4]).
 -export_type([scope/0, answer/0, options/0]).
 
 %% As ASGI has it; what is left out is filled in.
@@ -34,6 +34,9 @@
 
 %% Milliseconds until somebody is accepted again where nobody could be.
 -define(ACCEPT_PAUSE, 50).
+%% Milliseconds without a client after which who waits for one begins anew, or lies down: who runs no code of this module outlives
+%% whatever is loaded in its place.
+-define(LIE_DOWN, 1000).
 
 -spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body) -> run(App, Scope, Body, #{}).
@@ -130,25 +133,34 @@ accept(Socket, Options, Owner) ->
         {'EXIT', Owner, Reason} -> exit(Reason)
     end,
     Server = self(),
-    Acceptor = spawn_link(fun() -> acceptor(Socket, Server) end),
+    Acceptor = spawn_link(?MODULE, acceptor, [Socket, Server]),
     connections(Socket, Options, {Owner, Acceptor}, 0).
 
+%% @private
 -spec acceptor(gen_tcp:socket(), pid()) -> no_return().
 acceptor(Listener, Server) ->
-    case gen_tcp:accept(Listener) of
+    case gen_tcp:accept(Listener, ?LIE_DOWN) of
         {ok, Socket} ->
             ok = gen_tcp:controlling_process(Socket, Server),
             Server ! {accepted, self(), Socket},
-            receive
-                go_on -> acceptor(Listener, Server)
-            end;
+            go_on(Listener, Server);
+        {error, timeout} -> ?MODULE:acceptor(Listener, Server);
         {error, closed} -> exit({shutdown, closed});
         %% Of whoever left again, or of a machine that is short of something: there is more once connections end.
         {error, _} ->
             timer:sleep(?ACCEPT_PAUSE),
-            acceptor(Listener, Server)
+            ?MODULE:acceptor(Listener, Server)
     end.
 
+%% @private At the bound that takes as long as a connection does.
+-spec go_on(gen_tcp:socket(), pid()) -> no_return().
+go_on(Listener, Server) ->
+    receive
+        go_on -> ?MODULE:acceptor(Listener, Server)
+    after ?LIE_DOWN -> erlang:hibernate(?MODULE, go_on, [Listener, Server])
+    end.
+
+%% @private
 -spec connections(gen_tcp:socket(), options(), {pid(), pid()}, non_neg_integer()) -> no_return().
 connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
     Most = maps:get(connections_max, Options, 1024),
@@ -159,11 +171,11 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
             Connection ! go,
             %% At the bound nobody is accepted until somebody leaves.
             _ = [Acceptor ! go_on || Count + 1 < Most],
-            connections(Listener, Options, Both, Count + 1);
+            ?MODULE:connections(Listener, Options, Both, Count + 1);
         {port, From, Reference} ->
             {ok, Port} = inet:port(Listener),
             From ! {Reference, Port},
-            connections(Listener, Options, Both, Count);
+            ?MODULE:connections(Listener, Options, Both, Count);
         {'EXIT', Owner, Reason} -> end_all(Reason);
         {'EXIT', Acceptor, Reason} -> exit(Reason);
         {'EXIT', _, shutdown} ->
@@ -172,7 +184,8 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
             exit(shutdown);
         {'EXIT', _, _} ->
             _ = [Acceptor ! go_on || Count =:= Most],
-            connections(Listener, Options, Both, max(0, Count - 1))
+            ?MODULE:connections(Listener, Options, Both, max(0, Count - 1))
+    after ?LIE_DOWN -> proc_lib:hibernate(?MODULE, connections, [Listener, Options, Both, Count])
     end.
 
 %% Ends as the owner did. Connections end whatever the reason was; links alone would leave them after a `normal' one.

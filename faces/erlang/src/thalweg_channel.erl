@@ -48,7 +48,8 @@ open(Options) ->
 
 %% @doc What Python's `Channel' is made with.
 -spec number(pid()) -> pos_integer().
-number(Channel) -> gen_server:call(Channel, number).
+number(Channel) when is_pid(Channel) -> gen_server:call(Channel, number);
+number(_Channel) -> error(badarg).
 
 -spec write(channel(), term()) -> ok | busy | {error, closed | badarg}.
 write(Channel, Value) -> ask(Channel, {write, Value}).

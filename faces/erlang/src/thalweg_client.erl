@@ -64,11 +64,13 @@ close({Router, _}) ->
     thalweg_router:stop(Router),
     receive
         {'DOWN', Monitor, process, _, _} -> ok
-    end.
+    end;
+close(_Client) -> error(badarg).
 
 %% @doc Calls and streams that have not ended.
 -spec in_flight(client()) -> non_neg_integer().
-in_flight({_, Connection}) -> thalweg_nif:load(Connection).
+in_flight({_, Connection}) -> thalweg_nif:load(Connection);
+in_flight(_Client) -> error(badarg).
 
 -spec call(client(), iodata()) -> {ok, binary()} | error().
 call(Client, Frame) -> call(Client, Frame, #{}).
@@ -84,7 +86,8 @@ call({_, Connection}, Frame, Options) ->
                 {thalweg, Reference, Result} -> Result
             end;
         Result -> Result
-    end.
+    end;
+call(_Client, _Frame, _Options) -> error(badarg).
 
 -spec send(client(), iodata()) -> {ok, request()} | error().
 send(Client, Frame) -> send(Client, Frame, #{}).
@@ -97,7 +100,8 @@ send({_, Connection}, Frame, Options) ->
     case thalweg_nif:request(Connection, Reference, Frame, {false, maps:get(deadline, Options, none)}) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}
-    end.
+    end;
+send(_Client, _Frame, _Options) -> error(badarg).
 
 %% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time.
 -spec await(request(), timeout()) -> {ok, binary()} | error().
@@ -108,13 +112,15 @@ await({Reference, _, _} = Request, Timeout) ->
     after Patience ->
         ok = cancel(Request),
         {error, timeout}
-    end.
+    end;
+await(_Request, _Timeout) -> error(badarg).
 
 %% @doc Says that nobody waits for a request, or a stream, any more. Nothing comes of it, and nothing that did is left.
 -spec cancel(request() | stream()) -> ok.
 cancel({Reference, Connection, Number}) ->
     ok = thalweg_nif:cancel(Connection, Number),
-    thalweg:flush(Reference).
+    thalweg:flush(Reference);
+cancel(_Request) -> error(badarg).
 
 -spec stream(client(), iodata()) -> {ok, stream()} | error().
 stream(Client, Frame) -> stream(Client, Frame, #{}).
@@ -128,7 +134,8 @@ stream({_, Connection}, Frame, Options) ->
     case thalweg_nif:request_stream(Connection, Reference, Frame, Wishes) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}
-    end.
+    end;
+stream(_Client, _Frame, _Options) -> error(badarg).
 
 -spec next(stream()) -> {item, binary()} | {ok, binary()} | error().
 next(Stream) -> next(Stream, infinity).
@@ -145,15 +152,18 @@ next({Reference, Connection, Number} = Stream, Timeout) ->
     after Patience ->
         ok = cancel(Stream),
         {error, timeout}
-    end.
+    end;
+next(_Stream, _Timeout) -> error(badarg).
 
 %% @doc Lets so many items more come.
 -spec grant(stream(), pos_integer()) -> ok.
-grant({_, Connection, Number}, Items) -> thalweg_nif:grant(Connection, Number, Items).
+grant({_, Connection, Number}, Items) -> thalweg_nif:grant(Connection, Number, Items);
+grant(_Stream, _Items) -> error(badarg).
 
 %% @doc What its messages are told by.
 -spec reference(request() | stream()) -> reference().
-reference({Reference, _, _}) -> Reference.
+reference({Reference, _, _}) -> Reference;
+reference(_Request) -> error(badarg).
 
 -spec transport(client()) -> fun((iodata()) -> {ok, binary()} | error()).
 transport(Client) -> transport(Client, #{}).

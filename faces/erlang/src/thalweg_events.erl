@@ -15,7 +15,7 @@
 
 -export([start_link/0, start_link/1, stop/1]).
 -export([timer/3, cancel/2, poll/2, post/4, post_checked/4, refused/1, socket/3, to_worker/3]).
--export([init/2]).
+-export([init/2, loop/3]).
 -export_type([event/0, callback_number/0, news/0]).
 
 -type callback_number() :: non_neg_integer().
@@ -39,6 +39,11 @@
 -define(AGAIN, 10).
 %% Who polls does not wait for more than so many, however fast they come.
 -define(TOGETHER, 4096).
+%% Milliseconds without an event after which it lies down: who runs no code of this module outlives whatever is loaded in its place.
+-define(LIE_DOWN, 1000).
+
+-define(IS_NUMBER(Number), (is_integer(Number) andalso Number >= 0 andalso Number < 1 bsl 64)).
+-define(IS_KIND(Kind), (is_integer(Kind) andalso Kind >= 0 andalso Kind =< 255)).
 
 %% Beside the events that are kept and their number, which are the loop's arguments: most turns change nothing else.
 -record(state, {
@@ -73,8 +78,8 @@ stop(Process) -> ask(Process, stop).
 
 %% @doc Tells of a number after so many milliseconds, once.
 -spec timer(pid(), non_neg_integer(), callback_number()) -> timer().
-timer(Process, Milliseconds, Number) when is_integer(Number), Number >= 0, Number < 1 bsl 64 ->
-    erlang:start_timer(Milliseconds, Process, Number).
+timer(Process, Milliseconds, Number) when ?IS_NUMBER(Number) -> erlang:start_timer(Milliseconds, Process, Number);
+timer(_Process, _Milliseconds, _Number) -> error(badarg).
 
 %% @doc Takes a timer back. `true': it was not told of and will not be.
 -spec cancel(pid(), timer() | {timer(), callback_number()}) -> boolean().
@@ -88,9 +93,10 @@ cancel(Process, Timer) ->
 %% @doc Every event there is, once there is one, or after so many milliseconds none. One process polls at a time: who polls
 %% anew takes over from the one before, who is told that there is nothing.
 -spec poll(pid(), timeout()) -> [event()].
-poll(Process, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0, Timeout =< 16#ffffffff ->
+poll(Process, Timeout) ->
+    Patience = thalweg:patience(Timeout),
     Monitor = monitor(process, Process),
-    Process ! {poll, Monitor, self(), Timeout},
+    Process ! {poll, Monitor, self(), Patience},
     receive
         {Monitor, Events} ->
             demonitor(Monitor, [flush]),
@@ -101,18 +107,16 @@ poll(Process, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >
 %% @doc Tells of an event. From any process; whether there is room for it is found out later: the owner is told, and it is counted
 %% ({@link refused/1}).
 -spec post(pid(), 0..255, callback_number(), term()) -> ok.
-post(Process, Kind, Number, Payload) when
-    is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
-->
+post(Process, Kind, Number, Payload) when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
     Process ! {Kind, Number, Payload},
-    ok.
+    ok;
+post(_Process, _Kind, _Number, _Payload) -> error(badarg).
 
 %% @doc As {@link post/4}, and waits until there was room for it, or none. A worker's answer is not waited for.
 -spec post_checked(pid(), 0..255, callback_number(), term()) -> ok | {error, term()}.
-post_checked(Process, Kind, Number, Payload) when
-    is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
-->
-    ask(Process, {post, {Kind, Number, Payload}}).
+post_checked(Process, Kind, Number, Payload) when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
+    ask(Process, {post, {Kind, Number, Payload}});
+post_checked(_Process, _Kind, _Number, _Payload) -> error(badarg).
 
 %% @doc How many events were refused. The owner is told anew when another one is.
 -spec refused(pid()) -> non_neg_integer().
@@ -120,10 +124,23 @@ refused(Process) -> ask(Process, refused).
 
 %% @doc Has the messages of a socket told under a number. The caller has to own the socket, and hands it over.
 -spec socket(pid(), port(), callback_number()) -> ok | {error, term()}.
-socket(Process, Socket, Number) ->
-    ok = ask(Process, {socket, Socket, Number}),
+socket(Process, Socket, Number) when is_port(Socket), ?IS_NUMBER(Number) ->
+    %% First: what it says may be there before the hand-over is done.
+    Before = ask(Process, {socket, Socket, Number}),
+    case hand_over(Process, Socket) of
+        ok -> ok;
+        {error, Reason} ->
+            %% As if nobody had asked.
+            _ = ask(Process, {socket, Socket, Before}),
+            {error, Reason}
+    end;
+socket(_Process, _Socket, _Number) -> error(badarg).
+
+-spec hand_over(pid(), port()) -> ok | {error, term()}.
+hand_over(Process, Socket) ->
     case erlang:port_info(Socket, name) of
         {name, "udp_inet"} -> gen_udp:controlling_process(Socket, Process);
+        undefined -> {error, closed};
         _ -> gen_tcp:controlling_process(Socket, Process)
     end.
 
@@ -152,15 +169,15 @@ ask(Process, Request) ->
 init(Parent, Options) ->
     loop([], 0, #state{owner = {monitor(process, Parent), Parent}, capacity = maps:get(capacity, Options, 1 bsl 20)}).
 
-%% The latest event first. Of a timer the event is the message that it sent until it is told of: it may be taken back.
+%% @private The latest event first. Of a timer the event is the message that it sent until it is told of: it may be taken back.
 -spec loop([kept()], non_neg_integer(), #state{}) -> ok.
 loop(Events, Count, State) ->
     receive
-        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+        {Kind, Number, _} = Event when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
             tell(Event, Events, Count, State);
-        {timeout, _, Number} = Due when is_integer(Number) -> tell(Due, Events, Count, State);
+        {timeout, _, Number} = Due when ?IS_NUMBER(Number) -> tell(Due, Events, Count, State);
         {poll, Reference, From, Timeout} -> poll(Events, Count, begin_poll(State, Count, Reference, From, Timeout));
-        {timeout, Timer, poll} -> loop(Events, Count, end_poll(State, Timer));
+        {timeout, Timer, poll} -> ?MODULE:loop(Events, Count, end_poll(State, Timer));
         {ask, Reference, From, stop} ->
             From ! {Reference, ok},
             ok;
@@ -169,10 +186,10 @@ loop(Events, Count, State) ->
             case lists:keytake(Timer, 2, Events) of
                 {value, _, Left} ->
                     From ! {Reference, true},
-                    loop(Left, Count - 1, State);
+                    ?MODULE:loop(Left, Count - 1, State);
                 false ->
                     From ! {Reference, false},
-                    loop(Events, Count, State)
+                    ?MODULE:loop(Events, Count, State)
             end;
         {ask, Reference, From, {post, Event}} ->
             case no_room(Event, Count, State) of
@@ -181,38 +198,44 @@ loop(Events, Count, State) ->
                     told(Event, Events, Count, State);
                 Why ->
                     From ! {Reference, {error, Why}},
-                    loop(Events, Count, refuse(Why, State))
+                    ?MODULE:loop(Events, Count, refuse(Why, State))
             end;
         {ask, Reference, From, Request} ->
             {Answer, Next} = answer(State, Request),
             From ! {Reference, Answer},
-            loop(Events, Count, Next);
+            ?MODULE:loop(Events, Count, Next);
         {'DOWN', Owner, process, _, _} when Owner =:= element(1, State#state.owner) -> ok;
         {'DOWN', Watch, process, _, _} when element(1, State#state.place) =:= Watch ->
             {Pool, Index} = element(2, State#state.place),
             ok = tell_owner({worker_down, Pool, Index}, State),
-            loop(Events, Count, State#state{place = none});
-        {'DOWN', Watch, process, _, _} -> loop(Events, Count, abandon(State, Watch));
+            ?MODULE:loop(Events, Count, State#state{place = none});
+        {'DOWN', Watch, process, _, _} -> ?MODULE:loop(Events, Count, abandon(State, Watch));
         {end_of_socket, End} -> tell_end(End, Events, Count, State);
         Message ->
             case of_socket(State, Message) of
-                none -> loop(Events, Count, State);
+                none -> ?MODULE:loop(Events, Count, State);
                 {piece, Socket, Event} -> tell_piece(Socket, Event, Events, Count, State);
                 {datagram, Event} -> tell(Event, Events, Count, State);
                 {ended, Socket, End} -> tell_end(End, Events, Count, without(Socket, State));
                 {passive, Socket, Number} ->
                     ok = tell_owner({passive, Socket, Number}, State),
-                    loop(Events, Count, State)
+                    ?MODULE:loop(Events, Count, State)
             end
+    after ?LIE_DOWN -> lie_down(Events, Count, State)
     end.
+
+%% Where many wait, to look through all of them is too much.
+-spec lie_down([kept()], non_neg_integer(), #state{}) -> ok.
+lie_down([], 0, State) -> proc_lib:hibernate(?MODULE, loop, [[], 0, State]);
+lie_down(Events, Count, State) -> ?MODULE:loop(Events, Count, State).
 
 -spec tell(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
 tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capacity} = State) when Count < Capacity ->
-    loop([Event | Events], Count + 1, State);
+    ?MODULE:loop([Event | Events], Count + 1, State);
 tell(Event, Events, Count, State) ->
     case no_room(Event, Count, State) of
         false -> told(Event, Events, Count, State);
-        Why -> loop(Events, Count, refuse(Why, State))
+        Why -> ?MODULE:loop(Events, Count, refuse(Why, State))
     end.
 
 %% Why an event finds no room. One for a worker that finds some is there.
@@ -227,11 +250,11 @@ no_room(Event, _Count, #state{worker = Connection}) ->
 
 %% Goes on from an event that has room.
 -spec told(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
-told(Event, Events, Count, #state{worker = none, poller = none} = State) -> loop([Event | Events], Count + 1, State);
+told(Event, Events, Count, #state{worker = none, poller = none} = State) -> ?MODULE:loop([Event | Events], Count + 1, State);
 told(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) ->
     %% Who polls is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
-told(_Event, Events, Count, State) -> loop(Events, Count, State).
+told(_Event, Events, Count, State) -> ?MODULE:loop(Events, Count, State).
 
 %% A piece of a stream that finds no room ends it: what comes behind it would not follow on what came before.
 -spec tell_piece(port(), event(), [kept()], non_neg_integer(), #state{}) -> ok.
@@ -243,15 +266,15 @@ tell_piece(Socket, {_, Number, _} = Event, Events, Count, State) ->
 
 %% The end of a socket finds room: there is one for each.
 -spec tell_end(event(), [kept()], non_neg_integer(), #state{}) -> ok.
-tell_end(End, Events, Count, #state{worker = none, poller = none} = State) -> loop([End | Events], Count + 1, State);
+tell_end(End, Events, Count, #state{worker = none, poller = none} = State) -> ?MODULE:loop([End | Events], Count + 1, State);
 tell_end(End, Events, _Count, #state{worker = none} = State) -> deliver([End | Events], State);
 tell_end(End, Events, Count, #state{worker = Connection} = State) ->
     case post_to(Connection, End) of
-        ok -> loop(Events, Count, State);
+        ok -> ?MODULE:loop(Events, Count, State);
         {error, {overloaded, _, _}} ->
             _ = erlang:send_after(?AGAIN, self(), {end_of_socket, End}),
-            loop(Events, Count, State);
-        {error, Why} -> loop(Events, Count, refuse(Why, State))
+            ?MODULE:loop(Events, Count, State);
+        {error, Why} -> ?MODULE:loop(Events, Count, refuse(Why, State))
     end.
 
 -spec refuse(term(), #state{}) -> #state{}.
@@ -299,9 +322,9 @@ as_told(Event) -> Event.
 gather(Events, 0, State) -> deliver(Events, State);
 gather(Events, Room, State) ->
     receive
-        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+        {Kind, Number, _} = Event when ?IS_KIND(Kind), ?IS_NUMBER(Number) ->
             gather([Event | Events], Room - 1, State);
-        {timeout, _, Number} = Due when is_integer(Number) -> gather([Due | Events], Room - 1, State)
+        {timeout, _, Number} = Due when ?IS_NUMBER(Number) -> gather([Due | Events], Room - 1, State)
     after 0 -> deliver(Events, State)
     end.
 
@@ -311,9 +334,9 @@ deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
     case is_there(From) of
         true ->
             From ! {Reference, in_order(Events, [])},
-            loop([], 0, Left);
+            ?MODULE:loop([], 0, Left);
         %% What it would have been told is told to the next.
-        false -> loop(Events, length(Events), Left)
+        false -> ?MODULE:loop(Events, length(Events), Left)
     end.
 
 -spec in_order([kept()], [event()]) -> [event()].
@@ -338,8 +361,8 @@ abandon(State, _Watch) -> State.
 
 %% What is there already is what a poll is told.
 -spec poll([kept()], non_neg_integer(), #state{}) -> ok.
-poll(Events, Count, #state{poller = none} = State) -> loop(Events, Count, State);
-poll(Events, 0, State) -> loop(Events, 0, State);
+poll(Events, Count, #state{poller = none} = State) -> ?MODULE:loop(Events, Count, State);
+poll(Events, 0, State) -> ?MODULE:loop(Events, 0, State);
 poll(Events, _Count, State) -> deliver(Events, State).
 
 -spec begin_poll(#state{}, non_neg_integer(), reference(), pid(), timeout()) -> #state{}.
@@ -372,7 +395,11 @@ end_poll(State, _Timer) -> State.
 -spec answer(#state{}, term()) -> {term(), #state{}}.
 answer(#state{refused = Refused} = State, refused) -> {Refused, State#state{is_told = false}};
 answer(#state{sockets = Sockets} = State, {socket, Socket, Number}) ->
-    {ok, State#state{sockets = Sockets#{Socket => Number}}};
+    Before = maps:get(Socket, Sockets, none),
+    case Number of
+        none -> {Before, without(Socket, State)};
+        _ -> {Before, State#state{sockets = Sockets#{Socket => Number}}}
+    end;
 answer(#state{place = Before} = State, {worker, Connection, Worker, Place}) ->
     _ = [demonitor(Watch, [flush]) || {Watch, _} <- [Before]],
     {ok, State#state{worker = Connection, place = {monitor(process, Worker), Place}}}.

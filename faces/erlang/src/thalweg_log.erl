@@ -17,7 +17,8 @@ connect(Endpoint) -> connect(Endpoint, #{}).
 
 %% @doc With `reconnect' a client outlives its server: calls and tails that were under way fail, and the next ones connect anew.
 -spec connect(iodata(), thalweg_client:options()) -> {ok, thalweg_client:client()} | {error, term()}.
-connect(Endpoint, Options) -> thalweg_client:connect(Endpoint, Options#{schema => log_types:schema_hash()}).
+connect(Endpoint, Options) when is_map(Options) -> thalweg_client:connect(Endpoint, Options#{schema => log_types:schema_hash()});
+connect(_Endpoint, _Options) -> error(badarg).
 
 %% @doc Appends; returns when it is durable, with the stream's new end.
 -spec append(thalweg_client:client(), binary(), binary()) -> {ok, Next :: binary()} | {refused, binary()} | {error, term()}.
@@ -59,13 +60,14 @@ next(Tail, Timeout) ->
 %% @doc What a tail's message says.
 -spec message({frame | ok, binary()} | {error, term()}) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
 message({error, Reason}) -> {error, Reason};
-message({_, Frame}) ->
+message({_, Frame}) when is_binary(Frame) ->
     case log_types:decode_response(Frame) of
         {ok, {tail_item, #{data := Data, next := Next}}} -> {data, Data, Next};
         {ok, {tail_response, #{next := Next}}} -> {closed, Next};
         {ok, {error_response, #{message := Words}}} -> {refused, Words};
         {error, Reason} -> {error, Reason}
-    end.
+    end;
+message(_Message) -> error(badarg).
 
 %% @doc Wants no more of it.
 -spec close(thalweg_client:stream()) -> ok.

@@ -6,12 +6,15 @@
 -module(thalweg_output).
 
 -export([start_link/3, ready/1, printed/1, log/4, logged/3]).
--export([init/4]).
+-export([init/4, loop/1, begin_to_say/2, sayer/2]).
 
 %% Lines in a second, as many as Erlang's own handlers take; and the bytes of one: what is longer counts as several.
 -define(LINES_MAX, 500).
 -define(LINE_BYTES_MAX, 8192).
 -define(WINDOW, 1000).
+%% Milliseconds without a word after which both processes lie down: who runs no code of this module outlives whatever is loaded in its
+%% place.
+-define(LIE_DOWN, 1000).
 %% Lines of a worker's log are said to be taken so many at a time: a part of as many as may wait (`native/connection/lines.rs').
 -define(TAKEN, 64).
 %% What is kept of what a worker prints before it is ready, and the lines of it that are told.
@@ -77,8 +80,7 @@ init(Worker, Program, Wishes, Meta) ->
     try open_port({spawn_executable, Program}, Wishes) of
         Port ->
             OsPid = os_pid(Port),
-            Output = self(),
-            Sayer = spawn(fun() -> sayer(monitor(process, Output), Meta#{os_pid => OsPid}) end),
+            Sayer = spawn(?MODULE, begin_to_say, [self(), Meta#{os_pid => OsPid}]),
             proc_lib:init_ack({ok, self(), Port, OsPid}),
             loop(#state{port = Port, worker = Worker, sayer = Sayer})
     catch
@@ -93,27 +95,29 @@ os_pid(Port) ->
         undefined -> none
     end.
 
+%% @private
 -spec loop(#state{}) -> ok.
 loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->
     receive
-        {Port, {data, Chunk}} -> loop(take(State, Chunk));
-        {log, Level, Words, Meta} -> loop(say(State, Level, Words, Meta));
-        {logged, Connection, {Level, Words, Meta}} -> loop(taken(say(State, Level, Words, Meta), Connection));
+        {Port, {data, Chunk}} -> ?MODULE:loop(take(State, Chunk));
+        {log, Level, Words, Meta} -> ?MODULE:loop(say(State, Level, Words, Meta));
+        {logged, Connection, {Level, Words, Meta}} -> ?MODULE:loop(taken(say(State, Level, Words, Meta), Connection));
         {Port, {exit_status, _}} = Ended ->
             %% Whoever is told so has everything behind it that was printed.
             Worker ! Ended,
-            loop(State);
-        ready -> loop(begin_lines(State));
+            ?MODULE:loop(State);
+        ready -> ?MODULE:loop(begin_lines(State));
         window ->
             %% The next one begins when all of this one is said.
             Sayer ! {reached, self()},
-            loop(State);
-        reached -> loop(begin_window(State));
+            ?MODULE:loop(State);
+        reached -> ?MODULE:loop(begin_window(State));
         {printed, From, Reference} ->
             From ! {Reference, kept_lines(State)},
-            loop(State);
+            ?MODULE:loop(State);
         {'EXIT', Worker, _} -> finish(State);
-        _ -> loop(State)
+        _ -> ?MODULE:loop(State)
+    after ?LIE_DOWN -> proc_lib:hibernate(?MODULE, loop, [State])
     end.
 
 %% Before it is ready, nobody knows yet which of its words matter: the last ones, should it fail.
@@ -182,17 +186,22 @@ kept_lines(#state{rest = Kept}) ->
 last_bytes(Bytes, Max) when byte_size(Bytes) > Max -> binary:copy(binary:part(Bytes, byte_size(Bytes), -Max));
 last_bytes(Bytes, _Max) -> Bytes.
 
-%% Ends when there is nobody any more who could hand it something, and says before what it was handed.
+%% @private
+-spec begin_to_say(pid(), map()) -> ok.
+begin_to_say(Output, Meta) -> sayer(monitor(process, Output), Meta).
+
+%% @private Ends when there is nobody any more who could hand it something, and says before what it was handed.
 -spec sayer(reference(), map()) -> ok.
 sayer(Output, Meta) ->
     receive
         {say, Level, Words, More} ->
             logger:log(Level, "~ts", [printable(Words)], maps:merge(Meta, More)),
-            sayer(Output, Meta);
+            ?MODULE:sayer(Output, Meta);
         {reached, From} ->
             From ! reached,
-            sayer(Output, Meta);
+            ?MODULE:sayer(Output, Meta);
         {'DOWN', Output, process, _, _} -> ok
+    after ?LIE_DOWN -> erlang:hibernate(?MODULE, sayer, [Output, Meta])
     end.
 
 -spec printable(binary()) -> string() | binary().

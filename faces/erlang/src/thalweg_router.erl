@@ -4,8 +4,11 @@
 -module(thalweg_router).
 
 -export([start_link/2, start/2, stop/1]).
--export([init/4, sleep/1]).
+-export([init/4, look/1, sleep/1]).
 
+%% Milliseconds without anything to do after which it lies down: who then runs no code of this module outlives whatever is loaded in
+%% its place, and who has something to do goes on in that.
+-define(LIE_DOWN, 1000).
 %% Milliseconds after which a caller's end is heard of, at the latest: to watch every caller would cost every call.
 -define(TEND, 500).
 
@@ -53,7 +56,7 @@ init({Parent, Tag}, Bond, Endpoint, Wishes) ->
             exit(normal)
     end.
 
-%% One look; then everybody else has a turn, or nobody needs one.
+%% @private One look; then everybody else has a turn, or nobody needs one.
 -spec look(thalweg_nif:connection()) -> no_return().
 look(Connection) ->
     case thalweg_nif:turn(Connection) of
@@ -63,8 +66,8 @@ look(Connection) ->
                 large -> unpack(Connection)
             after 0 -> erlang:yield()
             end,
-            look(Connection);
-        idle -> sleep(Connection);
+            ?MODULE:look(Connection);
+        idle -> ?MODULE:sleep(Connection);
         {down, Reason} ->
             %% What was still brought is told first.
             ok = thalweg_nif:unpack(Connection),
@@ -72,6 +75,7 @@ look(Connection) ->
             exit({shutdown, {down, Reason}})
     end.
 
+%% @private
 -spec sleep(thalweg_nif:connection()) -> no_return().
 sleep(Connection) ->
     receive
@@ -91,7 +95,7 @@ sleep(Connection) ->
         stop -> close(Connection);
         {'DOWN', _, process, _, _} -> close(Connection);
         _ -> sleep(Connection)
-    after 60000 ->
+    after ?LIE_DOWN ->
         erlang:hibernate(?MODULE, sleep, [Connection])
     end.
 

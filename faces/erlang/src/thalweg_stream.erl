@@ -43,27 +43,32 @@ next({Reference, Connection, Number} = Stream, Timeout) ->
     after Patience ->
         close(Stream),
         {error, timeout}
-    end.
+    end;
+next(_Stream, _Timeout) -> error(badarg).
 
 %% @doc Lets so many values more come.
 -spec grant(stream(), pos_integer()) -> ok.
-grant({_, Connection, Number}, Values) -> thalweg_nif:grant(Connection, Number, Values).
+grant({_, Connection, Number}, Values) -> thalweg_nif:grant(Connection, Number, Values);
+grant(_Stream, _Values) -> error(badarg).
 
 %% @doc Closes the generator: nothing more comes, and nothing that came before is left.
 -spec close(stream()) -> ok.
 close({Reference, Connection, Number}) ->
     ok = thalweg_nif:cancel(Connection, Number),
-    thalweg:flush(Reference).
+    thalweg:flush(Reference);
+close(_Stream) -> error(badarg).
 
 %% @doc Every value in turn.
 -spec fold(fun((term(), Sum) -> Sum), Sum, stream()) -> {ok, Sum} | {error, term()}.
-fold(Function, Sum, Stream) ->
+fold(Function, Sum, Stream) when is_function(Function, 2) ->
     case next(Stream, infinity) of
         {data, Value} -> fold(Function, Function(Value, Sum), Stream);
         done -> {ok, Sum};
         {error, Reason} -> {error, Reason}
-    end.
+    end;
+fold(_Function, _Sum, _Stream) -> error(badarg).
 
 %% @doc What its messages are told by.
 -spec reference(stream()) -> reference().
-reference({Reference, _, _}) -> Reference.
+reference({Reference, _, _}) -> Reference;
+reference(_Stream) -> error(badarg).

@@ -6,7 +6,7 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, interrupt_before_it_begins, interrupt_that_comes_to_nothing, interrupted_once, not_suspended, stopped_loop, ended_loop, stopped_pool, called_within_a_task, cancelled, overloaded, exceptions, exceptions_that_say_nothing_of_themselves,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
         given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
@@ -322,6 +322,31 @@ caught(Function) ->
     catch
         error:Reason -> Reason
     end.
+
+%% What an exception says of itself is anybody's code: it may fail in any way, end the program included. The call has failed all the same.
+exceptions_that_say_nothing_of_themselves(_Config) ->
+    [Worker] = thalweg:workers(default),
+    Sources = [
+        {<<"sample.Mute">>, <<>>, "class Mute(Exception):\n __module__ = 'sample'\n def __str__(self): raise SystemExit(1)\nraise Mute"},
+        {<<"sample.Mute">>, <<>>, "class Mute(Exception):\n __module__ = 'sample'\n def __str__(self): raise GeneratorExit\nraise Mute"},
+        {<<"?.Odd">>, <<>>, "class Odd(Exception):\n __module__ = '\\ud800'\nraise Odd"},
+        {<<"SyntaxError">>, <<"m (f)">>, "raise SyntaxError('m', ('f', 'x', 'y', 'z'))"},
+        {<<"__erlang__.Liar">>, <<"l">>, "class Liar(Exception):\n __class__ = property(lambda self: 1 / 0)\nraise Liar('l')"},
+        {<<"__erlang__.Shy">>, <<"s">>, "class Shy(Exception):\n def __getattribute__(self, name): raise KeyError(name)\nraise Shy('s')"}
+    ],
+    [
+        {Source, {error, {exception, Kind, Words, [_ | _]}}} = {Source, thalweg:exec(Source)}
+     || {Kind, Words, Source} <- Sources
+    ],
+    {error, {exception, <<"<class '__erlang__.Unnamed'>">>, <<"u">>, [_ | _]}} = thalweg:exec(
+        "class Kind(type):\n __module__ = property(lambda kind: 1 / 0)\n"
+        "class Unnamed(Exception, metaclass=Kind): pass\nraise Unnamed('u')"
+    ),
+    {error, {erlang, none}} = thalweg:exec(
+        "from thalweg.erlang import ErlangError\n"
+        "class Without(ErlangError):\n def __init__(self): pass\nraise Without"
+    ),
+    [Worker] = thalweg:workers(default).
 
 %% Larger than a ring; and larger than a frame may be.
 large_values(_Config) ->

@@ -256,8 +256,20 @@ in_one_worker(Test) ->
 
 in_time(_Config) ->
     {ok, <<"timeout">>} = thalweg:call(sample, call_back_patiently, [<<"wait">>, 0.05]),
+    %% Nobody waits for less than nothing, in whichever thread; and nobody knows how long what is no number is.
+    [
+        {Where, Seconds, Expected} = {Where, Seconds, patiently(Where, Seconds)}
+     || Where <- ["(lambda call: call())", "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit"],
+        {Seconds, Expected} <- [{"-1", <<"TimeoutError">>}, {"float('-inf')", <<"TimeoutError">>}, {"float('nan')", <<"ValueError">>}]
+    ],
     {error, timeout} = thalweg:call(sample, call_back, [<<"wait">>], #{timeout => 50}),
     {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
+
+patiently(Where, Seconds) ->
+    Call = "lambda: __import__('thalweg.erlang').erlang.call('wait', timeout=" ++ Seconds ++ ")",
+    Result = case Where of "__import__" ++ _ -> ".result()"; _ -> "" end,
+    {error, {exception, Kind, _, _}} = thalweg:eval(Where ++ "(" ++ Call ++ ")" ++ Result),
+    Kind.
 
 module_and_function(_Config) ->
     {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"reverse">>, 1, 2]),
@@ -543,7 +555,9 @@ channels_in_no_time(_Config) ->
     {ok, Channel} = thalweg_channel:open(),
     [{error, timeout} = thalweg_channel:read(Channel, Timeout) || Timeout <- [0, -1, -(1 bsl 70)]],
     {error, badarg} = thalweg_channel:read(Channel, soon),
-    {error, {exception, <<"TimeoutError">>, _, _}} = received(Channel, "-0.01"),
+    [{error, {exception, <<"TimeoutError">>, _, _}} = received(Channel, Seconds) || Seconds <- ["-0.01", "float('-inf')"]],
+    {error, {exception, <<"ValueError">>, _, _}} = received(Channel, "float('nan')"),
+    {error, {exception, <<"TypeError">>, _, _}} = received(Channel, "'soon'"),
     ok = thalweg_channel:write(Channel, 0),
     {ok, 0} = received(Channel, "float('inf')"),
     %% Longer than any timer goes.

@@ -5,7 +5,7 @@
 all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
-        who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
+        who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments, strays, not_handed_over,
         tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, a_kind_that_a_worker_does_not_know, descriptors_into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
     ].
 
@@ -209,16 +209,65 @@ connected() ->
 
 wrong_arguments(Config) ->
     Events = events(Config),
+    {ok, Socket} = gen_udp:open(0),
     [
-        {'EXIT', {function_clause, _}} = (catch Act())
+        {'EXIT', {badarg, _}} = (catch Act())
      || Act <- [
+            fun() -> thalweg_events:post_checked(Events, 256, 1, none) end,
+            fun() -> thalweg_events:timer(Events, 1, -1) end,
+            fun() -> thalweg_events:timer(Events, soon, 1) end,
+            fun() -> thalweg_events:poll(Events, soon) end,
+            fun() -> thalweg_events:socket(Events, self(), 1) end,
+            fun() -> thalweg_events:socket(Events, Socket, one) end,
+            fun() -> thalweg_events:socket(Events, Socket, -1) end,
             fun() -> thalweg_events:post(Events, -5, 1, none) end,
             fun() -> thalweg_events:post(Events, 1, -1, none) end,
             fun() -> thalweg_events:poll(Events, -1) end,
             fun() -> thalweg_events:poll(Events, 1 bsl 60) end
         ]
     ],
-    [] = thalweg_events:poll(Events, 0).
+    [] = thalweg_events:poll(Events, 0),
+    ok = gen_udp:close(Socket).
+
+%% Messages that are no events, whoever sends them, are nothing at all, whether they would be kept or posted.
+strays(Config) ->
+    {ok, Events} = thalweg_events:start_link(),
+    Strays = [
+        {-1, 1, none}, {256, 1, none}, {1, -1, none}, {1, 1 bsl 64, none}, {timeout, make_ref(), -1}, {timeout, make_ref(), soon}, {}, {1}, odd,
+        {poll, 1}, {'DOWN', make_ref(), process, self(), none}, {udp, 1, 2, 3, 4}
+    ],
+    [
+        begin
+            ok = Turn(),
+            [Events ! Stray || Stray <- Strays],
+            0 = thalweg_events:refused(Events),
+            [] = thalweg_events:poll(Events, 0)
+        end
+     || Turn <- [fun() -> ok end, fun() -> thalweg_events:to_worker(Events, default, 1) end]
+    ],
+    ok = thalweg_events:stop(Events),
+    [] = thalweg_events:poll(events(Config), 0).
+
+%% A socket that is not handed over has no number.
+not_handed_over(Config) ->
+    Events = events(Config),
+    {ok, Other} = thalweg_events:start_link(),
+    {Client, Accepted} = connected(),
+    ok = thalweg_events:socket(Events, Accepted, 7),
+    {error, not_owner} = thalweg_events:socket(Other, Accepted, 8),
+    Other ! {tcp, Accepted, <<"another's">>},
+    [] = thalweg_events:poll(Other, 0),
+    ok = inet:setopts(Accepted, [{active, true}]),
+    ok = gen_tcp:send(Client, <<"x">>),
+    [{30, 7, <<"x">>}] = thalweg_events:poll(Events, 5000),
+    ok = gen_tcp:close(Client),
+    [{31, 7, none}] = thalweg_events:poll(Events, 5000),
+    {ok, Closed} = gen_udp:open(0),
+    ok = gen_udp:close(Closed),
+    {error, closed} = thalweg_events:socket(Events, Closed, 9),
+    Events ! {udp, Closed, {127, 0, 0, 1}, 1, <<"nobody's">>},
+    [] = thalweg_events:poll(Events, 0),
+    ok = thalweg_events:stop(Other).
 
 tcp(Config) ->
     Events = events(Config),

@@ -7,7 +7,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         of_a_pool, of_a_pool_that_is_there, late_starts, of_a_call, of_a_stream, of_a_channel, of_events, of_a_server, of_a_client,
-        said_in_words, every_usual_one
+        arguments_that_are_none, said_in_words, every_usual_one
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -103,6 +103,37 @@ of_a_client(Config) ->
         Options <- [#{dedline => 1}, #{deadline => -1}, #{credit => 0}]
     ],
     ok = thalweg_client:close(Client).
+
+%% Whatever is no name, no request, no stream, no client and no list of calls is a wrong argument, as everywhere in Erlang.
+arguments_that_are_none(Config) ->
+    Endpoint = filename:join(proplists:get_value(priv_dir, Config), "nobody.sock"),
+    {ok, Client} = thalweg_client:connect(Endpoint),
+    Sum = fun(Value, Before) -> Value + Before end,
+    Acts = [
+        fun(Wrong) -> thalweg:start_pool(Wrong, #{size => 1}) end,
+        fun thalweg:await/1, fun(Wrong) -> thalweg:await(Wrong, 0) end, fun thalweg:cancel/1, fun thalweg:reference/1,
+        fun thalweg:async_await/1, fun(Wrong) -> thalweg:async_gather({Wrong}) end, fun(Wrong) -> thalweg:async_gather([Wrong]) end,
+        fun(Wrong) -> thalweg:async_gather([{math, sqrt, [4]} | Wrong]) end,
+        fun(Wrong) -> thalweg:eval("1", Wrong) end, fun(Wrong) -> thalweg:exec("1", #{5 => Wrong}) end,
+        fun thalweg_stream:next/1, fun(Wrong) -> thalweg_stream:next(Wrong, 0) end, fun thalweg_stream:close/1,
+        fun(Wrong) -> thalweg_stream:grant(Wrong, 1) end, fun thalweg_stream:reference/1,
+        fun(Wrong) -> thalweg_stream:fold(Sum, 0, Wrong) end, fun(Wrong) -> thalweg_stream:fold(Wrong, 0, Wrong) end,
+        fun thalweg_channel:number/1,
+        fun thalweg_client:close/1, fun thalweg_client:in_flight/1, fun(Wrong) -> thalweg_client:call(Wrong, <<>>) end,
+        fun(Wrong) -> thalweg_client:send(Wrong, <<>>) end, fun(Wrong) -> thalweg_client:stream(Wrong, <<>>) end,
+        fun(Wrong) -> thalweg_client:await(Wrong, 0) end, fun thalweg_client:cancel/1, fun thalweg_client:next/1,
+        fun(Wrong) -> thalweg_client:grant(Wrong, 1) end, fun thalweg_client:reference/1,
+        fun(Wrong) -> thalweg_client:call(Client, {Wrong}) end,
+        fun(Wrong) -> thalweg_log:connect(Endpoint, Wrong) end, fun(Wrong) -> thalweg_log:append(Wrong, <<"a">>, <<>>) end,
+        fun(Wrong) -> thalweg_log:tail(Wrong, <<"a">>, <<"-1">>) end, fun thalweg_log:next/1, fun thalweg_log:message/1,
+        fun thalweg_log:close/1
+    ],
+    [
+        {At, Wrong, badarg} = {At, Wrong, wrong(Act, Wrong)}
+     || {At, Act} <- lists:enumerate(Acts), Wrong <- [5, "text", {a}, {one, two, three, four, five}, make_ref()]
+    ],
+    ok = thalweg_client:close(Client),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
 
 %% What fails says which option it was, as Erlang's own functions say which argument.
 said_in_words(_Config) ->

@@ -7,7 +7,7 @@ all() ->
         named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
-        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
+        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
         workers_end_with_the_virtual_machine
     ].
 
@@ -422,7 +422,14 @@ logging(_Config) ->
         {ok, none} = thalweg:call(sample, log, [40, <<"an error">>]),
         heard(error, <<"an error">>),
         {ok, none} = thalweg:call(sample, log, [30, <<"a warning">>]),
-        heard(warning, <<"a warning">>)
+        heard(warning, <<"a warning">>),
+        %% Levels are any integers in Python.
+        {ok, none} = thalweg:call(sample, log, [1 bsl 100, <<"beyond all">>]),
+        heard(critical, <<"beyond all">>),
+        {ok, none} = thalweg:exec(
+            "import logging\n"
+            "logging.getLogger().handle(logging.makeLogRecord({'levelno': -5, 'msg': 'below', 'name': '\\ud800'}))"
+        )
     end).
 
 %% A line that cannot be made out costs nobody anything but a complaint.
@@ -561,6 +568,41 @@ native_half_stays(Config) ->
 load_native_half() ->
     _ = code:purge(thalweg_nif),
     code:load_file(thalweg_nif).
+
+%% Erlang ends who still runs the code before the last. Who lasts does not: whoever waits goes over by itself.
+code_is_loaded_again_and_again() -> [{timetrap, {seconds, 30}}].
+code_is_loaded_again_and_again(_Config) ->
+    Workers = thalweg:workers(default),
+    {ok, Events} = thalweg_events:start_link(),
+    {ok, Full} = thalweg_events:start_link(),
+    ok = thalweg_events:post(Full, 1, 1, none),
+    {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>}),
+    {ok, Client} = thalweg_client:connect("nobody.sock", #{connect_within => 600000}),
+    {ok, Channel} = thalweg_channel:open(),
+    Modules = application_modules() -- [thalweg_nif],
+    [
+        begin
+            [{module, Module} = code:load_file(Module) || Module <- Modules],
+            %% So long as somebody runs what was there before, it stays, and this waits.
+            [thalweg_test:until(fun() -> code:soft_purge(Module) end) || Module <- Modules],
+            {ok, 1} = thalweg:call(sample, echo, [1])
+        end
+     || _ <- [1, 2]
+    ],
+    Workers = thalweg:workers(default),
+    [] = thalweg_events:poll(Events, 0),
+    [{1, 1, none}] = thalweg_events:poll(Full, 0),
+    true = is_integer(thalweg_asgi:port(Server)),
+    true = is_process_alive(element(1, Client)),
+    0 = thalweg_channel:size(Channel),
+    ok = thalweg_client:close(Client),
+    ok = thalweg_asgi:stop(Server),
+    [ok = thalweg_events:stop(Each) || Each <- [Events, Full]],
+    ok = thalweg_channel:close(Channel).
+
+application_modules() ->
+    {ok, Modules} = application:get_key(thalweg, modules),
+    [Module || Module <- Modules, code:is_loaded(Module) =/= false, lists:prefix("thalweg", atom_to_list(Module))].
 
 worker_ends_with_the_pool(_Config) ->
     {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),

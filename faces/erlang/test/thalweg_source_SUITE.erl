@@ -2,7 +2,7 @@
 -module(thalweg_source_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [eval, exec, namespaces_of_processes, named_namespaces, namespaces_end, affinity, errors, awaited].
+all() -> [eval, exec, namespaces_of_processes, named_namespaces, namespaces_end, nothing_is_kept_of_workers_that_ended, affinity, errors, awaited].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -61,6 +61,22 @@ namespaces_end(_Config) ->
     receive
         {'DOWN', Monitor, _, _, normal} -> thalweg_test:until(fun() -> Scopes() =:= 0 end)
     end.
+
+%% A process that goes on for long outlives many workers.
+nothing_is_kept_of_workers_that_ended(_Config) ->
+    Options = #{pool => ?FUNCTION_NAME},
+    Kept = fun() -> length([Key || {{thalweg, scope, _} = Key, _} <- get()]) end,
+    Others = Kept(),
+    [
+        begin
+            {ok, _} = thalweg:start_pool(?FUNCTION_NAME, thalweg_test:pool(#{size => 1})),
+            {ok, none} = thalweg:exec("x = 1", #{}, Options),
+            {ok, 1} = thalweg:eval("x", #{}, Options),
+            ok = thalweg:stop_pool(?FUNCTION_NAME),
+            1 = Kept() - Others
+        end
+     || _ <- [1, 2, 3]
+    ].
 
 affinity(_Config) ->
     Of = fun(Term) -> thalweg:call(os, getpid, [], #{affinity => Term}) end,

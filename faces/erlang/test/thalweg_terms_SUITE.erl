@@ -106,6 +106,11 @@ what_has_no_value(_Config) ->
 what_python_cannot_say(_Config) ->
     {error, {exception, <<"TypeError">>, _, _}} = echo(#{[1] => 1}),
     {error, {exception, <<"ValueError">>, _, _}} = echo(#{1 => a, 1.0 => b}),
+    %% Names as well, of keywords and of variables.
+    Twice = #{left => 1, <<"left">> => 2},
+    {error, {exception, <<"ValueError">>, _, _}} = thalweg:call(sample, add, [], #{keywords => Twice}),
+    {error, {exception, <<"ValueError">>, _, _}} = thalweg:eval("left", Twice),
+    {error, {exception, <<"ValueError">>, _, _}} = thalweg:exec("left", Twice),
     {ok, 1} = echo(1).
 
 what_erlang_cannot_say(_Config) ->

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import functools
 import gc
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -113,11 +115,54 @@ class Scheduling(unittest.TestCase):
 
         self.loop.set_debug(False)
         called, cancelled = Callback(), Callback()
-        handles = [self.loop.call_soon(called), self.loop.call_later(60, cancelled)]
         references = [weakref.ref(called), weakref.ref(cancelled)]
+        self.loop.call_soon(called)
+        handle = self.loop.call_later(60, cancelled)
         del called, cancelled
-        handles[1].cancel()
+        handle.cancel()
         self.run_for(0)
+        self.assertEqual([reference() for reference in references], [None, None])
+
+    def test_a_handle_that_somebody_knows_shows_what_it_called_as_asyncios_do(self) -> None:
+        def shown(loop: asyncio.AbstractEventLoop, debug: bool) -> list[tuple[str, ...]]:
+            loop.set_debug(debug)
+            handles = [
+                loop.call_soon(int, "1"),
+                loop.call_soon_threadsafe(int, "2"),
+                loop.call_later(0, int, "3"),
+                loop.call_at(loop.time(), int),
+            ]
+            loop.run_until_complete(asyncio.sleep(0.001))
+            equal = handles[2] == handles[3]
+            words = [(repr(each).split(" created at")[0], repr(each._callback), repr(each._args)) for each in handles]
+            handles[0].cancel()
+            return [*words, (repr(equal), repr(handles[0]._callback), repr(handles[0]._args))]
+
+        def without_times(words: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+            return [(re.sub(r"when=[0-9.]+", "when", shows), *more) for shows, *more in words]
+
+        theirs = asyncio.SelectorEventLoop()
+        self.addCleanup(theirs.close)
+        for debug in False, True:
+            with self.subTest(debug=debug):
+                self.assertEqual(without_times(shown(self.loop, debug)), without_times(shown(theirs, debug)))
+
+    def test_a_known_handle_and_what_it_called_are_collected(self) -> None:
+        class Callback:
+            handle: asyncio.Handle
+
+            def __call__(self) -> None:
+                pass
+
+        self.loop.set_debug(False)
+        references = []
+        for schedule in self.loop.call_soon, functools.partial(self.loop.call_later, 0):
+            callback = Callback()
+            callback.handle = schedule(callback)
+            references.append(weakref.ref(callback))
+        del callback, schedule
+        self.run_for(0.001)
+        gc.collect()
         self.assertEqual([reference() for reference in references], [None, None])
 
     def test_callbacks_run_in_the_context_they_were_scheduled_in(self) -> None:

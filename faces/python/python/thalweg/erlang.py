@@ -4,6 +4,7 @@ A worker is started by the Erlang application `thalweg`; everywhere else what ne
 """
 
 import asyncio
+import math
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -59,20 +60,31 @@ def _spelled(name: str | Atom) -> str:
     return name.name if isinstance(name, Atom) else name
 
 
+def _seconds(timeout: float | None) -> float | None:
+    """So long somebody waits: without a bound for none, and not at all for less than nothing."""
+    if timeout is None:
+        return None
+    if math.isnan(timeout):
+        raise ValueError("a timeout is a number of seconds, or None, not nan")
+    return max(0.0, timeout)
+
+
 def call(name: str | Atom, *arguments: Any, timeout: float | None = None) -> Any:
     """Calls a function that Erlang registered under a name, and waits for what it returns.
 
     In the worker's own thread, calls that Erlang makes in the course of it run meanwhile; the event loop does not. In any other
     thread it waits for its answer alone, so that a function may wait for threads that call. Raises `ErlangError` when there is
-    no such function, or it failed, `TimeoutError`, and `ValueError` for arguments of more than 16 MiB.
+    no such function, or it failed, `TimeoutError`, and `ValueError` for arguments of more than 16 MiB. Nobody waits for a timeout of
+    0 or less.
     """
     worker = _owner()
+    patience = _seconds(timeout)
     if threading.get_ident() == worker.thread:
-        return worker.call_and_wait(_spelled(name), arguments, timeout)
+        return worker.call_and_wait(_spelled(name), arguments, patience)
     waiter: Future[Any] = Future()
     number = worker.begin(_spelled(name), arguments, waiter)
     try:
-        return worker.wait_apart(waiter, timeout)
+        return worker.wait_apart(waiter, patience)
     except TimeoutError:
         worker.abandon(number)
         raise
@@ -127,11 +139,11 @@ class Channel:
 
         Of a channel of bytes that is all that are there, as `bytes`.
         """
-        return self._received(call("thalweg:channel", "read", self.number, timeout))
+        return self._received(call("thalweg:channel", "read", self.number, _seconds(timeout)))
 
     async def areceive(self, timeout: float | None = None) -> Any:
         """As `receive`, for coroutines."""
-        return self._received(await acall("thalweg:channel", "read", self.number, timeout))
+        return self._received(await acall("thalweg:channel", "read", self.number, _seconds(timeout)))
 
     def close(self) -> None:
         """Writes no more; what is there may still be read."""

@@ -21,10 +21,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from . import erlang
 from ._native import Desk, Job
@@ -38,12 +38,16 @@ _SAY_UNWANTED: Final = 5
 _WAIT: Final = 1
 _GONE: Final = 2
 _END: Final = 3
+_LEVEL_MAX: Final = logging.CRITICAL
+"""What is beyond that says no more to Erlang."""
 _SLICE: Final = 500e-6
 """So many seconds a generator goes on before what it brought leaves, and others have their turn."""
 _LOOK_FIRST: Final = 1e-3
 """A thread leaves an answer so many seconds to the event loop before it looks for it itself,"""
 _LOOK_LAST: Final = 20e-3
 """and so many in the end."""
+
+_T = TypeVar("_T")
 
 _EXCEPTION: Final = Atom("exception")
 _ERLANG: Final = Atom("erlang")
@@ -117,18 +121,15 @@ class Worker:
         """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back by that name, so that
         none is taken for what became of the call; what is an exception there stays one.
         """
-        if isinstance(raised, ErlangError):
-            reason = raised.reason
+        kind = type(raised)
+        if issubclass(kind, ErlangError):
+            reason = _said(lambda: raised.reason, None)  # type: ignore[attr-defined]
             is_exception = isinstance(reason, tuple) and len(reason) == 4 and reason[0] == _EXCEPTION
             return reason if is_exception else (_ERLANG, reason)
-        kind = type(raised)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        try:
-            words = str(raised)
-        except Exception:  # an exception's own words may fail as well
-            words = ""
-        lines = traceback.format_exception(raised)
-        return (_EXCEPTION, name, _text(words), [_text(line) for line in lines])
+        name = _said(lambda: _name(kind), type.__repr__(kind))
+        words = _said(lambda: _text(str(raised)), "")
+        lines = _said(lambda: [_text(line) for line in traceback.format_exception(raised)], [f"{name}: {words}\n"])
+        return (_EXCEPTION, name, words, lines)
 
     async def awaiting(self, awaitable: Any) -> Any:
         """A coroutine of anything that can be awaited."""
@@ -432,7 +433,8 @@ class _Forward(logging.Handler):
         one that is no line is complained of.
         """
         try:
-            words = _text(self.format(record))
+            level = min(max(record.levelno, 0), _LEVEL_MAX)
+            line = (_text(record.name), _text(self.format(record)))
         except Exception:
             self.handleError(record)
             return
@@ -442,14 +444,27 @@ class _Forward(logging.Handler):
                     lost = f"{self._dropped} lines of a log that found no room are lost"
                     self._worker.desk.say(_SAY_LOG, logging.WARNING, (__name__, lost))
                     self._dropped = 0
-                self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
+                self._worker.desk.say(_SAY_LOG, level, line)
             except (BlockingIOError, ValueError):
                 self._dropped += 1
 
 
 def _text(words: str) -> str:
     """Without what no UTF-8 holds."""
-    return words.encode(errors="replace").decode()
+    return str.encode(words, errors="replace").decode()
+
+
+def _name(kind: type) -> str:
+    """What a kind of exception is called."""
+    return _text(kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _said(say: Callable[[], _T], otherwise: _T) -> _T:
+    """What an exception says of itself, which may be anybody's code. That may fail in any way; its call has failed all the same."""
+    try:
+        return say()
+    except BaseException:
+        return otherwise
 
 
 def main() -> None:

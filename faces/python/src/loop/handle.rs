@@ -3,8 +3,8 @@
 //! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A handle
 //! lets go of its callback when it was called or cancelled, and a loop of all that its handles hold when it is closed, so no
 //! garbage collector has to look at them while they wait: what a loop's handles hold, the loop shows it, if nobody else
-//! knows them. One that was called, and that somebody knows, keeps the context it was called in; from then on the collector
-//! looks at it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
+//! knows them. One that was called, and that somebody knows, keeps what it called and the context, as asyncio's do; from then
+//! on the collector looks at it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
 //! collector's list. Checked by `tests/test_loop.py` and `tests/test_loop_collected.py`.
 
 use super::core::Loop;
@@ -93,10 +93,13 @@ impl Handle {
         self.context.take(py)
     }
 
-    /// It was called and somebody knows it: the context stays what it was.
-    pub(crate) fn keep_context(slf: &Py<Self>, py: Python<'_>, context: Py<PyAny>) {
-        slf.get().context.set(py, Some(context));
-        foreign::track(py, slf);
+    /// Its context, which it does without; or has again.
+    pub(crate) fn take_context(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.context.take(py)
+    }
+
+    pub(crate) fn put_context(&self, py: Python<'_>, context: Py<PyAny>) {
+        self.context.set(py, Some(context));
     }
 
     /// Shows the garbage collector what one that waits in a loop holds, unless somebody else knows it too.
@@ -120,14 +123,7 @@ impl Handle {
         if !self.context.is_some(py) {
             self.context.set(py, Some(spare.context(py)?));
         }
-        let (callback, arguments) = (self.callback.take(py), self.arguments.take(py));
-        let outcome = self.call(py, callback.as_ref(), arguments.as_ref());
-        if outcome.is_err() {
-            // Whoever hears of the error wants to read what was called.
-            self.callback.set(py, callback);
-            self.arguments.set(py, arguments);
-        }
-        outcome
+        self.call_again(py)
     }
 
     /// Calls it, and keeps it to be called again: what watches a descriptor.

@@ -62,16 +62,23 @@ impl Spare {
         Ok(None)
     }
 
-    /// A handle that was called for the only time, and is a timer's, or known to somebody: it holds nothing of the call any
-    /// more but, for whoever knows it, the context.
+    /// A handle that was called for the only time, and is a timer's, or known to somebody: who knows it may read what it called,
+    /// and in which context.
     #[inline(never)]
     fn end_known(&self, py: Python<'_>, handle: &Py<Handle>) -> PyResult<()> {
-        if let Some(context) = handle.get().let_go(py)
-            && let Some(context) = self.keep_context(py, context)?
-            && !foreign::is_only(handle)
-        {
-            Handle::keep_context(handle, py, context);
+        let called = handle.get();
+        if foreign::is_only(handle) {
+            if let Some(context) = called.let_go(py) {
+                drop(self.keep_context(py, context)?);
+            }
+            return Ok(());
         }
+        if let Some(context) = called.take_context(py)
+            && let Some(context) = self.keep_context(py, context)?
+        {
+            called.put_context(py, context);
+        }
+        foreign::track(py, handle);
         Ok(())
     }
 
