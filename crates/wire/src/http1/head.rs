@@ -258,7 +258,8 @@ fn judge(fields: &[Field<'_>], minor_version: u8) -> Result<FramingVerdict, Refu
         match field.name {
             // RFC 9112 6.3, rule 5: more than one value is unrecoverable. Equal ones are refused too.
             Name::ContentLength => {
-                if length.replace(parse_length(field.value)?).is_some() {
+                let announced = parse_length(field.value)?;
+                if length.replace(announced).is_some() {
                     return Err(LENGTH_REPEATED);
                 }
             }
