@@ -8,7 +8,7 @@
 //! | 3 | version of the segment list | whoever adds or removes a segment |
 //! | 4 | clean end: position of a clean close, 0 while open | open and close |
 //! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
-//! | 6 | checksum of words 0 to 63 but itself, 0 while open | open and close |
+//! | 6 | checksum of all words but itself, 0 while open | open and close |
 //! | 7 | run of the machine in which `visible` moved last, 0 when closed | open and close |
 //! | 8 | `written`: end of the last published batch | the writer, under its lock |
 //! | 16 | `durable`: end of what is known to last | the committer, after a sync succeeded |

@@ -10,14 +10,14 @@
 //! `Mapped` lives, whatever becomes of the store. Checked by the tests below and by those of the faces.
 
 use crate::attach::Attached;
-use crate::error::Damage;
+use crate::error::{Damage, ReadError};
 use crate::fork::{Stretch, stretches};
 use crate::log::Log;
 use crate::places::Reach;
 use crate::progress::{Ended, Unsure};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
-use crate::source::Sight;
+use crate::source::{Sight, unlisted};
 use crate::store::Store;
 use crate::view::View;
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -265,8 +265,11 @@ impl Maps {
     }
 
     /// Where the newest checkpoint begins.
-    pub fn checkpoint(&self) -> Position {
-        self.sight.home.checkpoint()
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]: the directory of another's store cannot be listed.
+    pub fn checkpoint(&self) -> Result<Position, ReadError> {
+        self.sight.home.checkpoint().map_err(unlisted)
     }
 
     /// End of what may be seen.

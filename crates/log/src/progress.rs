@@ -7,7 +7,7 @@
 use crate::error::ReadError;
 use crate::found::Found;
 use crate::query::{Query, Start};
-use crate::source::Source;
+use crate::source::{Source, unlisted};
 use crate::walk::{Filter, Step, Walk, Wanted};
 use crate::{Damage, Offset, Position, Time};
 
@@ -75,10 +75,7 @@ impl Progress {
             }
             Start::After(time) => (time + 1, false),
             Start::Exact(time) => (time, true),
-            _ => {
-                self.begin_elsewhere(source, query, limit);
-                return Ok(());
-            }
+            _ => return self.begin_elsewhere(source, query, limit),
         };
         let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
         self.filter = source.filter(wanted, self.filter.pace);
@@ -104,7 +101,7 @@ impl Progress {
         self.walk = Walk::at(source.view(), limit, limit);
     }
 
-    fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) {
+    fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) -> Result<(), ReadError> {
         let wanted = match query.end {
             Some(_) => Wanted::of(0, query.end, false, source.sight.control.lateness()),
             None => Wanted::default(),
@@ -116,7 +113,13 @@ impl Progress {
                 source.position_of(offset)
             }
             Start::Tail => limit,
-            Start::Checkpoint => source.sight.home.checkpoint(),
+            Start::Checkpoint => match source.sight.home.checkpoint() {
+                Ok(start) => start,
+                Err(error) => {
+                    self.stand_nowhere(source, limit);
+                    return Err(unlisted(error));
+                }
+            },
             _ => source.begins(0),
         };
         let start = start.min(limit);
@@ -126,6 +129,7 @@ impl Progress {
             self.filter.expect_first();
         }
         self.walk = Walk::at(source.view(), start, limit);
+        Ok(())
     }
 
     /// The next entry, up to the limit.

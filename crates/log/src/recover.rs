@@ -208,6 +208,8 @@ impl Recovery {
                 Some(Ok(header)) if header.store_id != self.control.store_id => {
                     return Err(OpenError::NotAStore { file: path, why: "it belongs to another store" });
                 }
+                // Another's contents under its name.
+                Some(Ok(header)) if header.number != number => self.headless.push(number),
                 Some(Ok(header)) => {
                     self.headers.insert(number, header);
                 }

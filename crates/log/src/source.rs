@@ -87,7 +87,7 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     /// No extent of any log is missing below this position.
     fn known(&self) -> Position;
     /// Where the newest checkpoint begins.
-    fn checkpoint(&self) -> Position;
+    fn checkpoint(&self) -> io::Result<Position>;
 }
 
 /// A log and everything needed to read it.

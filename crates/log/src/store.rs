@@ -180,8 +180,8 @@ impl Home for Shared {
         self.control.written()
     }
 
-    fn checkpoint(&self) -> Position {
-        self.checkpoints.lock().last().copied().unwrap_or(0)
+    fn checkpoint(&self) -> io::Result<Position> {
+        Ok(self.checkpoints.lock().last().copied().unwrap_or(0))
     }
 
     fn is_over(&self) -> bool {

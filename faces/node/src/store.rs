@@ -2,7 +2,7 @@
 
 use crate::append;
 use crate::bell::Bell;
-use crate::error::{Result, commit, failure};
+use crate::error::{Result, commit, failure, read};
 use crate::lend::lend;
 use crate::log::NativeLog;
 use crate::offline::{BackupRow, Copying, Source};
@@ -189,7 +189,7 @@ impl Opening {
     /// Where the newest checkpoint begins.
     #[napi]
     pub fn checkpoint(&self) -> Result<f64> {
-        self.shelf.maps(|maps| Ok(maps.checkpoint() as f64))
+        self.shelf.maps(|maps| maps.checkpoint().map(|at| at as f64).map_err(|error| read(&error)))
     }
 
     /// A bell that rings on this thread.

@@ -3,6 +3,7 @@
 use super::Recovery;
 use crate::checkpoint;
 use crate::error::OpenError;
+use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::scan::{Scan, Step};
@@ -74,15 +75,17 @@ impl Recovery {
         Ok(())
     }
 
-    /// The first of some segments in which a log has something that was not let go of.
+    /// One of some segments in which a log has something that was not let go of. Complexity: each log is asked once.
     pub(crate) fn needed_of(&self, segments: &[u32]) -> Option<u32> {
-        let is_needed = |number: u32, log: &Arc<Log>| {
+        if segments.is_empty() {
+            return None;
+        }
+        self.logs.values().find_map(|log| {
             let inner = log.lock();
-            let first = inner.first_visible;
             // What is kept of a log for its forks alone is not looked into.
-            !inner.deleting && inner.extents.of_segment(number).iter().any(|extent| extent.end() > first)
-        };
-        segments.iter().copied().find(|number| self.logs.values().any(|log| is_needed(*number, log)))
+            let is_needed = |extent: &Extent| !inner.deleting && extent.end() > inner.first_visible;
+            segments.iter().copied().find(|number| inner.extents.of_segment(*number).iter().any(is_needed))
+        })
     }
 
     /// Applies what was committed since, up to a position.

@@ -2,7 +2,7 @@
 
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
-use crate::{Backup, BackupError, Durability, OpenError, Options, Query, Recovered, Store};
+use crate::{Attached, Backup, BackupError, Durability, OpenError, Options, Query, Recovered, Store};
 use crate::{backup, byte_of, restore, segment, segment_of, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -110,6 +110,11 @@ fn a_backup_is_put_back_and_neither_is_changed_by_what_becomes_of_the_other() {
     assert_eq!(done, expected);
     assert!(segments > 3 && done.copied_bytes < u64::from(byte_of(done.end)));
     let kept = files(&at("backup"));
+    // Who only reads need not open it first.
+    let attached = Attached::open(&Disk::Real, &at("backup")).unwrap();
+    let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+    assert_eq!(reader.entries(&Query::default()).map(Result::unwrap).count(), 400);
+    drop((attached, reader));
     fill(&store, 400..900);
     store.close().unwrap();
 

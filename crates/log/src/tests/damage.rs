@@ -100,6 +100,25 @@ fn a_search_by_time_says_that_the_first_segment_is_missing() {
     });
 }
 
+/// Somebody's copy, say, beside an original whose header is lost.
+#[test]
+fn a_segment_under_the_name_of_another_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    store.create(b"log", &config(), None, &payload(b"x"), None).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let (first, second) = (segment(directory.path(), 1), segment(directory.path(), 2));
+    fs::copy(&first, &second).unwrap();
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[..64].fill(0);
+    fs::write(&first, bytes).unwrap();
+    assert!(!Attached::open(&Disk::Real, directory.path()).unwrap().damage().is_empty());
+    let (store, found) = open(directory.path());
+    assert!(found.damage.iter().any(|damage| damage.file.ends_with('1')), "{found:?}");
+    assert!(store.create(b"log", &config(), None, &payload(b""), None).is_err());
+}
+
 #[test]
 fn a_hole_in_the_middle_brings_nothing_back_and_reopens_nothing() {
     without(2, false, |store, report| {
