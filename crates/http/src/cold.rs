@@ -1,14 +1,29 @@
 //! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor
 //! goes on. A request that finds its bytes cold stays in the input and is served again; a subscriber is
-//! asked again.
+//! asked again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them to be done: it
+//! was promised what comes, and holds nothing meanwhile.
 
 use crate::connection::Active;
+use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::{Key, Permit};
-use thalweg_wire::exchange::{Refusal, Service, Work};
+use thalweg_wire::exchange::{Mode, Refusal, Service, Work};
 
 /// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
+
+/// What became of work that brings bytes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warming {
+    /// It is done.
+    Done,
+    /// The pool has it.
+    Begun,
+    /// As much waits for the disk as may.
+    Full,
+    /// There is no use in trying again.
+    TooOften,
+}
 
 impl<S: Service> Http<S> {
     /// Leaves the request where it lies until its bytes are in memory.
@@ -19,61 +34,98 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
         work: Work,
     ) {
-        if !self.warm(core, key, active, work) {
+        if matches!(self.warm(core, key, active, work), Warming::Full | Warming::TooOften) {
             self.meters.overload();
             self.refuse(core, active, &TOO_COLD);
         }
     }
 
-    /// Lets a subscriber wait until its bytes are in memory.
+    /// Lets a subscriber wait until its bytes are in memory; `None` if they are.
     pub(crate) fn warm_live(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
         active: &mut Active<S::Topic>,
+        mode: Mode,
         work: Work,
-    ) -> Result<(), Gone> {
-        // Its position is the client's to resume from.
-        if self.warm(core, key, active, work) { Ok(()) } else { Err(Gone::Close) }
+    ) -> Result<Option<Pumped>, Gone> {
+        match self.warm(core, key, active, work) {
+            Warming::Done if active.output.is_empty() => Ok(None),
+            Warming::Done | Warming::Begun => Ok(Some(Pumped::Parked)),
+            Warming::Full => {
+                active.warmings = 0;
+                self.await_warmth(core, key, active);
+                Ok(Some(Pumped::Parked))
+            }
+            Warming::TooOften => {
+                self.meters.overload();
+                // Its position is the client's to resume from.
+                let ended = match mode {
+                    Mode::Sse => self.end_sse(core, key, active),
+                    Mode::LongPoll => {
+                        let response = self.service.refuse(&TOO_COLD, None, Self::now(core));
+                        self.respond_live(core, key, active, &response)
+                    }
+                };
+                ended.map(Some)
+            }
+        }
     }
 
-    /// Hands the work over; room for the report is reserved first, so that it cannot get lost. `false`:
-    /// there is no room, or no use in trying again.
+    /// Puts a subscriber off until the pool has room.
+    fn await_warmth(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
+        if self.load.cold_reads == 0 {
+            // Others fill the pool, and their end is told to nobody here.
+            return self.put_off(core, key, active);
+        }
+        if !std::mem::replace(&mut active.put_off, true) {
+            self.cold.push_back(key);
+        }
+    }
+
+    /// Hands the work over; room for the report is reserved first, so that it cannot get lost.
     fn warm(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
         active: &mut Active<S::Topic>,
         Work(work): Work,
-    ) -> bool {
+    ) -> Warming {
         active.warmings += 1;
         if active.warmings > WARMINGS_MAX {
-            return false;
+            return Warming::TooOften;
         }
         let Some(pool) = &self.pool else {
             work();
-            return true;
+            return Warming::Done;
         };
         if self.load.cold_reads >= self.config.cold_reads_max {
-            return false;
+            return Warming::Full;
         }
-        let Some(permit) = core.handle().reserve() else { return false };
+        let Some(permit) = core.handle().reserve() else { return Warming::Full };
         let job = move || {
             let _report = Report(Some((permit, key)));
             work();
         };
         active.warming = pool.submit(Box::new(job)).is_ok();
         self.load.cold_reads += usize::from(active.warming);
-        active.warming
+        if active.warming { Warming::Begun } else { Warming::Full }
     }
 
-    /// The bytes are in memory: goes on where the connection waited.
+    /// The bytes are in memory: goes on where the connection waited, and lets one go on that waits for room.
     pub(crate) fn warmed(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.load.cold_reads -= 1;
         self.with_active(core, key, |http, core, key, active| {
             active.warming = false;
             http.drive(core, key, active)
         });
+        while let Some(key) = self.cold.pop_front() {
+            core.ready_later(Message::Resume { key });
+            // All of them, where no report is to come that would let the next one go on.
+            if self.load.cold_reads > 0 && core.entry(key).is_some() {
+                break;
+            }
+        }
     }
 }
 

@@ -256,12 +256,16 @@ impl<S: Service> Http<S> {
     pub(crate) fn await_peer(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
         active.progressed_ms = now_ms(core);
         active.queued_bytes = queued(core, key);
-        core.set_timer(key, self.config.stall_timeout_ms);
+        let patience_ms = self.config.stall_timeout_ms;
+        let left_ms = if self.is_guest(core, key) { deadline_left_ms(core, key) } else { patience_ms };
+        core.set_timer(key, patience_ms.min(left_ms).max(1));
     }
 
     /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
+        // However much of its answer is left: others wait for a guest's place.
+        let is_overdue = self.is_guest(core, key) && deadline_left_ms(core, key) == 0;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return false };
         let Some(active) = entry.active.as_mut().filter(|active| !active.output.is_empty()) else {
             return false;
@@ -279,7 +283,7 @@ impl<S: Service> Http<S> {
             active.queued_bytes = queued;
         }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
-        if waited_ms >= patience_ms {
+        if is_overdue || waited_ms >= patience_ms {
             self.meters.overload();
             self.remove(core, key);
         } else {

@@ -16,6 +16,8 @@ use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
 
 /// Keeps a proxy from taking a silent stream for a dead one. Clients ignore comments.
 const COMMENT: &[u8] = b": keep-alive\n\n";
+/// When somebody is looked at again whose time ended while what it waits for was brought in.
+const LATE_MS: u32 = 100;
 /// Events of one subscriber per turn; a long history is sent over several, so that others come between.
 const ROUNDS_MAX: usize = 8;
 /// Subscribers of one topic that are served in one turn.
@@ -118,7 +120,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<Pumped, Gone> {
         for _ in 0..ROUNDS_MAX {
-            if active.warming {
+            if active.warming || active.put_off {
                 return Ok(Pumped::Parked);
             }
             let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
@@ -134,11 +136,10 @@ impl<S: Service> Http<S> {
                 Ok(step) => step,
                 Err(work) => {
                     self.send_staged(core, key, active)?;
-                    self.warm_live(core, key, active, work)?;
-                    if !active.output.is_empty() {
-                        return Ok(Pumped::Parked);
+                    match self.warm_live(core, key, active, live.mode, work)? {
+                        Some(pumped) => return Ok(pumped),
+                        None => continue,
                     }
-                    continue;
                 }
             };
             active.warmings = 0;
@@ -193,7 +194,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Ends the response with its last chunk, or with the connection.
-    fn end_sse(
+    pub(crate) fn end_sse(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
@@ -209,7 +210,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Ends the subscription with a whole response.
-    fn respond_live(
+    pub(crate) fn respond_live(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
@@ -382,6 +383,11 @@ impl<S: Service> Http<S> {
         }
         let left_ms = deadline_left_ms(core, key);
         let Some((topic_id, live)) = position(core, key) else { return };
+        let active = core.entry(key).and_then(|entry| entry.active.as_ref());
+        if left_ms == 0 && active.is_some_and(|active| active.warming || active.put_off) {
+            // What it waits for is not read meanwhile. It sees by itself that its time is over, if it then has nothing to send.
+            return core.set_timer(key, LATE_MS);
+        }
         match live.mode {
             Mode::LongPoll if left_ms > 0 => core.set_timer(key, left_ms),
             Mode::LongPoll => self.with_active(core, key, |http, core, key, active| {

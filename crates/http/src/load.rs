@@ -7,8 +7,8 @@
 //!
 //! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the answers which wait
 //! for others before them, as of each connection's last event, `subscribers` the number of entries that follow a topic,
-//! `cold_reads` the jobs that the pool has not reported; a connection is in `resting` or in the reactor's ready queue exactly
-//! while it is put off. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
+//! `cold_reads` the jobs that the pool has not reported; a connection that is put off is in `resting`, in `cold` or in the
+//! reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
 
 use crate::connection::{Active, Manner, Peer, Role};
 use crate::guest::CONNECTIONS;

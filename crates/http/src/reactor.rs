@@ -185,6 +185,8 @@ pub struct Http<S: Service> {
     pub(crate) pacer: Timer,
     /// What was put off since the rest began.
     pub(crate) resting: Vec<Key>,
+    /// Who was put off because as much waits for the disk as may.
+    pub(crate) cold: VecDeque<Key>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
     pub(crate) volley: Volley,
@@ -249,6 +251,7 @@ impl<S: Service> Http<S> {
             ticker: Timer::default(),
             pacer: Timer::default(),
             resting: Vec::new(),
+            cold: VecDeque::new(),
             spare: Vec::new(),
             volley: Volley::new(config.volleys),
         })

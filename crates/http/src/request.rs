@@ -321,7 +321,9 @@ impl<S: Service> Http<S> {
     /// Answers for the last time on this connection: what it still sends is not looked at.
     fn end_with(&mut self, active: &mut Active<S::Topic>, response: Response) {
         let sequence = active.replies.expect();
-        let manner = Manner { close: true, ..Manner::default() };
+        // RFC 9110 9.3.2: whatever the answer to HEAD, it has no content.
+        let head_only = active.unread().trim_ascii_start().starts_with(b"HEAD ");
+        let manner = Manner { close: true, head_only, ..Manner::default() };
         active.ready(sequence, Reply { response, manner });
         active.start = active.input.len();
         active.body = Body::Unknown;

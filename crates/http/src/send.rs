@@ -75,8 +75,9 @@ impl<S: Service> Http<S> {
             }
             self.stage_response(&reply.response, reply.manner);
         }
-        if active.continue_owed && active.replies.pending() == 0 {
+        if active.continue_owed && !active.closing && active.replies.pending() == 0 {
             active.continue_owed = false;
+            self.meters.response(100);
             self.stage_bytes(CONTINUE);
         }
         self.send_staged(core, key, active)

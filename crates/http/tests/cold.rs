@@ -74,6 +74,52 @@ fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
 }
 
 #[test]
+fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
+    let server = Server::start(Config { cold_reads_max: 1, ..config() });
+    let gate = Arc::new(Mutex::new(()));
+    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    let closed = gate.lock().unwrap();
+    server.write("history");
+    let mut waiting: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    waiting.iter_mut().for_each(|client| client.get("/poll/0"));
+    let mut gone = server.connect();
+    gone.get("/poll/0");
+    let mut follows = server.connect();
+    follows.get("/sse/0");
+    server.until("subscribed", |census| census.subscribed == 7);
+    drop(gone);
+    server.until("one has left", |census| census.subscribed == 6);
+    drop(closed);
+    for client in &mut waiting {
+        assert_eq!(client.answer().text(), "history");
+    }
+    follows.head(false);
+    let events = follows.chunks(|events| events.ends_with(b"data: 7\n\n"));
+    assert!(events.starts_with(b"data: history\n"), "{}", String::from_utf8_lossy(&events));
+}
+
+#[test]
+fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_before() {
+    let server = Server::start(Config { long_poll_timeout_ms: 20, ..config() });
+    let gate = Arc::new(Mutex::new(()));
+    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    let closed = gate.lock().unwrap();
+    server.write("history");
+    let mut waits = server.connect();
+    waits.get("/poll/0");
+    server.until("subscribed", |census| census.subscribed == 1);
+    let mut passes = server.connect();
+    // Its time is over by then.
+    for path in ["/slow/40", "/echo"] {
+        passes.get(path);
+        assert_eq!(passes.answer().status, 200);
+    }
+    drop(closed);
+    let answer = waits.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "history"));
+}
+
+#[test]
 fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
     let (server, gate) = cold();
     let closed = gate.lock().unwrap();

@@ -35,6 +35,21 @@ fn a_request_that_waits_in_its_socket_while_a_server_ends_is_answered() {
 }
 
 #[test]
+fn nobody_is_told_to_go_on_behind_a_last_answer() {
+    let mut server = Server::start(Config::default());
+    let mut client = server.connect();
+    let head = "HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\n";
+    client.send(&format!("POST /after/5 {head}\r\n123456789POST /echo {head}Expect: 100-continue\r\n\r\n"));
+    server.until("awaited", |_| server.shared.lock().unwrap().calls == 1);
+    server.post(Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Complete { up_to: 5 });
+    let last = client.answer();
+    assert_eq!((last.text().as_str(), last.keep_alive), ("after 5", false));
+    assert!(client.at_end(), "{:?}", String::from_utf8_lossy(&client.buffer));
+    server.join();
+}
+
+#[test]
 fn what_is_sent_behind_a_last_request_does_not_cut_its_answer() {
     let server = Server::start(Config { linger_ms: 3_600_000, ..Config::default() });
     let mut client = server.connect();

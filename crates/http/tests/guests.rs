@@ -63,6 +63,17 @@ fn a_guest_that_asks_nothing_in_time_is_told_that_there_is_no_room() {
 }
 
 #[test]
+fn a_guest_that_does_not_take_its_answer_in_time_is_cut() {
+    let config =
+        Config { connections_max: 1, linger_ms: 100, stall_timeout_ms: 3_600_000, ..Config::default() };
+    let (server, _within) = full(config);
+    let mut guest = server.connect();
+    guest.get("/small/64000000");
+    assert_eq!(guest.head(false).0.status, 200);
+    server.until("gone", |census| census.connections == 1);
+}
+
+#[test]
 fn whoever_finds_no_place_for_a_guest_is_told_at_once() {
     let config = Config { connections_max: 1, guests_max: 1, linger_ms: 3_600_000, ..Config::default() };
     let (server, mut within) = full(config);

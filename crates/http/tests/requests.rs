@@ -502,6 +502,26 @@ fn one_connection_too_many_is_told_so() {
     assert_eq!(client.answer().status, 200);
 }
 
+/// RFC 9110 9.3.2.
+#[test]
+fn a_refusal_of_head_has_no_content_either() {
+    let server = Server::start(Config { body_bytes_max: 10, ..patient() });
+    for head in [
+        "HEAD /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 11",
+        "HEAD /denied HTTP/1.1\r\nHost: t\r\nContent-Length: 5",
+        "HEAD /echo HTTP/1.1\r\nHost: t\r\nHost: t",
+    ] {
+        let mut client = server.connect();
+        client.send(&format!("\r\n{head}\r\n\r\n"));
+        let refused = client.answer_to(true);
+        assert!(
+            refused.status >= 400 && client.at_end(),
+            "{head}: {:?}",
+            String::from_utf8_lossy(&client.buffer)
+        );
+    }
+}
+
 #[test]
 fn responses_without_bodies_and_old_peers() {
     let server = Server::start(patient());

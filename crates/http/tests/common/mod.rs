@@ -94,7 +94,7 @@ impl Service for TestService {
     type Topic = u64;
 
     fn weight(&self, head: &Request<'_>) -> Weight {
-        if head.path == "/small" { Weight::Small } else { Weight::of(head.method) }
+        if head.path.starts_with("/small") { Weight::Small } else { Weight::of(head.method) }
     }
 
     fn appends(&self, head: &Request<'_>) -> bool {
@@ -119,6 +119,7 @@ impl Service for TestService {
                 response.body.push(request.body.to_vec().into());
                 Answer::Respond(response)
             }
+            "small" if number > 0 => Answer::Respond(respond(200, vec![b'x'; number as usize])),
             "small" => Answer::Respond(respond(200, "small")),
             "slow" => {
                 std::thread::sleep(std::time::Duration::from_millis(number));
