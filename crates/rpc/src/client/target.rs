@@ -1,6 +1,7 @@
 //! Where a service is: a URL, whose host is looked up once.
 
 use super::bearer::Bearer;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
@@ -22,7 +23,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(url: &str, token: Option<&Bearer>) -> Result<Self, Failure> {
-        let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{url}: {what}")));
+        let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{}: {what}", shown(url))));
         // RFC 3986, 3.1: a scheme is the same in capitals.
         let scheme = "http://";
         let is_scheme = |(begin, _): &(&str, &str)| begin.eq_ignore_ascii_case(scheme);
@@ -30,11 +31,8 @@ impl Place {
             return refuse("give a URL, http://host:port/path; TLS is not spoken");
         };
         let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if let Some((_, host)) = host.rsplit_once('@') {
-            // What stands before it may be a secret.
-            let what =
-                format!("http://…@{host}{path}: no user is named in a URL: a server's token is an option");
-            return Err(Failure::new(Fault::BadArgument, what));
+        if host.contains('@') {
+            return refuse("no user is named in a URL: a server's token is an option");
         }
         if host.is_empty() || host.starts_with(':') {
             return refuse("it names no host: give http://host:port/path");
@@ -71,6 +69,16 @@ impl Place {
              {shown}Content-Length: "
         );
         Ok(Self { addresses, head: head.into_bytes() })
+    }
+}
+
+/// A URL as it may be repeated: what stands in front of its host may be a secret.
+fn shown(url: &str) -> Cow<'_, str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let authority = url[start..].split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]).into(),
+        None => url.into(),
     }
 }
 
@@ -140,7 +148,9 @@ mod tests {
             ("http://:80/x", "names no host"),
             ("http://a b/", "without blanks"),
             ("http://127.0.0.1/\r\nX: y", "without blanks"),
-            ("http://u:secret@127.0.0.1/", "no user"),
+            ("http://u:secret@127.0.0.1/", "http://…@127.0.0.1/: no user"),
+            ("https://u:secret@127.0.0.1/", "https://…@127.0.0.1/: give a URL"),
+            ("u:secret@127.0.0.1/", "…@127.0.0.1/: give a URL"),
             ("http://127.0.0.1/x#y", "leave out"),
             ("http://127.0.0.1#y", "leave out"),
             ("http://127.0.0.1:65536/", "a port"),
