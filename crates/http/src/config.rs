@@ -22,7 +22,7 @@ pub struct Config {
     /// that reads much has about 256 KiB under way, everything else counts here, and so do answers that wait for one before them.
     /// From there on reads are refused with 503; where those who follow a topic bring it a quarter beyond, the slowest are cut.
     pub unsent_bytes_max: u64,
-    /// Reads that may wait for the disk; one more is refused with 503.
+    /// Reads that may wait for the disk; one more is refused with 503, and who follows a topic already waits for one of them.
     pub cold_reads_max: usize,
     /// Requests of one connection that may await their answers; then its reading pauses.
     pub pipeline_max: usize,

@@ -315,7 +315,7 @@ impl<S: Service> Http<S> {
         self.goodbye(core, key);
         let Some(removed) = core.remove(key) else { return };
         if removed.entry.secure {
-            self.secure.forget(key);
+            self.forget_secure(key);
         }
         if let Some(topic) = removed.last_topic {
             self.service.unwatch(&topic);

@@ -259,6 +259,8 @@ fn a_handshake_has_its_time_and_there_are_only_so_many() {
     assert!(next.at_end());
     client.get("/echo/still");
     client.until("/echo/still");
+    let traffic = server.meters.traffic();
+    assert_eq!((traffic.handshakes, traffic.handshakes_failed), (1, 2));
 }
 
 #[test]

@@ -27,7 +27,11 @@ fn whoever_looks_at_a_session_shares_what_it_wrote_with_it() {
     }
     assert!(Arc::strong_count(&value) < KEYS + SIGHTS * 64, "{} are held", Arc::strong_count(&value));
     let looked_at = bytes / KEYS * SIGHTS;
-    assert_eq!(state.sessions_bytes(), bytes + looked_at, "what was written over counts while it is looked at");
+    assert_eq!(
+        state.sessions_bytes(),
+        bytes + looked_at,
+        "what was written over counts while it is looked at"
+    );
     assert!(sights.iter().all(|sight| sight.get("00009900") == Some(&value)));
     assert_eq!(session.get("00009900").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(session.changes(), KEYS);

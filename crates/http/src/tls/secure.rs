@@ -107,11 +107,12 @@ impl Secure {
         let _ = write(descriptor, &self.sealed);
     }
 
-    /// Forgets a connection.
-    pub(crate) fn forget(&mut self, key: Key) {
-        if let Some(session) = self.sessions.remove(&key) {
-            self.handshakes -= usize::from(session.is_handshaking());
-        }
+    /// Forgets a connection; whether that ends its handshake.
+    #[must_use]
+    pub(crate) fn forget(&mut self, key: Key) -> bool {
+        let is_in_handshake = self.sessions.remove(&key).is_some_and(|session| session.is_handshaking());
+        self.handshakes -= usize::from(is_in_handshake);
+        is_in_handshake
     }
 
     /// Seals and sends, a piece of work at a time, until the socket takes no more. What is sealed already goes first.
@@ -229,9 +230,7 @@ impl<S: Service> Http<S> {
         // A handshake has its own patience, and nothing is lost with it.
         active.partial = !shakes && session.is_partial();
         self.secure.handshakes -= usize::from(shook && !shakes);
-        if shook && outcome.is_err() {
-            self.meters.handshake_failed();
-        } else if shook && !shakes {
+        if shook && !shakes {
             self.meters.handshake();
         }
         self.answer(core, key, active)?;
@@ -263,13 +262,19 @@ impl<S: Service> Http<S> {
         outcome.map(drop)
     }
 
+    /// Forgets what is sealed of a connection. A handshake that did not come to its end by then failed.
+    pub(crate) fn forget_secure(&mut self, key: Key) {
+        if self.secure.forget(key) {
+            self.meters.handshake_failed();
+        }
+    }
+
     /// Tells who speaks HTTP where TLS is spoken so, in words that it understands.
     fn refuse_plain(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        self.secure.forget(key);
+        self.forget_secure(key);
         if let Some(entry) = core.entry(key) {
             entry.secure = false;
         }
-        self.meters.handshake_failed();
         self.refuse(core, active, &PLAIN);
     }
 }
