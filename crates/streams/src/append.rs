@@ -33,24 +33,35 @@ impl<S: Store> Streams<S> {
             Ok(input) => input,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
+        let mut content = None;
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
                 Err(missing) => return Self::answer_missing(&missing),
             };
-            if let Some(answer) = self.append_to(&found, &input, now) {
+            if let Some(answer) = self.append_to(&found, &input, &mut content, now) {
                 return answer;
             }
         }
         Answer::Respond(Problem::contended().respond())
     }
 
-    /// Decides and commits; `None` if the stream moved on meanwhile.
-    fn append_to(&self, found: &Found<S>, input: &Input<'_>, now: Now) -> Option<Answer<S::Stream>> {
+    /// Decides and commits; `None` if the stream moved on meanwhile. What there is to append is made once, since a body of JSON may
+    /// take longer than others leave the stream alone: it follows from the body and its content type, which is the stream's
+    /// whenever it is asked for.
+    fn append_to<'a>(
+        &self,
+        found: &Found<S>,
+        input: &Input<'a>,
+        content: &mut Option<Cow<'a, [u8]>>,
+        now: Now,
+    ) -> Option<Answer<S::Stream>> {
         let Found { stream, state, config, .. } = found;
         let known = input.claim.and_then(|claim| self.store.producer(stream, claim.id));
         let place = match decide(state, config, known, input, self.tail(found)) {
             Decision::Commit(place) => place,
+            // What the producer came to may be newer than the state that was read before it.
+            Decision::Answer(_) if known.is_some() && self.has_moved(stream, state) => return None,
             Decision::Answer(response) => {
                 if response.status < 400 {
                     self.renew(stream, config.lifetime, now);
@@ -58,13 +69,16 @@ impl<S: Store> Streams<S> {
                 return Some(self.answer_settled(stream, response));
             }
         };
-        let content = match input.content(config) {
-            Ok(content) => content,
-            Err(problem) => return Some(self.answer_settled(stream, problem.respond())),
-        };
+        if content.is_none() {
+            match input.content(config) {
+                Ok(made) => *content = Some(made),
+                Err(problem) => return Some(self.answer_settled(stream, problem.respond())),
+            }
+        }
+        let payload = content.as_deref().unwrap_or_default();
         let commit = Commit {
-            payload: &content,
-            suffix: if content.is_empty() { b"" } else { suffix(config) },
+            payload,
+            suffix: if payload.is_empty() { b"" } else { suffix(config) },
             // PROTOCOL 5.2.1: producer state is committed atomically with the data.
             producer: input.claim.zip(place).map(|(claim, place)| (claim.id, place)),
             writer_seq: input.writer_seq,
@@ -83,6 +97,11 @@ impl<S: Store> Streams<S> {
             Err(StoreError::Conflict | StoreError::Gone) => None,
             Err(error) => Some(self.answer_settled(stream, Problem::from(&error).respond())),
         }
+    }
+
+    /// Whether something was staged since a state.
+    fn has_moved(&self, stream: &S::Stream, state: &State) -> bool {
+        self.store.staged(stream).is_none_or(|staged| staged.version != state.version)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Sharing;
 use crate::headers::Headers;
+use crate::store::Read;
 use smallvec::SmallVec;
 use thalweg_wire::etag;
 use thalweg_wire::exchange::Request;
@@ -14,9 +15,10 @@ pub(crate) type Etag = SmallVec<[u8; 96]>;
 const FRESH_S: u64 = 60;
 const STALE_S: u64 = 300;
 
-/// The tag of the bytes from `start` to `end` of one incarnation.
-/// PROTOCOL 10.1: the tag varies with closure, or a 304 would hide it.
-pub(crate) fn entity_tag(start: Token, end: u64, closed: bool) -> Etag {
+/// The tag of the bytes from `start` to the read's end, of one incarnation. PROTOCOL 10.1: the tag varies with closure, or a 304
+/// would hide it; and with whether this is all there is, which a 304 does not take back either: RFC 9111 3.2 has a cache keep
+/// what it does not say.
+pub(crate) fn entity_tag(start: Token, read: &Read) -> Etag {
     let mut number = itoa::Buffer::new();
     let mut tag = Etag::new();
     tag.push(b'"');
@@ -24,8 +26,12 @@ pub(crate) fn entity_tag(start: Token, end: u64, closed: bool) -> Etag {
     tag.push(b':');
     tag.extend_from_slice(number.format(start.offset).as_bytes());
     tag.push(b':');
-    tag.extend_from_slice(number.format(end).as_bytes());
-    tag.extend_from_slice(if closed { b":c\"" } else { b"\"" });
+    tag.extend_from_slice(number.format(read.next).as_bytes());
+    tag.extend_from_slice(match (read.at_tail, read.closed) {
+        (false, _) => b"\"",
+        (true, false) => b":t\"",
+        (true, true) => b":c\"",
+    });
     tag
 }
 
@@ -53,6 +59,7 @@ pub(crate) fn freshness(headers: &mut Headers, sharing: Sharing, remaining_s: Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_wire::exchange::Pieces;
 
     fn cache_control(sharing: Sharing, remaining_s: Option<u64>) -> String {
         let mut headers = Headers::new();
@@ -76,8 +83,16 @@ mod tests {
     #[test]
     fn tags_tell_incarnation_range_and_closure_apart() {
         let start = |incarnation, offset| Token { incarnation, offset };
-        assert_eq!(entity_tag(start(3, 0), 9, false).as_slice(), b"\"3:0:9\"");
-        assert_eq!(entity_tag(start(3, 0), 9, true).as_slice(), b"\"3:0:9:c\"");
-        assert_eq!(entity_tag(start(u64::MAX, u64::MAX), u64::MAX, true).len(), 66);
+        let read =
+            |next, at_tail, closed| Read { pieces: Pieces::new(), next, at_tail, closed, inside: false };
+        for (at_tail, closed, tag) in [
+            (false, false, "\"3:0:9\""),
+            (false, true, "\"3:0:9\""),
+            (true, false, "\"3:0:9:t\""),
+            (true, true, "\"3:0:9:c\""),
+        ] {
+            assert_eq!(entity_tag(start(3, 0), &read(9, at_tail, closed)).as_slice(), tag.as_bytes());
+        }
+        assert_eq!(entity_tag(start(u64::MAX, u64::MAX), &read(u64::MAX, true, true)).len(), 66);
     }
 }

@@ -62,7 +62,7 @@ impl<S: Store> Streams<S> {
 
     /// What a subscriber is to be sent now.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        if let Some(work) = self.store.cold(stream, live.offset, self.options.event_bytes_max) {
+        if let Some(work) = self.store.cold(stream, live.offset, self.bytes_max(live.mode)) {
             return Advance::Cold(work);
         }
         match live.mode {
@@ -83,10 +83,23 @@ impl<S: Store> Streams<S> {
             // The delete that this stages is not waited for: nobody is told more than that the time is over.
             return expired.problem().respond();
         }
-        self.poll_stream(stream, live, now).unwrap_or_else(|| {
+        let nothing = || {
             let next = self.token_of(stream, live.offset);
             nothing_new(next, Some(cursor::current(live.cursor, now)))
-        })
+        };
+        // What would have to be waited for is for the next poll, which waits elsewhere.
+        if self.store.cold(stream, live.offset, self.bytes_max(live.mode)).is_some() {
+            return nothing();
+        }
+        self.poll_stream(stream, live, now).unwrap_or_else(nothing)
+    }
+
+    /// How much one answer, or one event, has at most.
+    fn bytes_max(&self, mode: Mode) -> usize {
+        match mode {
+            Mode::Sse => self.options.event_bytes_max,
+            Mode::LongPoll => self.options.catch_up_bytes_max,
+        }
     }
 
     /// The token of an offset in a stream of which no more is known.

@@ -69,14 +69,16 @@ impl<S: Store> Streams<S> {
         if matches!(wish.start, Start::At(_)) && self.splits_message(&found, offset) {
             return Answer::Respond(malformed().respond());
         }
+        // A time ahead of all records is the end there is now, as `now` is.
+        let from_now = wish.start == Start::Now || wish.span.since_us.is_some() && offset >= found.state.tail;
         match wish.live {
             // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
             Some(_) if wish.again && found.state.closed && offset == found.state.tail => {
                 Answer::Respond(nothing_new(self.tail(&found), None))
             }
-            Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
+            Some(mode) => self.go_live(found, mode, offset, from_now, wish.cursor_floor, now),
             None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found, end)),
-            None => Answer::Respond(self.catch_up(&found, offset, end, request, now)),
+            None => Answer::Respond(self.catch_up(&found, (offset, from_now), end, request, now)),
         }
     }
 
@@ -94,7 +96,7 @@ impl<S: Store> Streams<S> {
     fn catch_up(
         &self,
         found: &Found<S>,
-        offset: u64,
+        (offset, from_now): (u64, bool),
         end: Option<End>,
         request: &Request<'_>,
         now: Now,
@@ -104,9 +106,10 @@ impl<S: Store> Streams<S> {
             Err(error) => return Problem::from(&error).respond(),
         };
         let ended = end.is_some_and(|end| end.cut(offset, &mut read));
-        let tag = entity_tag(found.mark(offset), read.next, read.closed && read.at_tail);
+        let tag = entity_tag(found.mark(offset), &read);
         let mut headers = Headers::new();
-        self.read_lines(&mut headers, found, &read, &tag, offset == read.next && !read.closed, now);
+        let moving = from_now || offset == read.next && !read.closed;
+        self.read_lines(&mut headers, found, &read, &tag, moving, now);
         if ended {
             headers.constant(UNTIL_REACHED);
         }
@@ -126,7 +129,7 @@ impl<S: Store> Streams<S> {
         from_now: bool,
         now: Now,
     ) -> Response {
-        let tag = entity_tag(found.mark(offset), read.next, read.closed && read.at_tail);
+        let tag = entity_tag(found.mark(offset), &read);
         let mut headers = Headers::new();
         // PROTOCOL 8: what `now` was is no business of a cache.
         self.read_lines(&mut headers, found, &read, &tag, from_now, now);

@@ -27,12 +27,8 @@ impl Retain {
         let number = |name: Name, most: u64| match single(request, name)? {
             None => Ok(0),
             Some(text) => decimal::parse(text, most).filter(|number| *number > 0).ok_or_else(|| {
-                Problem::new(
-                    400,
-                    "retain-malformed",
-                    name,
-                    "a positive plain decimal integer of at most 2^53-1",
-                )
+                let detail = format!("a positive plain decimal integer of at most {most}");
+                Problem::new(400, "retain-malformed", name, detail)
             }),
         };
         let seconds = number(SECONDS, SECONDS_MAX.min(SAFE_INTEGER_MAX))?;

@@ -108,7 +108,6 @@ impl End {
         let Some(excess) = read.next.checked_sub(self.offset.max(from)) else { return false };
         if excess > 0 {
             read.shorten(excess);
-            read.at_tail = false;
         }
         self.is_final
     }

@@ -182,9 +182,10 @@ pub struct Read {
 }
 
 impl Read {
-    /// Takes away its last bytes, as many of them as there are.
+    /// Takes away its last bytes, as many of them as there are. Then there is more than it has.
     pub(crate) fn shorten(&mut self, bytes: u64) {
         let mut excess = bytes;
+        self.at_tail &= bytes == 0;
         while let Some(last) = self.pieces.last_mut().filter(|_| excess > 0) {
             let taken = excess.min(last.len() as u64);
             // At most the piece's own length.

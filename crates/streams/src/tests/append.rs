@@ -178,6 +178,10 @@ fn who_loses_a_race_decides_again() {
     world.model.rivals(5);
     assert_eq!(world.produce("0", "0", &[TEXT], "mine").status, 200);
     assert_eq!(world.get("s", "").body, "RRRRRmine");
+    world.put("j", "application/json", "");
+    world.model.rivals(5);
+    assert_eq!(world.post("j", "application/json", "[1, 2]").status, 204);
+    assert!(world.model.stored("j").ends_with(b"1, 2,") || world.model.stored("j").ends_with(b"1,2,"));
     world.model.rivals(u32::MAX);
     let contended = world.post("s", "text/plain", "x");
     assert_eq!(contended.refusal(), (503, "path".into(), "stream-contended".into()));

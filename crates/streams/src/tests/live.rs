@@ -291,6 +291,16 @@ fn a_character_that_lies_in_several_records_is_not_torn() {
 }
 
 #[test]
+fn who_is_still_to_get_the_rest_of_a_character_is_not_up_to_date() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "");
+    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"ab\xe2");
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    let (events, _) = world.events(&mut tail).unwrap();
+    assert!(events.contains("data:ab\n") && !events.contains("upToDate"), "{events}");
+}
+
+#[test]
 fn who_connects_again_goes_on_behind_the_event_it_heard_last() {
     let mut world = World::new();
     world.put("s", "text/plain", "one");

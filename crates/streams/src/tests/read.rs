@@ -111,6 +111,18 @@ fn a_tag_saves_the_body_until_something_changes() {
     assert!(closed.status == 200 && closed.is_closed(), "a 304 would hide the closure");
 }
 
+/// RFC 9111 3.2: a cache keeps the fields that a 304 does not have, and so that this was all there is.
+#[test]
+fn a_tag_changes_when_there_is_more_than_the_read_has() {
+    let mut world = chunked(8);
+    world.put("s", "text/plain", "12345678");
+    let all = world.get("s", "");
+    assert!(all.is_up_to_date());
+    world.post("s", "text/plain", "9");
+    let more = world.call(Method::Get, &path("s"), &[("If-None-Match", all.field("etag"))], "");
+    assert_eq!((more.status, more.body.as_str(), more.is_up_to_date()), (200, "12345678", false));
+}
+
 #[test]
 fn caches_keep_data_as_long_as_the_stream_allows() {
     let cache_control = |world: &mut World, fields: &[(&str, &str)]| {

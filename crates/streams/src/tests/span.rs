@@ -122,6 +122,19 @@ fn a_live_read_begins_at_a_time_and_has_no_end() {
 }
 
 #[test]
+fn a_time_ahead_of_all_records_is_the_end_there_is_now_which_no_cache_keeps() {
+    let mut world = three();
+    let query = format!("?since={}&live=long-poll", at(9_000));
+    let tail = world.tail("s", &query);
+    world.post("s", "text/plain", " four");
+    let first = world.polled(&tail).unwrap();
+    assert_eq!((first.body.as_str(), first.field("cache-control")), (" four", "no-cache"));
+    // What was there when it came may be kept.
+    let poll = world.get("s", &format!("?since={}&live=long-poll", at(1_000)));
+    assert!(poll.field("cache-control").starts_with("public"));
+}
+
+#[test]
 fn a_search_that_would_wait_is_done_elsewhere() {
     let mut world = three();
     world.model.cool();
