@@ -36,7 +36,6 @@ class Log {
     this.view = store.view
     this.name = name
     this.handle = handle
-    this.id = handle.id()
     this.stage = null
     // An area that is not in use.
     this.spare = null
@@ -48,6 +47,11 @@ class Log {
     this.places = new Places()
     // It has not ended in front of there.
     this.openTo = 0
+  }
+
+  /** The number by which damage names it. */
+  get id() {
+    return this.handle.id()
   }
 
   /** Appends one entry at the end of this turn, together with whatever else is appended in it. */
