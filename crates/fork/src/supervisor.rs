@@ -64,6 +64,7 @@ impl Options {
 }
 
 /// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`.
+/// One that is let go of goes on looking after them, for as long as there is a child to wait for: only [`Supervisor::end`] ends them.
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,

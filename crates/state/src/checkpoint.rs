@@ -103,6 +103,10 @@ impl State {
     /// Removes of these images, which a fork that was dropped had use for, those that no other has. Complexity: a look at the other
     /// forks, up to the first that has.
     pub(crate) fn release(&self, images: &mut Images, dropped: &[LogId], time: Time) -> Result<(), Error> {
+        // Most forks have none.
+        if dropped.is_empty() {
+            return Ok(());
+        }
         let Shared { store, durable, options, .. } = &*self.shared;
         let logs = self.logs();
         let is_used =

@@ -21,7 +21,7 @@ pub enum Error {
         /// Logs there may be.
         limit: u64,
     },
-    /// A rollback, or a commit that was asked for by name, without a snapshot.
+    /// A rollback without a snapshot.
     #[error("there is no snapshot to go back to")]
     NoSnapshot,
     /// Others committed since the snapshot.

@@ -187,9 +187,10 @@ impl Fork {
             let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
+        // Before others can read the entry: who hears of it from the stream, and then asks here, meets as little as can be between.
+        map.apply(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
-        map.apply(changes);
         let moment = Moment { map, offset: receipt.next };
         let show = || {
             let mut views = self.views.lock();

@@ -44,7 +44,7 @@ impl Map {
         self.entries.is_empty()
     }
 
-    /// The entries from `from` (or behind `after`) on, in the order of their keys.
+    /// The entries from `from` on, in the order of their keys.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
         self.entries.range::<_, str>((from, Bound::Unbounded))
     }

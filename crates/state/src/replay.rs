@@ -107,6 +107,8 @@ fn begin(
     replayed: &mut Replayed,
 ) -> Result<Begin, Error> {
     let first = log.staged().map_or(0, |state| state.first);
+    // Where it branched off is no place to begin for one that let go of what came behind it.
+    let inherited = inherited.filter(|begin| begin.moment.offset >= first);
     let (mut broken, mut spoiled) = (None, Vec::new());
     let usable = images.under(log, Offset::MAX).into_iter().filter(|image| image.offset >= first);
     for image in usable {

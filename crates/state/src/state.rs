@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use thalweg_log::{
-    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, Receipt, Store, Time,
+    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, ReadError, Receipt, Store, Time,
 };
 
 /// Names a fork: its log's identity, never used again.
@@ -405,7 +405,7 @@ impl State {
                 // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
                 // removes either has others to begin with, and nobody else looks at them before that is done.
                 _ if !shared.images.lock().are(&images) => {}
-                Ok(None) => return Err(no_state),
+                Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),
             }
         }

@@ -541,22 +541,93 @@ fn an_image_without_its_root_is_done_without_or_named() {
 }
 
 #[test]
+fn a_fork_whose_only_image_is_not_what_it_was_is_no_state_that_never_was() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    state.write(main, &put("of main", "1"), 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    for n in 0..10 {
+        state.write(fork, &put(&format!("k{n}"), "1"), 1).unwrap();
+    }
+    let offset = state.checkpoint(fork, 2).unwrap();
+    state.write(fork, &put("after", "1"), 3).unwrap();
+    drop(state);
+    forged(&store, fork, offset);
+    for _ in 0..2 {
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert!(matches!(state.wrong(), [Error::Unreadable { fork: broken, .. }] if *broken == fork));
+        assert!(matches!(state.map(fork, View::Committed), Err(Error::Unreadable { .. })));
+        assert_eq!(state.map(main, View::Committed).unwrap().len(), 1);
+        // It may be mended by other means.
+        state.checkpoint(main, 4).unwrap();
+        assert!(find_image(&store, fork, offset).staged().is_some());
+    }
+    let state = State::open(&store, "s", options).unwrap();
+    state.drop_fork(fork, 5).unwrap();
+    assert_eq!((state.forks(), images_in(&store)), (vec![main], 1));
+}
+
+#[test]
+fn entries_that_were_let_go_of_are_not_passed_over() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let ends = [1, 2, 3].map(|n| state.write(main, &put("a", &n.to_string()), 1).unwrap().next);
+    let log = state.find(main).unwrap().log.clone();
+    let seen = |from| {
+        let mut seen = Vec::new();
+        whole::entries(&store, &log, from, |entry| {
+            seen.push(entry.offset);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .map(|()| seen)
+    };
+    assert_eq!(seen(0).unwrap(), [0, ends[0], ends[1]]);
+    for (trim, first) in [(ends[1], ends[1]), (ends[2], ends[2])] {
+        let version = log.staged().unwrap().version;
+        let commit = thalweg_log::Commit { trim: Some(trim), time: 2, ..Default::default() };
+        store.commit(&log, version, &commit, None).unwrap();
+        for from in [0, ends[0]] {
+            let Err(Error::Read(thalweg_log::ReadError::Purged { from: missing, first: begins })) =
+                seen(from)
+            else {
+                panic!("{:?}", seen(from))
+            };
+            assert_eq!((missing, begins), (from, first));
+        }
+        assert_eq!(seen(first).unwrap().len(), usize::from(first < ends[2]));
+    }
+}
+
+#[test]
 fn what_was_is_found_while_images_come_and_go() {
     what_was_is_found(History::Kept);
     what_was_is_found(History::Trimmed);
 }
 
 fn what_was_is_found(history: History) {
+    const KEYS: u64 = 8;
     let state = State::open(&memory(), "s", Options { history, ..Options::default() }).unwrap();
     let main = state.main();
     let passing = state.fork(main, 1).unwrap().0;
     let is_over = std::sync::OnceLock::new();
+    // Numbers are written one behind the other, each to the next key.
+    let is_one_that_was = |map: &Map| {
+        let mut numbers: Vec<u64> =
+            contents(map).into_values().map(|n| String::from_utf8(n).unwrap().parse().unwrap()).collect();
+        numbers.sort_unstable();
+        let first = numbers.first().copied().unwrap_or(0);
+        (first == 0 || numbers.len() as u64 == KEYS)
+            && numbers.iter().copied().eq((first..).take(numbers.len()))
+    };
     let look = || {
         while is_over.get().is_none() {
             for fork in [main, passing] {
                 let Ok(end) = state.offset(fork, View::Pending) else { continue };
                 match state.at(fork, end) {
-                    Ok((map, _)) => assert!(map.len() <= 1),
+                    Ok((map, _)) => assert!(is_one_that_was(&map), "at {end}: {:?}", contents(&map)),
                     Err(Error::NoFork(gone)) => assert_eq!(gone, passing),
                     // By now an image further on stands for it.
                     Err(Error::NoState { .. })
@@ -567,12 +638,23 @@ fn what_was_is_found(history: History) {
             }
         }
     };
-    std::thread::scope(|scope| {
-        (0..8).for_each(|_| drop(scope.spawn(look)));
-        for n in 0..3_000 {
+    let image = || {
+        while is_over.get().is_none() {
             for fork in [main, passing] {
-                state.write(fork, &put("k", &n.to_string()), 1).unwrap();
-                state.checkpoint(fork, 1).unwrap();
+                assert!(matches!(state.checkpoint(fork, 1), Ok(_) | Err(Error::NoFork(_))));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(look)));
+        scope.spawn(image);
+        for n in 0..6_000 {
+            for fork in [main, passing] {
+                state.write(fork, &put(&format!("k{}", n % KEYS), &n.to_string()), 1).unwrap();
+            }
+            if n % 8 == 0 {
+                state.checkpoint(main, 1).unwrap();
+                state.checkpoint(passing, 1).unwrap();
             }
         }
         state.drop_fork(passing, 2).unwrap();

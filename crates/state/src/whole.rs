@@ -6,10 +6,11 @@ use std::sync::Arc;
 use thalweg_log::{Damage, Entry, Log, Offset, Query, ReadError, Start, Store};
 
 /// Shows `visit` the entries of a log, uncommitted ones too, from an offset on until it breaks off, or until where the log ended when
-/// this began. Damage that touches other logs alone is passed over; where an entry is missing behind it, it was said to touch too few.
+/// this began, each where the last one ended. Damage that touches other logs alone is passed over; where an entry is missing behind
+/// it, it was said to touch too few.
 ///
 /// # Errors
-/// What the log says, and what `visit` does.
+/// What the log says, and what `visit` does; [`ReadError::Purged`] where entries were let go of, before this began or meanwhile.
 pub(crate) fn entries(
     store: &Store,
     log: &Arc<Log>,
@@ -29,20 +30,23 @@ pub(crate) fn entries(
             }
             entry => entry?,
         };
-        if entry.offset != expected
-            && let Some(damage) = passed
-        {
-            return Err(ReadError::Damaged(damage).into());
+        if entry.offset != expected {
+            return Err(missing(passed, expected, entry.offset));
         }
         expected = entry.offset + entry.data.len() as u64;
         if visit(&entry)?.is_break() {
             return Ok(());
         }
     }
-    match passed {
-        Some(damage) if expected < tail => Err(ReadError::Damaged(damage).into()),
-        _ => Ok(()),
+    if expected < tail {
+        return Err(missing(passed, expected, tail));
     }
+    Ok(())
+}
+
+/// Why there is nothing from an offset up to another.
+fn missing(passed: Option<Box<Damage>>, from: Offset, first: Offset) -> Error {
+    passed.map_or(ReadError::Purged { from, first }, ReadError::Damaged).into()
 }
 
 /// Whether damage is known to touch neither a log nor those that it came from.

@@ -100,7 +100,8 @@ pub(super) enum Outcome {
     Refused(Refusal),
     /// It takes too long for here.
     Elsewhere(Rest<()>),
-    /// It may take as long as the state is large: too long for where others wait for a scan.
+    /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that anybody could see was done
+    /// before the rest is: it is not begun once nobody waits for it.
     Apart(Rest<()>),
     /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in line behind.
     InLine(Rest<()>),
@@ -175,7 +176,17 @@ impl Core {
                 Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
                 Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
                 Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),
-                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, reply),
+                Outcome::Apart(rest) => {
+                    let core = Arc::clone(self);
+                    let job = move || {
+                        // Nobody may wait any more by the time the thread comes to it, and nothing was done yet that would have to be
+                        // said: so the line is as long as what somebody waits for.
+                        if !reply.is_cancelled() {
+                            core.settle(rest(&core, ()), ENDLESS, reply);
+                        }
+                    };
+                    return self.apart.execute(Box::new(job));
+                }
                 Outcome::InLine(rest) => return self.go_on(&self.roots, ENDLESS, rest, reply),
                 Outcome::InTurn { places, rest } => match self.turns.all_now(&places) {
                     Some(held) => outcome = rest(self, (held, budget)),

@@ -141,7 +141,7 @@ impl Core {
     pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> Tried {
         let (start, until) = (count.start.as_deref().map(Name::from), count.until.as_deref().map(Name::from));
         self.look(&count.place, count.view, budget, move |sight, budget| {
-            match counted(&sight, start.as_deref(), until.as_deref(), budget) {
+            match counted(&sight, start.as_deref(), until.as_deref(), budget.min(LONG)) {
                 (count, None) => Outcome::done(Answer::Count(count)),
                 // It goes on elsewhere from where the budget ended.
                 (count, Some(next)) => {

@@ -122,7 +122,8 @@ struct Table {
 impl Sessions {
     pub(super) fn new(limit: usize) -> Self {
         let table = Table { leased: HashMap::new(), begun: 0, swept: Instant::now() };
-        // Keyed by the system's randomness, anew for each.
+        // The library draws a key from the system once a thread, and keys each hasher that is made there by the next one: so the two
+        // are not keyed alike, and whoever knows tokens guesses another no sooner than what SipHash says of a number not asked for.
         let incarnation = RandomState::new().hash_one(std::process::id());
         Self { incarnation, names: RandomState::new(), limit, table: Mutex::new(table) }
     }

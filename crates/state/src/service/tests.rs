@@ -2,11 +2,13 @@
 //! goes on with it by hand.
 
 use super::calls::Place;
-use super::order::{BUSY, Key, Outcome, UNLIMITED};
+use super::order::{BUSY, Key, LONG, Outcome, UNLIMITED};
 use super::sessions::Token;
 use super::*;
+use crate::fork::{Fork, Moment};
 use crate::generated::client::StateClient;
 use crate::generated::types::*;
+use crate::map::Map;
 use crate::word::Word;
 use std::path::Path;
 use std::time::Duration;
@@ -492,6 +494,28 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
         end(core, behind).unwrap();
         assert_eq!(end(core, batch("b")).unwrap_err(), Word::RootMismatch);
     }
+}
+
+#[test]
+fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patience_for() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let log = state.find(state.main()).unwrap().log.clone();
+    let keys = 2 * LONG + 1;
+    let map = Map::of((0..keys).map(|key| (format!("{key:07}").into(), b"1"[..].into())).collect());
+    let fork = Fork::new(log, 0, Moment { map, offset: 0 }, None, 0);
+    state.shared.forks.write().insert(state.main(), Arc::new(fork));
+    let count = StateCount { place: "main".into(), start: None, until: None, view: Some(View::Pending) };
+    let Outcome::InTurn { rest, places } = core.begin(StateRequest::Count(count), BUSY) else {
+        panic!("it needs a turn")
+    };
+    // As it goes on where long work is done, once it has waited.
+    let counted = rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED));
+    let Outcome::Elsewhere(rest) = counted else { panic!("all of it was counted where others wait") };
+    let Outcome::Apart(rest) = rest(core, ()) else { panic!("all of it was counted where others wait") };
+    let Outcome::Done(_, Answer::Count(count)) = rest(core, ()) else { panic!("it is done") };
+    assert_eq!(count, keys as u64);
 }
 
 #[test]

@@ -143,6 +143,33 @@ fn a_read_of_a_session_stands_before_its_later_write() {
 }
 
 #[test]
+fn what_takes_long_and_nobody_waits_for_any_more_is_not_begun() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let change = crate::Change::Put("a".into(), b"1"[..].into());
+    let written = state.write(state.main(), &std::iter::once(change).collect(), now()).unwrap();
+    let mut caller = Caller::new(&service);
+    let (go_on, waits) = channel::<()>();
+    core.apart.execute(Box::new(move || _ = waits.recv()));
+    let root = StateRoot { place: "main".into(), view: None };
+    let fork = StateFork { parent: "main".into(), offset: Some(written.next) };
+    let wanted = caller.ask(&StateRequest::Fork(fork.clone()));
+    let calls = [StateRequest::Root(root), StateRequest::Fork(fork)].map(|request| caller.ask(&request));
+    calls.into_iter().flatten().for_each(|call| caller.local.cancel(call));
+    drop(go_on);
+    caller.hear(1);
+    assert!(matches!(caller.answer(wanted), StateResponse::ForkResponse(_)));
+    let (done, is_done) = channel();
+    core.apart.execute(Box::new(move || done.send(()).unwrap()));
+    is_done.recv().unwrap();
+    assert_eq!(state.forks().len(), 2, "the one that somebody waited for, and the main line");
+    assert!(state.find(state.main()).unwrap().rooted().is_none(), "a root was reckoned for nobody");
+    // Who waited for what they look at goes on.
+    assert_eq!((core.turns.in_flight(), core.turns.forks()), (0, 0));
+}
+
+#[test]
 fn what_is_compared_with_itself_is_looked_at_once() {
     const WRITES: usize = 50_000;
     let service = served();
