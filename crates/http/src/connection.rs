@@ -82,7 +82,8 @@ pub struct Connection<T> {
     /// Live: the cursor the client sent.
     pub(crate) cursor: u64,
     /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds.
-    /// The timer is armed for this moment or an earlier one, and armed again when it was earlier.
+    /// The timer is armed for this moment or an earlier one, and armed again when it was earlier; while a peer leaves bytes untaken
+    /// it is armed for the end of the patience with that.
     pub(crate) deadline_ms: u32,
     pub(crate) role: Role,
     /// Live: the service's flavour.

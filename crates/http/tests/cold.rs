@@ -13,8 +13,8 @@ fn config() -> Config {
 }
 
 /// A server whose bytes are cold until the gate's lock is let go.
-fn cold() -> (Server, Arc<Mutex<()>>) {
-    let server = Server::start(config());
+fn cold(config: Config) -> (Server, Arc<Mutex<()>>) {
+    let server = Server::start(config);
     let gate = Arc::new(Mutex::new(()));
     server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
     (server, gate)
@@ -22,7 +22,7 @@ fn cold() -> (Server, Arc<Mutex<()>>) {
 
 #[test]
 fn a_reactor_goes_on_while_a_read_waits_for_the_disk() {
-    let (server, gate) = cold();
+    let (server, gate) = cold(config());
     let closed = gate.lock().unwrap();
     let (mut waits, mut passes) = (server.connect(), server.connect());
     waits.send("GET /big/9000 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo/behind HTTP/1.1\r\nHost: t\r\n\r\n");
@@ -43,7 +43,7 @@ fn a_request_that_waits_keeps_its_body_however_it_came() {
         "Content-Length: 11\r\n\r\nhello world",
         "Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n",
     ] {
-        let (server, gate) = cold();
+        let (server, gate) = cold(config());
         let closed = gate.lock().unwrap();
         let (mut waits, mut passes) = (server.connect(), server.connect());
         waits.send(&format!(
@@ -59,7 +59,7 @@ fn a_request_that_waits_keeps_its_body_however_it_came() {
 
 #[test]
 fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
-    let (server, gate) = cold();
+    let (server, gate) = cold(config());
     let closed = gate.lock().unwrap();
     server.write("history ");
     let mut client = server.connect();
@@ -75,9 +75,7 @@ fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
 
 #[test]
 fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
-    let server = Server::start(Config { cold_reads_max: 1, ..config() });
-    let gate = Arc::new(Mutex::new(()));
-    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    let (server, gate) = cold(Config { cold_reads_max: 1, ..config() });
     let closed = gate.lock().unwrap();
     server.write("history");
     let mut waiting: Vec<_> = (0..5).map(|_| server.connect()).collect();
@@ -100,9 +98,7 @@ fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
 
 #[test]
 fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_before() {
-    let server = Server::start(Config { long_poll_timeout_ms: 20, ..config() });
-    let gate = Arc::new(Mutex::new(()));
-    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    let (server, gate) = cold(Config { long_poll_timeout_ms: 20, ..config() });
     let closed = gate.lock().unwrap();
     server.write("history");
     let mut waits = server.connect();
@@ -121,7 +117,7 @@ fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_
 
 #[test]
 fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
-    let (server, gate) = cold();
+    let (server, gate) = cold(config());
     let closed = gate.lock().unwrap();
     let mut client = server.connect();
     client.get("/big/10");

@@ -117,6 +117,7 @@ mod tests {
             assert!(!hosts.include(theirs.as_bytes()), "{theirs} behind one that is");
         }
     }
+
     #[test]
     fn a_name_is_what_a_host_can_be() {
         for name in
