@@ -802,7 +802,7 @@ bool thalweg_reply_cancelled(const struct thalweg_reply *reply);
 /**
  * Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
  * already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
- * somebody. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
+ * somebody, and not use the reply. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
  * `wake` will not be called (any more), whatever this function answers: then nobody uses `context`. That may be some time after
  * the reply was taken away.
  *
@@ -961,7 +961,7 @@ uint16_t thalweg_server_open(const char *const *endpoints,
 
 /**
  * Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
- * and answer nobody.
+ * and answer nobody. One of its callbacks cannot close it: then nothing is done.
  *
  * Requires:
  * `server` is null, or came from `thalweg_server_open` and was not closed.
@@ -970,7 +970,7 @@ void thalweg_server_close(struct thalweg_server *server);
 
 /**
  * The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
- * belongs to the server. -1 for null.
+ * belongs to the server. -1 for null, and to a callback of a run.
  *
  * Requires:
  * `server` is null or a server.
@@ -989,7 +989,7 @@ uint16_t thalweg_server_turn(struct thalweg_server *server,
                              size_t *happened);
 
 /**
- * Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+ * Whether the server was stopped and everything that was begun is answered: the end of a loop of turns. Never while it runs.
  *
  * Requires:
  * `server` is null or a server.
@@ -1006,7 +1006,8 @@ uint16_t thalweg_server_next(struct thalweg_server *server, struct thalweg_reque
 
 /**
  * Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
- * returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame.
+ * returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame. It may use a
+ * stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
  *
  * Requires:
  * `server` is null or a server; `handle` may be called with `context`, and does not unwind.
@@ -1031,7 +1032,8 @@ uint16_t thalweg_answer_write(struct thalweg_answer *answer,
 /**
  * Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
  * one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
- * own: what is answered before it returns costs neither lock nor copy.
+ * own: what is answered before it returns costs neither lock nor copy. It may use a stopper, and nothing else of the server:
+ * THALWEG_BAD_ARGUMENT.
  *
  * Requires:
  * `server` is null or a server; `take` may be called with `context`, and does not unwind.
@@ -1068,7 +1070,7 @@ void thalweg_stopper_stop(const struct thalweg_stopper *stopper);
 void thalweg_stopper_free(struct thalweg_stopper *stopper);
 
 /**
- * What the server has done so far; all zeros for null.
+ * What the server has done so far; all zeros for null, and to a callback of a run.
  *
  * Requires:
  * `server` is null or a server.

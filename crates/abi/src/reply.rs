@@ -125,7 +125,7 @@ pub unsafe extern "C" fn thalweg_reply_cancelled(reply: *const ThalwegReply) -> 
 
 /// Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
 /// already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
-/// somebody. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
+/// somebody, and not use the reply. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
 /// `wake` will not be called (any more), whatever this function answers: then nobody uses `context`. That may be some time after
 /// the reply was taken away.
 ///

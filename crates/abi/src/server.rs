@@ -1,12 +1,16 @@
 //! A server: open, and take requests by turns, or run with a callback; each request comes with the duty to answer it.
 //!
 //! A server may be used from any thread, but from one at a time. Its stoppers and replies may be used meanwhile from others.
+//!
+//! *Invariant*: while a `run` has the server, nothing else borrows it. A callback that asks for it all the same, which it may do by the
+//! pointer it has, finds `runs` set and is refused; checked by `a_callback_cannot_use_the_server_that_calls_it`.
 
 use crate::borrowed;
 use crate::client::{endpoint, wait};
 use crate::outcome::{code, value};
 use crate::reply::{self, ThalwegReply};
 use crate::server_options::{ThalwegServerOptions, ThalwegServerStatistics, thalweg_server_defaults};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::time::Instant;
@@ -18,6 +22,66 @@ pub struct ThalwegServer {
     server: Server,
     /// The request that was taken last.
     lent: Vec<u8>,
+    /// A run has it.
+    runs: Cell<bool>,
+}
+
+/// Whether a run has the server; only that is looked at.
+///
+/// # Safety
+/// `server` is null or a server.
+unsafe fn runs(server: *const ThalwegServer) -> bool {
+    // SAFETY: the caller's promise, and not null; a run borrows the other fields.
+    !server.is_null() && unsafe { &*(&raw const (*server).runs) }.get()
+}
+
+/// The server, unless it is one of its callbacks that asks.
+///
+/// # Safety
+/// `server` is null or a server that nobody else uses meanwhile, its own callbacks aside.
+unsafe fn at_rest<'a>(server: *mut ThalwegServer) -> Result<&'a mut ThalwegServer, Error> {
+    // SAFETY: the caller's promise.
+    if unsafe { runs(server) } {
+        let why = "the server calls this very function: use it before or after its run, and a stopper or a reply meanwhile";
+        return Err(Error::new(Fault::BadArgument, why));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { borrowed::handle(server, "the server") }
+}
+
+/// As [`at_rest`], of whoever has no error to give.
+///
+/// # Safety
+/// As there.
+unsafe fn looked_at<'a>(server: *const ThalwegServer) -> Option<&'a ThalwegServer> {
+    // SAFETY: the caller's promise.
+    unsafe { if runs(server) { None } else { borrowed::option(server) } }
+}
+
+/// Lends the server to a run.
+///
+/// # Safety
+/// As of [`at_rest`].
+unsafe fn run(
+    server: *mut ThalwegServer,
+    run: impl FnOnce(&mut Server) -> Result<(), Error>,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    unsafe { at_rest(server) }?;
+    // SAFETY: it is a server; callbacks look at the one field and are kept from the other.
+    let (runs, server) = unsafe { (&*(&raw const (*server).runs), &mut *(&raw mut (*server).server)) };
+    runs.set(true);
+    let _over = Over(runs);
+    run(server)
+}
+
+/// A run is over once this is dropped, by a panic too.
+struct Over<'s>(&'s Cell<bool>);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 /// What stops a server from wherever one is.
@@ -81,7 +145,8 @@ pub unsafe extern "C" fn thalweg_server_open(
             // SAFETY: the defaults hold no string.
             None => unsafe { thalweg_server_defaults().options() }?,
         };
-        let opened = ThalwegServer { server: Server::bind(&endpoints?, options)?, lent: Vec::new() };
+        let server = Server::bind(&endpoints?, options)?;
+        let opened = ThalwegServer { server, lent: Vec::new(), runs: Cell::new(false) };
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(Box::into_raw(Box::new(opened))) };
         Ok(())
@@ -89,27 +154,28 @@ pub unsafe extern "C" fn thalweg_server_open(
 }
 
 /// Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
-/// and answer nobody.
+/// and answer nobody. One of its callbacks cannot close it: then nothing is done.
 ///
 /// # Safety
 /// `server` is null, or came from `thalweg_server_open` and was not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_close(server: *mut ThalwegServer) {
-    if !server.is_null() {
+    // SAFETY: the caller's promise.
+    if !server.is_null() && !unsafe { runs(server) } {
         // SAFETY: the caller's promise, and not null.
         value((), || drop(unsafe { Box::from_raw(server) }));
     }
 }
 
 /// The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
-/// belongs to the server. -1 for null.
+/// belongs to the server. -1 for null, and to a callback of a run.
 ///
 /// # Safety
 /// `server` is null or a server.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_descriptor(server: *const ThalwegServer) -> c_int {
     // SAFETY: the caller's promise.
-    value(-1, || unsafe { borrowed::option(server) }.map_or(-1, |of| of.server.descriptor().as_raw_fd()))
+    value(-1, || unsafe { looked_at(server) }.map_or(-1, |of| of.server.descriptor().as_raw_fd()))
 }
 
 /// Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then `thalweg_server_next`
@@ -125,7 +191,7 @@ pub unsafe extern "C" fn thalweg_server_turn(
 ) -> u16 {
     code(|| {
         // SAFETY: the caller's promise.
-        let server = unsafe { borrowed::handle(server, "the server") }?;
+        let server = unsafe { at_rest(server) }?;
         let count = server.server.turn(wait(wait_ms))?;
         if !happened.is_null() {
             // SAFETY: the caller's promise; what stands there is not read.
@@ -135,14 +201,14 @@ pub unsafe extern "C" fn thalweg_server_turn(
     })
 }
 
-/// Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+/// Whether the server was stopped and everything that was begun is answered: the end of a loop of turns. Never while it runs.
 ///
 /// # Safety
 /// `server` is null or a server.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_is_stopped(server: *const ThalwegServer) -> bool {
     // SAFETY: the caller's promise.
-    value(true, || unsafe { borrowed::option(server) }.is_none_or(|of| of.server.is_stopped()))
+    value(true, || unsafe { !runs(server) && looked_at(server).is_none_or(|of| of.server.is_stopped()) })
 }
 
 /// The next request that came; one whose reply is null when there is none until another turn.
@@ -157,7 +223,7 @@ pub unsafe extern "C" fn thalweg_server_next(
     code(|| {
         let place = borrowed::place(request, "the place for the request")?;
         // SAFETY: the caller's promise.
-        let ThalwegServer { server, lent } = unsafe { borrowed::handle(server, "the server") }?;
+        let ThalwegServer { server, lent, .. } = unsafe { at_rest(server) }?;
         let request = match server.next() {
             Some(incoming) => taken(incoming, lent),
             None => ThalwegRequest {
@@ -194,7 +260,8 @@ fn left(deadline: Option<Instant>) -> i64 {
 }
 
 /// Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
-/// returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame.
+/// returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame. It may use a
+/// stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
 ///
 /// # Safety
 /// `server` is null or a server; `handle` may be called with `context`, and does not unwind.
@@ -212,15 +279,15 @@ pub unsafe extern "C" fn thalweg_server_run(
     context: *mut c_void,
 ) -> u16 {
     code(|| {
-        // SAFETY: the caller's promise.
-        let server = unsafe { borrowed::handle(server, "the server") }?;
         let handle = handle.ok_or_else(|| Error::new(Fault::BadArgument, "handle is null"))?;
-        server.server.run(|request, output| {
+        let serve = |request: &[u8], output: &mut Vec<u8>| {
             let mut answer = ThalwegAnswer { bytes: std::mem::take(output) };
             // SAFETY: the caller's promise; what is lent lives until it returns.
             unsafe { handle(context, request.as_ptr(), request.len(), &raw mut answer) };
             *output = answer.bytes;
-        })
+        };
+        // SAFETY: the caller's promise.
+        unsafe { run(server, |server| server.run(serve)) }
     })
 }
 
@@ -245,7 +312,8 @@ pub unsafe extern "C" fn thalweg_answer_write(
 
 /// Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
 /// one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
-/// own: what is answered before it returns costs neither lock nor copy.
+/// own: what is answered before it returns costs neither lock nor copy. It may use a stopper, and nothing else of the server:
+/// THALWEG_BAD_ARGUMENT.
 ///
 /// # Safety
 /// `server` is null or a server; `take` may be called with `context`, and does not unwind.
@@ -256,10 +324,9 @@ pub unsafe extern "C" fn thalweg_server_run_reactor(
     context: *mut c_void,
 ) -> u16 {
     code(|| {
-        // SAFETY: the caller's promise.
-        let server = unsafe { borrowed::handle(server, "the server") }?;
         let take = take.ok_or_else(|| Error::new(Fault::BadArgument, "take is null"))?;
-        server.server.run_reactor(Taker { take, context })
+        // SAFETY: the caller's promise.
+        unsafe { run(server, |server| server.run_reactor(Taker { take, context })) }
     })
 }
 
@@ -295,8 +362,7 @@ pub unsafe extern "C" fn thalweg_server_stopper(
     code(|| {
         let place = borrowed::place(stopper, "the place for the stopper")?;
         // SAFETY: the caller's promise.
-        let server = unsafe { borrowed::option(server) };
-        let server = server.ok_or_else(|| Error::new(Fault::BadArgument, "the server is null"))?;
+        let server = unsafe { at_rest(server.cast_mut()) }?;
         let made = ThalwegStopper { stopper: server.server.stopper() };
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(Box::into_raw(Box::new(made))) };
@@ -327,7 +393,7 @@ pub unsafe extern "C" fn thalweg_stopper_free(stopper: *mut ThalwegStopper) {
     }
 }
 
-/// What the server has done so far; all zeros for null.
+/// What the server has done so far; all zeros for null, and to a callback of a run.
 ///
 /// # Safety
 /// `server` is null or a server.
@@ -337,7 +403,71 @@ pub unsafe extern "C" fn thalweg_server_statistics_of(
 ) -> ThalwegServerStatistics {
     value(ThalwegServerStatistics::default(), || {
         // SAFETY: the caller's promise.
-        let server = unsafe { borrowed::option(server) };
+        let server = unsafe { looked_at(server) };
         server.map_or_else(ThalwegServerStatistics::default, |of| of.server.statistics().into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::ptr::null_mut;
+
+    struct Callback {
+        server: *mut ThalwegServer,
+        stopper: *mut ThalwegStopper,
+        refused: Vec<u16>,
+    }
+
+    extern "C" fn handle(context: *mut c_void, _: *const u8, _: usize, answer: *mut ThalwegAnswer) {
+        // SAFETY: the test's own context, and what this function was lent.
+        unsafe {
+            let Callback { server, stopper, refused } = &mut *context.cast::<Callback>();
+            let (mut count, mut other) = (0, null_mut());
+            refused.push(thalweg_server_turn(*server, 0, &raw mut count));
+            refused.push(thalweg_server_run(*server, Some(handle), context));
+            refused.push(thalweg_server_stopper(*server, &raw mut other));
+            assert_eq!(thalweg_server_descriptor(*server), -1);
+            assert!(!thalweg_server_is_stopped(*server));
+            assert_eq!(thalweg_server_statistics_of(*server).requests, 0);
+            thalweg_server_close(*server);
+            assert_eq!(thalweg_answer_write(answer, b"done".as_ptr(), 4), 0);
+            thalweg_stopper_stop(*stopper);
+        }
+    }
+
+    #[test]
+    fn a_callback_cannot_use_the_server_that_calls_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.sock");
+        let name = CString::new(path.to_str().unwrap()).unwrap();
+        let (mut server, mut stopper) = (null_mut(), null_mut());
+        // SAFETY: one string, places for the handles, and a context that outlives the run.
+        unsafe {
+            assert_eq!(
+                thalweg_server_open(&raw const *&name.as_ptr(), 1, std::ptr::null(), &raw mut server),
+                0
+            );
+            assert_eq!(thalweg_server_stopper(server, &raw mut stopper), 0);
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(b"\x02\0\0\0hi").unwrap();
+            let mut context = Callback { server, stopper, refused: Vec::new() };
+            assert_eq!(thalweg_server_run(server, Some(handle), (&raw mut context).cast()), 0);
+            assert_eq!(context.refused, [Fault::BadArgument as u16; 3]);
+            let mut answer = [0; 8];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"\x04\0\0\0done");
+            assert_eq!(
+                thalweg_server_statistics_of(server).requests,
+                1,
+                "after the run it may be used again"
+            );
+            thalweg_stopper_free(stopper);
+            thalweg_server_close(server);
+        }
+        assert!(!path.exists());
+    }
 }

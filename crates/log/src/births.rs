@@ -12,10 +12,8 @@ use crate::source::Sight;
 use crate::store::Store;
 use crate::{LogId, Position};
 use std::collections::{BTreeSet, VecDeque};
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Hears of logs as they become visible, each once, in the order of their creation.
@@ -113,11 +111,7 @@ impl Births {
     /// In a process that is attached: there is no thread that would wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
         self.sight.home.task_waits()?;
-        poll_fn(|context| match self.sight.gate.register(context.waker(), || self.is_news()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        self.sight.gate.until(|| self.is_news()).await;
         Ok(())
     }
 

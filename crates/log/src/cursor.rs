@@ -11,9 +11,7 @@ use crate::found::Found;
 use crate::progress::{Ended, Next, Progress};
 use crate::query::{Entry, Query};
 use crate::reader::Reader;
-use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 use std::time::Duration;
 
 /// A place in a log that moves forward.
@@ -231,11 +229,7 @@ impl Cursor {
     /// In a process that is attached: there is no thread that would wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
         self.reader.source.sight.home.task_waits()?;
-        poll_fn(|context| match self.reader.source.sight.gate.register(context.waker(), || self.is_news()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        self.reader.source.sight.gate.until(|| self.is_news()).await;
         Ok(())
     }
 }

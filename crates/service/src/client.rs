@@ -216,7 +216,8 @@ impl Client {
     /// None that a call does not hear of: a connection that ended shows in what comes of the calls.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.write_out();
-        Ok(())
+        // What a connection that ended leaves behind stands where no socket tells a foreign loop of it.
+        if matches!(self.line, Line::Down(_)) { self.leave_watched() } else { Ok(()) }
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has what came.

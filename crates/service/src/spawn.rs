@@ -286,7 +286,8 @@ impl Spawned {
         if self.endpoint == Endpoint::Stdio {
             return Ok(());
         }
-        let until = Instant::now() + self.options.ready_within;
+        // A moment that no clock reaches is none.
+        let until = Instant::now().checked_add(self.options.ready_within);
         let options = ClientOptions {
             connect_within: self.options.ready_within,
             plain: self.options.plain,
@@ -308,8 +309,8 @@ impl Spawned {
                 let fault = if late { Fault::ConnectTimeout } else { error.fault };
                 return Err(Error::new(fault, format!("{}{source}{}", error.detail, self.tail())));
             }
-            let left = until.saturating_duration_since(Instant::now());
-            socket::wait_either(client.descriptor()?, child.as_fd(), Some(left))?;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            socket::wait_either(client.descriptor()?, child.as_fd(), left)?;
         }
     }
 

@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_service::{AsyncClient, CallOptions, Client, ClientOptions, Frames, Reconnect};
 use thalweg_wire::fault::{Fault, Retry};
@@ -151,6 +151,30 @@ fn a_future_that_is_dropped_cancels_its_call() {
     assert_eq!(client.in_flight(), 0);
     assert_eq!(client.run_until(client.call(b"?".to_vec())).unwrap().unwrap(), b"next");
     peer.join();
+}
+
+#[test]
+fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            peer.request();
+            peer.request();
+        });
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut given_up = Box::pin(client.call(b"given up".to_vec()));
+        let mut waiting = pin!(client.call(b"waiting".to_vec()));
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        client.drive(Wait::Poll).unwrap();
+        peer.join();
+        // The cancellation is what finds out that nobody is there.
+        drop(given_up);
+        let woken = client.drive(Wait::Until(Instant::now() + Duration::from_secs(5))).unwrap();
+        assert_eq!(woken, 1, "{way:?}");
+        let Poll::Ready(Err(error)) = waiting.as_mut().poll(&mut context) else { panic!("{way:?}") };
+        assert_eq!(error.fault, Fault::Disconnected);
+    }
 }
 
 #[test]

@@ -18,8 +18,9 @@ use std::time::Duration;
 use thalweg_service::{
     AsyncClient, ClientOptions, Endpoint, Error, Executor, Pool, Scheduled, Server, ServerOptions, SyncClient,
 };
+use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{Message, request_frame};
-use thalweg_wire::service::{Flow, Next, Reply, Responder, answer};
+use thalweg_wire::service::{CallError, Flow, Next, Reply, Responder, answer};
 
 /// Keeps values by fork. A put whose value is `later` is answered by the test.
 #[derive(Default)]
@@ -290,6 +291,22 @@ fn generated_client_and_server_meet_over_each_kind_of_connection() {
             values
         };
         assert_eq!(shared.run_until(read).unwrap(), 1_000);
+    });
+}
+
+#[test]
+fn a_responder_that_is_dropped_has_abandoned_its_call() {
+    serve(|endpoint, plain| {
+        let client =
+            AsyncClient::connect(&endpoint, ClientOptions { plain, ..ClientOptions::default() }).unwrap();
+        let echo = EchoAsyncClient::new(client.clone());
+        let request = EchoFail { reason: "because".into() };
+        match client.run_until(echo.fail(&request)).unwrap().unwrap_err() {
+            // A frame of a plain connection has no room for a fault.
+            CallError::Refused(message) if plain => assert_eq!(message, "the handler gave no answer"),
+            CallError::Transport(error) if !plain => assert_eq!(error.fault, Fault::Abandoned),
+            other => panic!("{other}"),
+        }
     });
 }
 

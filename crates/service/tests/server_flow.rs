@@ -571,6 +571,21 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
 }
 
 #[test]
+fn a_large_request_that_waits_hides_nothing_that_is_said_behind_it() {
+    let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(0, b"keep");
+    let first = kept.recv().unwrap();
+    peer.call(1, &vec![7; 300_000]);
+    peer.cancel(0);
+    let cancelled = peer.receive();
+    assert_eq!((cancelled.id, cancelled.fault), (0, Some(Fault::Cancelled)));
+    drop(first);
+    kept.recv().unwrap().end(b"second");
+    assert_eq!(peer.receive(), end(1, b"second"));
+}
+
+#[test]
 fn a_connection_that_waits_is_read_from_no_further_than_it_may() {
     let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
     let mut peer = Peer::multiplexed(&server.path);

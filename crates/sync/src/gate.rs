@@ -43,14 +43,17 @@
 //!
 //! A task does as a thread does, with its waker in the list in place of the sleep. The list is filled before
 //! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
-//! finds the waker that it stands for. A waker is kept until the next wake even if its task has lost interest:
-//! one task may watch two things, and the waker is the same.
+//! finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its own in the list, which goes with
+//! it: tasks come and go while nothing is published. A waker that was registered for itself is kept until the next wake even
+//! if its task has lost interest: one task may watch two things, and the waker is the same. Wakers are somebody else's code, so
+//! they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
 //!
 //! 1. *No lost wake*: who looks for work that was announced sees it before sleeping, or is woken.
 //! 2. While nobody sleeps, an announcement makes no system call and writes nothing.
-//! 3. A waker is woken once per registration at most; a task is in the list once.
+//! 3. A waker is woken once per registration at most; a task is in the list once, and once for each future that waits.
+//! 4. Of a future that is gone nothing is in the list.
 //!
 //! The models in `models/gate.rs` check 1, for two threads, for a thread beside a task, and that it breaks
 //! with either fence weakened or absent, with either ordering of the sequence weakened, with a sleeper that
@@ -73,8 +76,9 @@ use crate::handshake::{self, Strong};
 use crate::primitives::Mutex;
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use thalweg_sys::disk::Map;
 
@@ -108,8 +112,22 @@ pub trait Place {
     fn wake_all(&self);
 }
 
-/// What a kept waker wakes: [`Waker::will_wake`] as a key.
-type Task = (usize, usize);
+/// Those who are woken with the next wake.
+#[derive(Debug, Default)]
+struct Tasks {
+    wakers: HashMap<Who, Waker>,
+    /// Futures that ever waited.
+    futures: u64,
+}
+
+/// Whose waker it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Who {
+    /// A task's, by what its waker wakes: [`Waker::will_wake`] as a key.
+    Task(usize, usize),
+    /// A future's, by its number.
+    Future(u64),
+}
 
 /// The place where those wait who have seen everything.
 ///
@@ -133,7 +151,7 @@ type Task = (usize, usize);
 #[derive(Debug)]
 pub struct Gate<P = Page, O = Strong> {
     place: P,
-    tasks: Mutex<HashMap<Task, Waker>>,
+    tasks: Mutex<Tasks>,
     orderings: PhantomData<O>,
 }
 
@@ -160,7 +178,7 @@ impl Gate {
 impl<P, O> Gate<P, O> {
     /// A gate with its words elsewhere.
     pub fn over(place: P) -> Self {
-        Self { place, tasks: Mutex::new(HashMap::new()), orderings: PhantomData }
+        Self { place, tasks: Mutex::new(Tasks::default()), orderings: PhantomData }
     }
 }
 
@@ -188,8 +206,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// Wakes the tasks of this process: for a thread that sleeps on their behalf where the publisher is another
     /// process.
     pub fn wake_tasks(&self) {
-        let tasks = std::mem::take(&mut *self.tasks.lock());
-        tasks.into_values().for_each(Waker::wake);
+        let wakers = std::mem::take(&mut self.tasks.lock().wakers);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Sleeper: blocks until `there` finds what it looks for, or the time is over; `true`: it is there. No
@@ -216,9 +234,29 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`, it is there already; `false`, the waker is kept and
     /// woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
-        self.tasks.lock().entry(task(waker)).or_insert_with(|| waker.clone());
+        let who = Who::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
+        self.keep(who, waker);
         self.prepare();
         there()
+    }
+
+    /// The same as a future, which ends once `there` finds what it looks for. Dropped before, it leaves nothing behind.
+    pub async fn until(&self, mut there: impl FnMut() -> bool) {
+        if there() {
+            return;
+        }
+        let mut waiting = Waiting { gate: self, who: None };
+        poll_fn(|context| match waiting.look(context.waker(), &mut there) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    fn keep(&self, who: Who, waker: &Waker) {
+        let given = waker.clone();
+        // The one before it is dropped without the lock.
+        let _former = self.tasks.lock().wakers.insert(who, given);
     }
 
     /// Sleeper: declares itself, for a last look; the sequence to sleep on.
@@ -230,8 +268,32 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     }
 }
 
-fn task(waker: &Waker) -> Task {
-    (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+/// A future's place among those who wait, from its first look on.
+struct Waiting<'g, P: Place, O: Orderings> {
+    gate: &'g Gate<P, O>,
+    who: Option<Who>,
+}
+
+impl<P: Place, O: Orderings> Waiting<'_, P, O> {
+    fn look(&mut self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
+        let gate = self.gate;
+        let who = *self.who.get_or_insert_with(|| {
+            let mut tasks = gate.tasks.lock();
+            tasks.futures += 1;
+            Who::Future(tasks.futures)
+        });
+        gate.keep(who, waker);
+        gate.prepare();
+        there()
+    }
+}
+
+impl<P: Place, O: Orderings> Drop for Waiting<'_, P, O> {
+    fn drop(&mut self) {
+        if let Some(who) = self.who {
+            let _waker = self.gate.tasks.lock().wakers.remove(&who);
+        }
+    }
 }
 
 #[cfg(not(loom))]
@@ -239,8 +301,11 @@ fn task(waker: &Waker) -> Task {
 mod tests {
     use super::*;
     use crate::words::Words;
+    use std::future::Future;
+    use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
+    use std::task::Context;
 
     #[derive(Default)]
     struct Rung(AtomicUsize);
@@ -319,7 +384,7 @@ mod tests {
             assert!(!gate.register(&waker.clone(), || false));
         }
         assert!(!gate.register(&other_waker, || false));
-        assert_eq!(gate.tasks.lock().len(), 2);
+        assert_eq!(gate.tasks.lock().wakers.len(), 2);
         assert!(gate.announce());
         assert_eq!((rung.times(), other.times()), (1, 1));
         assert!(!gate.announce());
@@ -338,6 +403,27 @@ mod tests {
     }
 
     #[test]
+    fn a_future_that_waits_is_woken_and_one_that_is_gone_leaves_nothing() {
+        let (gate, words) = (gate(), Words::new(Map::anonymous(8).unwrap()));
+        let (rung, waker) = Rung::new();
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..1_000 {
+            let mut gives_up = pin!(gate.until(|| words.load(0) == 1));
+            assert!(gives_up.as_mut().poll(&mut context).is_pending());
+        }
+        assert!(gate.tasks.lock().wakers.is_empty());
+        // Two of one task; the one that goes leaves the other its wake.
+        let mut waits = pin!(gate.until(|| words.load(0) == 1));
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        assert!(pin!(gate.until(|| false)).as_mut().poll(&mut context).is_pending());
+        words.store(0, 1);
+        assert!(gate.announce());
+        assert_eq!(rung.times(), 1);
+        assert!(waits.as_mut().poll(&mut context).is_ready());
+        assert!(pin!(gate.until(|| true)).as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
     fn a_task_that_comes_back_while_it_is_woken_is_kept() {
         struct Returns(Gate, AtomicUsize);
         impl std::task::Wake for Returns {
@@ -350,7 +436,7 @@ mod tests {
         assert!(!task.0.register(&Waker::from(task.clone()), || false));
         assert!(task.0.announce() && task.0.announce());
         assert_eq!(task.1.load(Ordering::SeqCst), 2);
-        task.0.tasks.lock().clear();
+        task.0.tasks.lock().wakers.clear();
     }
 
     #[test]

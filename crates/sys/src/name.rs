@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// The longest wait for a directory's lock, and how often it is looked at meanwhile.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(2);
+/// The longest wait of whoever must not be kept waiting.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// What lies at a path. Two different things never have the same at one time; a later one may have that
 /// of one that is gone (see [`pin`]).
@@ -69,6 +71,14 @@ pub struct DirectoryLock {
 /// `NotFound` when there is no such directory, `TimedOut` when somebody else went on holding it, what the file system says.
 pub fn lock_directory_of(path: &Path) -> io::Result<DirectoryLock> {
     lock_within(path, PATIENCE)
+}
+
+/// As [`lock_directory_of`], for whoever must not be kept waiting: others let go of it within moments, or it is not had.
+///
+/// # Errors
+/// As there.
+pub fn lock_directory_soon(path: &Path) -> io::Result<DirectoryLock> {
+    lock_within(path, MOMENT)
 }
 
 fn lock_within(path: &Path, patience: Duration) -> io::Result<DirectoryLock> {
@@ -134,6 +144,8 @@ mod tests {
         let impatient = lock_within(&path, Duration::from_millis(10)).unwrap_err();
         assert_eq!(impatient.kind(), io::ErrorKind::TimedOut);
         assert!(impatient.to_string().contains(&*directory.path().to_string_lossy()), "{impatient}");
+        let hurried = lock_directory_soon(&path).unwrap_err();
+        assert_eq!(hurried.kind(), io::ErrorKind::TimedOut);
         drop(lock);
         receiver.recv_timeout(Duration::from_secs(10)).unwrap();
         waiting.join().unwrap();

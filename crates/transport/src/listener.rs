@@ -125,7 +125,8 @@ fn answered(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
-/// A path that leads to our listener; removed when dropped, if it still does.
+/// A path that leads to our listener; removed when dropped, if it still does. While somebody else holds its directory's lock it
+/// stays, as after a crash: who is dropped may be what a reactor waits for, and who binds there next takes it away.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,
@@ -149,7 +150,7 @@ impl BoundPath {
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
-        let Ok(_lock) = name::lock_directory_of(&self.path) else { return };
+        let Ok(_lock) = name::lock_directory_soon(&self.path) else { return };
         let found = name::identity(&self.path).ok().flatten();
         if found.is_some() && found == self.identity {
             // Gone meanwhile, or not ours to remove any more: either way nothing is left to do.

@@ -244,7 +244,7 @@ pub struct Header {
     pub length: u32,
     /// The call.
     pub id: u64,
-    /// Of an end: the code of its [`Fault`]. Else 0.
+    /// Of an end: the code of its [`Fault`]. Else 0, and not looked at; so are the two below in frames that they say nothing of.
     pub fault: u16,
     /// Of a request: milliseconds until nobody wants the answer any more; 0 for no such moment.
     pub deadline_ms: u32,

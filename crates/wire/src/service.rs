@@ -273,8 +273,8 @@ pub fn refuse(reply: &mut dyn Reply, error: &str, wrong: &DecodeError) {
     reply.fail(fault, error, &wrong.to_string());
 }
 
-/// Answers one request, once, now or later, from any thread. Dropped unanswered it answers with an error, never with
-/// silence.
+/// Answers one request, once, now or later, from any thread. Dropped unanswered it ends the call as
+/// [`Fault::Abandoned`], never in silence.
 pub struct Responder<C: Command> {
     reply: Option<Box<dyn Reply>>,
     command: PhantomData<fn() -> C>,
@@ -328,8 +328,8 @@ impl<C: Stream> Responder<C> {
 
 impl<C: Command> Drop for Responder<C> {
     fn drop(&mut self) {
-        if self.reply.is_some() {
-            self.end(&error_frame(C::ERROR, "the handler gave no answer"));
+        if let Some(mut reply) = self.reply.take() {
+            reply.fail(Fault::Abandoned, C::ERROR, "the handler gave no answer");
         }
     }
 }

@@ -20,8 +20,8 @@ struct Slot {
     credit: u64,
 }
 
-/// Credit that nobody counts.
-pub(crate) const UNCOUNTED: u64 = u64::MAX;
+/// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is added to it.
+pub(crate) const UNCOUNTED: u64 = 1 << 63;
 
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -59,15 +59,25 @@ impl Calls {
         }
     }
 
+    /// From now on it is known with how much those streams began of which it was not.
+    pub(crate) fn count(&mut self, credit: u32) {
+        for slot in &mut self.slots {
+            if slot.credit & UNCOUNTED != 0 {
+                slot.credit = (slot.credit & !UNCOUNTED) + u64::from(credit);
+            }
+        }
+    }
+
     /// An item came for a call in flight; `false` when it was one more than it might send.
     #[inline]
     pub(crate) fn spend(&mut self, call: CallId) -> bool {
         let Some(slot) = self.slot(call) else { return true };
-        let paid = slot.credit > 0;
-        if paid && slot.credit != UNCOUNTED {
-            slot.credit -= 1;
+        if slot.credit & UNCOUNTED != 0 {
+            return true;
         }
-        paid
+        let left = slot.credit.checked_sub(1);
+        slot.credit = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Whether the call is in flight.

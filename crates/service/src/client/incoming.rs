@@ -72,13 +72,13 @@ impl Incoming {
         (self.bytes.len() - self.taken).saturating_sub(self.skip)
     }
 
-    /// Whether a whole frame is there, or something that is none.
-    pub(crate) fn is_ready(&self, plain: bool) -> bool {
+    /// Whether a whole frame is there, or something that is none, or the beginning of one that is longer than is allowed.
+    pub(crate) fn is_ready(&self, plain: bool, length_max: u32) -> bool {
         let Some(ahead) = self.bytes.get(self.taken + self.skip..) else { return false };
         let whole = if plain {
-            plain_length(ahead, LENGTH_MAX).map(|length| length.map(|length| LENGTH_BYTES + length as usize))
+            plain_length(ahead, length_max).map(|length| length.map(|length| LENGTH_BYTES + length as usize))
         } else {
-            let header = Header::decode(ahead, LENGTH_MAX);
+            let header = Header::decode(ahead, length_max);
             header.map(|header| header.map(|header| HEADER_BYTES + header.length as usize))
         };
         whole.map_or(true, |whole| whole.is_some_and(|whole| whole <= ahead.len()))
@@ -163,7 +163,7 @@ mod tests {
             let (mut incoming, mut fed, mut seen) = (Incoming::default(), 0, 0);
             let mut reads = reads.iter().cycle();
             while seen < lengths.len() {
-                let ready = incoming.is_ready(plain);
+                let ready = incoming.is_ready(plain, LENGTH_MAX);
                 let (head, length) = if plain {
                     (LENGTH_BYTES, incoming.plain_length().unwrap())
                 } else {

@@ -108,6 +108,9 @@ impl Session {
     /// There is a connection, and a welcome that says so much credit.
     pub(crate) fn welcome(&mut self, credit: u32) {
         self.credit = Some(credit);
+        if !self.bounds.plain {
+            self.calls.count(credit);
+        }
     }
 
     /// Items that each new stream may send to begin with; 0 where streams know no credit.
@@ -139,7 +142,7 @@ impl Session {
     /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`]
     /// comes next.
     pub(crate) fn begin(&mut self, length: usize, deadline: Option<Duration>, credit: u32) -> (CallId, Head) {
-        // Nobody counts where there is no credit, nor before the welcome has said what there is.
+        // Nobody counts where there is no credit, and before the welcome has said what there is.
         let known = if credit > 0 { Some(credit) } else { self.credit };
         let known = known.filter(|_| !self.bounds.plain).map_or(UNCOUNTED, u64::from);
         let call = self.calls.begin(known);
@@ -228,18 +231,22 @@ impl Session {
 
     /// Whether so much came that nobody took that reading should pause.
     pub(crate) fn is_full(&self) -> bool {
-        self.incoming.len() >= BACKLOG_BYTES && self.incoming.is_ready(self.bounds.plain)
+        self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
     }
 
     /// Whether [`Session::next`] would bring something, or find out that the connection is beyond understanding.
     pub(crate) fn is_ready(&self) -> bool {
-        let plain = self.bounds.plain;
-        !self.stash.is_empty() || !self.failures.is_empty() || self.incoming.is_ready(plain)
+        !self.stash.is_empty() || !self.failures.is_empty() || self.has_arrived()
+    }
+
+    /// Whether what was read has something to say.
+    fn has_arrived(&self) -> bool {
+        self.incoming.is_ready(self.bounds.plain, self.bounds.frame_bytes_max)
     }
 
     /// Whether something came of one call, or may have.
     pub(crate) fn is_ready_for(&self, call: CallId) -> bool {
-        self.incoming.is_ready(self.bounds.plain)
+        self.has_arrived()
             || self.stash.iter().any(|stashed| stashed.call == call)
             || self.failures.iter().any(|(failed, _)| *failed == call)
     }

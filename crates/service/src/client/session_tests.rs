@@ -230,15 +230,62 @@ fn an_item_beyond_its_credit_ends_the_connection() {
     session.welcome(2);
     let later = ask(&mut session, b"");
     let item = |call: CallId| Header::new(Kind::Item, call.number(), 0);
-    (0..9).for_each(|_| hear(&mut session, item(early), b""));
+    (0..2).for_each(|_| hear(&mut session, item(early), b""));
     (0..2).for_each(|_| hear(&mut session, item(later), b""));
     session.grant(later, 1);
     hear(&mut session, item(later), b"");
-    assert_eq!(std::iter::from_fn(|| session.next()).count(), 12);
+    assert_eq!(std::iter::from_fn(|| session.next()).count(), 5);
     assert!(session.take_broken().is_none());
     hear(&mut session, item(later), b"");
     assert!(session.next().is_none());
     assert_eq!(session.take_broken().unwrap().fault, Fault::BadFrame);
+}
+
+#[test]
+fn a_stream_that_was_begun_before_the_welcome_has_the_credit_that_this_says() {
+    for granted in [0, 2] {
+        let mut session = session(false);
+        let call = ask(&mut session, b"a stream");
+        session.grant(call, granted);
+        session.welcome(3);
+        for _ in 0..3 + granted {
+            hear(&mut session, Header::new(Kind::Item, call.number(), 0), b"x");
+            assert_eq!(next(&mut session), Some((call, "item x".into())));
+        }
+        hear(&mut session, Header::new(Kind::Item, call.number(), 0), b"x");
+        assert_eq!(next(&mut session), None);
+        assert!(
+            session.take_broken().is_some_and(|why| why.fault == Fault::BadFrame),
+            "{granted} were granted"
+        );
+    }
+}
+
+#[test]
+fn a_length_beyond_the_bound_is_told_before_its_bytes_come() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let call = ask(&mut session, b"a");
+        assert!(!session.is_ready());
+        if plain {
+            session.room().extend_from_slice(&2_000_u32.to_le_bytes());
+        } else {
+            session.room().extend_from_slice(&Header::new(Kind::End, call.number(), 2_000).encode());
+        }
+        assert!(session.is_ready() && session.is_ready_for(call), "who waits is told");
+        assert_eq!(next(&mut session), Some((call, "frame_too_large".into())));
+        // What comes of it is passed over.
+        session.room().extend_from_slice(&[0; 1_999]);
+        assert!(!session.is_ready());
+        session.room().push(0);
+        let other = ask(&mut session, b"b");
+        if plain {
+            session.room().extend_from_slice(b"\x05\0\0\0other");
+        } else {
+            end(&mut session, other, b"other");
+        }
+        assert_eq!(next(&mut session), Some((other, "end other".into())));
+    }
 }
 
 #[test]

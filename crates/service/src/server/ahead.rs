@@ -15,14 +15,13 @@ use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
 
-/// Bytes of input that a connection which begins no call may have.
+/// Bytes of input that a connection which begins no call may have behind the request that waits.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
 
 impl Busy {
     /// Whether input is wanted: to be dealt with, or at least to be looked through.
     pub(crate) fn wants_input(&self) -> bool {
-        let looks = self.looks_ahead && self.input.unread().len() < AHEAD_BYTES_MAX;
-        !self.ended && !self.closing && (!self.paused || looks)
+        !self.ended && !self.closing && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
     }
 }
 
@@ -30,10 +29,15 @@ impl Engine {
     /// The connection may not begin the request that comes next: hears what stands behind it.
     pub(crate) fn pause(&mut self, (key, phase): (Key, Phase), busy: &mut Busy) {
         busy.paused = true;
-        busy.looks_ahead = phase == Phase::Multiplexed;
-        if !busy.looks_ahead {
+        busy.ahead_bytes_max = 0;
+        if phase != Phase::Multiplexed {
             return;
         }
+        let waiting_bytes = match cut::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
+            Cut::Request { head, length, .. } => head + length,
+            _ => 0,
+        };
+        busy.ahead_bytes_max = waiting_bytes + AHEAD_BYTES_MAX;
         loop {
             let ahead = busy.input.ahead();
             let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {

@@ -49,8 +49,8 @@ pub(crate) struct Busy {
     pub(crate) closing: bool,
     /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
-    /// Is read from all the same, for what is said about calls in flight.
-    pub(crate) looks_ahead: bool,
+    /// While it is paused it is read from until it has so much, for what is said about calls in flight.
+    pub(crate) ahead_bytes_max: usize,
     /// Streams were told to wait until what is unsent has left.
     pub(crate) congested: bool,
     /// Is among those to be flushed at the end of the turn.
@@ -72,7 +72,7 @@ impl Busy {
             reset: false,
             closing: false,
             paused: false,
-            looks_ahead: false,
+            ahead_bytes_max: 0,
             congested: false,
             dirty: false,
         }
@@ -403,7 +403,7 @@ impl Spare {
         busy.in_flight.calls.clear();
         (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
         (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
-        (busy.looks_ahead, busy.congested, busy.dirty) = (false, false, false);
+        (busy.ahead_bytes_max, busy.congested, busy.dirty) = (0, false, false);
         self.idle.push(busy);
     }
 }

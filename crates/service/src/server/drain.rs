@@ -25,12 +25,12 @@ impl Engine {
             return;
         }
         self.draining = true;
-        let grace_ms = u64::try_from(self.options.drain_grace.as_millis()).unwrap_or(NEVER_MS);
-        let until_ms = core.fresh_now_ms().saturating_add(grace_ms);
-        self.drain_until_ms = Some(until_ms);
         for source in std::mem::take(&mut self.sources) {
             core.remove(source.key);
         }
+        let grace_ms = u64::try_from(self.options.drain_grace.as_millis()).unwrap_or(NEVER_MS);
+        let until_ms = core.fresh_now_ms().saturating_add(grace_ms);
+        self.drain_until_ms = Some(until_ms);
         for key in clients(core) {
             let Some(client) = client(core, key) else { continue };
             let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| self.spare.take()));

@@ -13,8 +13,10 @@ use crate::gate::{Gate, Orderings, Place};
 use crate::handshake::{self, Fence, Strong};
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// A gate's words, and a sleep that loom understands.
@@ -131,6 +133,22 @@ impl<O: Orderings> World<O> {
             bell.notify.wait();
         }
     }
+
+    /// A task that waits in a future, and in another that it gives up before it sleeps.
+    fn until(&self, work: u32) {
+        let bell = Bell::new();
+        let waker = Waker::from(bell.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut given_up = Box::pin(self.gate.until(|| false));
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+        let mut given_up = Some(given_up);
+        let mut waits = pin!(self.gate.until(|| self.there(work)));
+        while waits.as_mut().poll(&mut context).is_pending() {
+            given_up = None;
+            bell.notify.wait();
+        }
+        drop(given_up);
+    }
 }
 
 impl std::task::Wake for Bell {
@@ -185,6 +203,12 @@ fn a_thread_and_a_task_are_both_woken() {
 fn a_sleeper_that_waits_for_the_second_announcement_is_woken_by_it() {
     none_oversleeps::<Strong>(false, &[1, 2], &[World::wait]);
     none_oversleeps::<Strong>(false, &[1, 2], &[World::follow]);
+}
+
+#[test]
+fn a_future_that_goes_takes_no_wake_of_another_along() {
+    none_oversleeps::<Strong>(false, &[1], &[World::until]);
+    none_oversleeps::<Strong>(false, &[1, 2], &[World::until]);
 }
 
 #[test]

@@ -109,6 +109,21 @@ fn a_dead_servers_path_is_taken_over() {
 }
 
 #[test]
+fn a_lock_that_somebody_goes_on_holding_keeps_no_ending_server_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ending.sock");
+    let ending = Listener::unix(&path).unwrap();
+    let lock = name::lock_directory_of(&path).unwrap();
+    let began = std::time::Instant::now();
+    drop(ending);
+    assert!(began.elapsed() < name::PATIENCE / 2);
+    drop(lock);
+    // What it left is what a dead server leaves.
+    drop(Listener::unix(&path).unwrap());
+    assert_eq!(name::identity(&path).unwrap(), None);
+}
+
+#[test]
 fn what_is_not_a_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("precious");
