@@ -364,6 +364,8 @@ export interface Store {
   close(): Promise<void>
   /** Closes the store for everybody in the process, once what is under way is done, and removes its files. */
   destroy(): Promise<void>
+  /** Closes it, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 /** Entries of one or several logs that are written together, or not at all. */

@@ -7,7 +7,7 @@ cargo xtask <task> [options]
   ci                       everything `make test` runs, once its tools are there
                              --only NAME,NAME  just these steps   --list  name them
   conformance              the official suite against a server it starts
-                             --durability sync|memory   --restart  twice, with a restart in between
+                             --durability sync|os|memory   --restart  twice, with a restart in between
   debian                   Debian's package index through a stream and back
   refusals                 bad input: the right status, the rule named, nothing written
   judges                   other people's clients: curl, Python, a browser, npm
@@ -26,7 +26,7 @@ cargo xtask <task> [options]
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST  --interpreter PYTHON  another than that of the tools
   asyncio                  CPython's own tests of asyncio on our event loop
-                             --only MODULE,MODULE  --interpreter PYTHON
+                             --only MODULE,MODULE  --interpreter PYTHON  --libraries  other people's, unchanged
   codegen                  writes what is generated from schemas/   --check  says how it differs
   faults                   writes the table of faults as every face has it   --check  says how it differs
   cpp                      the C++ face: installed, found by CMake, its tests with every access watched

@@ -7,8 +7,8 @@ use crate::near::{Near, count_until, key};
 use crate::served::{connect, endpoint, options};
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 use thalweg_bench::Failure;
 use thalweg_bench::measure::{Measured, Until, clients};
 use thalweg_log::now;
@@ -17,7 +17,7 @@ use thalweg_state::generated::types::{
     StateCount, StateDiff, StateDrop, StateFork, StateOpen, StatePut, StateRollback, StateSnapshot, commands,
 };
 use thalweg_state::{Change, View};
-use thalweg_wire::messagepack::{Message, request_frame};
+use thalweg_wire::messagepack::request_frame;
 use thalweg_wire::service::{Command, answer};
 
 /// Cycles of a session that are under way at once.
@@ -34,7 +34,7 @@ pub(crate) struct Work {
     pub(crate) name: &'static str,
     pub(crate) sides: &'static [&'static str],
     clients: usize,
-    /// Reads that each client has under way at once.
+    /// Reads, or cycles of a session, that each client has under way at once.
     depth: usize,
     /// Each client reads a fork of its own.
     apart: bool,
@@ -48,7 +48,8 @@ const ONE: Work = Work { name: "", sides: READS, clients: 1, depth: 1, apart: fa
 
 /// Everything that is measured.
 pub(crate) const WORKS: &[Work] = &[
-    Work { name: "session", measure: session, ..ONE },
+    Work { name: "session", depth: DEEP, measure: session, ..ONE },
+    Work { name: "session-alone", measure: session, ..ONE },
     Work { name: "reads-1", ..ONE },
     Work { name: "reads-2", clients: 2, ..ONE },
     Work { name: "reads-4", clients: 4, ..ONE },
@@ -89,13 +90,13 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
     if side == "process" {
         let connect = || Ok(near.state.session(near.main)?);
         return clients(work.clients, PACE, until, connect, |session| {
-            for _ in 0..DEEP {
+            for _ in 0..work.depth {
                 session.snapshot(now())?;
                 let change = Change::Put(middle.as_str().into(), b"other"[..].into());
                 session.write([change].into_iter().collect(), now())?;
                 session.rollback()?;
             }
-            Ok(DEEP as u64)
+            Ok(work.depth as u64)
         });
     }
     let path = way(side, far);
@@ -105,27 +106,41 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
         Ok((Client::connect(&endpoint(&path)?, options(true))?, token))
     };
     clients(work.clients, PACE, until, begin, |(client, token)| {
-        let mut calls = Vec::with_capacity(3 * DEEP);
-        for _ in 0..DEEP {
-            calls.push(call(client, &StateSnapshot { session: (&**token).into() })?);
+        let mut calls = Vec::with_capacity(3 * work.depth);
+        for _ in 0..work.depth {
+            calls.push(call::<commands::Snapshot>(client, &StateSnapshot { session: (&**token).into() })?);
+            alone(work, client, &mut calls)?;
             let put =
                 StatePut { place: (&**token).into(), key: (&*middle).into(), value: b"other"[..].into() };
-            calls.push(call(client, &put)?);
-            calls.push(call(client, &StateRollback { session: (&**token).into() })?);
+            calls.push(call::<commands::Put>(client, &put)?);
+            alone(work, client, &mut calls)?;
+            calls.push(call::<commands::Rollback>(client, &StateRollback { session: (&**token).into() })?);
         }
         take(client, &calls)?;
-        Ok(DEEP as u64)
+        Ok(work.depth as u64)
     })
 }
 
-fn call<'m>(client: &mut Client, message: &impl Message<'m>) -> Result<CallId, Failure> {
-    let mut frame = Vec::with_capacity(128);
-    request_frame(message, &mut frame);
-    Ok(client.call(&frame, CallOptions::default())?)
+/// Where one cycle is under way at a time, so is one of its calls: whoever waits for each goes on with its answer.
+fn alone(work: &Work, client: &mut Client, calls: &mut Vec<Called>) -> Result<(), Failure> {
+    if work.depth == 1 {
+        take(client, calls)?;
+        calls.clear();
+    }
+    Ok(())
 }
 
-/// Takes the answers of cycles of a session, whichever comes when.
-fn take(client: &mut Client, calls: &[CallId]) -> Result<(), Failure> {
+/// A call that was made, and how its answer is looked at.
+type Called = (CallId, fn(&[u8]) -> Result<(), Failure>);
+
+fn call<'m, C: Command>(client: &mut Client, message: &C::Request<'m>) -> Result<Called, Failure> {
+    let mut frame = Vec::with_capacity(128);
+    request_frame(message, &mut frame);
+    Ok((client.call(&frame, CallOptions::default())?, check::<C>))
+}
+
+/// Takes the answers of calls of one session or to one fork.
+fn take(client: &mut Client, calls: &[Called]) -> Result<(), Failure> {
     let mut taken = 0;
     while taken < calls.len() {
         let Some(event) = client.next() else {
@@ -133,15 +148,12 @@ fn take(client: &mut Client, calls: &[CallId]) -> Result<(), Failure> {
             continue;
         };
         let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
-        // One client's calls are answered in their order, for they are all of one session.
-        if calls[taken] != event.call {
+        let (call, check) = calls[taken];
+        // Such calls are answered in their order.
+        if call != event.call {
             return Err("another call's answer".into());
         }
-        match taken % 3 {
-            0 => check::<commands::Snapshot>(event.frame)?,
-            1 => check::<commands::Put>(event.frame)?,
-            _ => check::<commands::Rollback>(event.frame)?,
-        }
+        check(event.frame)?;
         taken += 1;
     }
     Ok(())
@@ -183,7 +195,7 @@ fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> 
     clients(work.clients, PACE, until, begin, |(client, place)| {
         let until = Some((&*near.until).into());
         let ask = StateCount { place: (&**place).into(), start: None, until, view: None };
-        (0..work.depth).try_for_each(|_| call(client, &ask).map(drop))?;
+        (0..work.depth).try_for_each(|_| call::<commands::Count>(client, &ask).map(drop))?;
         let mut taken = 0;
         while taken < work.depth {
             let Some(event) = client.next() else {
@@ -213,23 +225,34 @@ fn percentile(
     let (stop, stopped) = channel::<()>();
     std::thread::scope(|scope| {
         let path = &path;
-        let writer = scope.spawn(move || -> Result<(), Failure> {
-            let mut client = connect(path)?;
-            for number in 0_u64.. {
-                let key = key(near.keys - 1 - number % (near.keys / 2));
-                let value = number.to_string().into_bytes().into();
-                client.put(&StatePut { place: "main".into(), key: key.into(), value })?;
-                if stopped.recv_timeout(WRITE_EVERY) != Err(RecvTimeoutError::Timeout) {
-                    break;
-                }
-            }
-            Ok(())
-        });
+        let writer = scope.spawn(move || write_on_time(path, near, &stopped));
         let measured = readers(work, path, until, near, wanted);
         drop(stop);
         writer.join().map_err(|_| "the writer died")??;
         Ok(measured?.by_percentile())
     })
+}
+
+/// Writes at a fixed rate until it is told to stop: a write is due when it is due, whether or not those before it were answered, so that
+/// reads which hold writes up have as many of them beside them.
+fn write_on_time(path: &Path, near: &Near, stopped: &Receiver<()>) -> Result<(), Failure> {
+    let mut client = Client::connect(&endpoint(path)?, options(true))?;
+    let (began, mut calls) = (Instant::now(), Vec::new());
+    for number in 0_u32.. {
+        let due = began + WRITE_EVERY * number;
+        let left = due.saturating_duration_since(Instant::now());
+        if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+        let key = key(near.keys - 1 - u64::from(number) % (near.keys / 2));
+        let value = number.to_string().into_bytes().into();
+        calls.push(call::<commands::Put>(
+            &mut client,
+            &StatePut { place: "main".into(), key: key.into(), value },
+        )?);
+        client.turn(Wait::Poll)?;
+    }
+    take(&mut client, &calls)
 }
 
 /// A fork made and dropped.

@@ -15,6 +15,7 @@ use crate::error::{Damage, OpenError, ReadError};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
+use crate::open::whole;
 use crate::reader::Reader;
 use crate::recover::{Recovery, missing_segment};
 use crate::segment::{self, Segment};
@@ -71,11 +72,13 @@ impl std::fmt::Debug for Followed {
 
 impl Attached {
     /// Attaches to the store in `directory`. Whoever may write its `signal` file and waits is woken by the writer; whoever may not, on
-    /// a read-only mount say, looks every 10 ms. Everything else is only read.
+    /// a read-only mount say, looks every 10 ms. Everything else is only read. The store is looked for where `directory` is now,
+    /// wherever the process goes later.
     ///
     /// # Errors
     /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
     pub fn open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
+        let directory = &whole(directory)?;
         let mut attempt = 0;
         loop {
             match Attached::try_open(disk, directory) {

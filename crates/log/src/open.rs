@@ -20,7 +20,7 @@ use crate::writer::{Tally, Writer};
 use crate::{Position, Time};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::RegionWriter;
@@ -159,12 +159,13 @@ impl Store {
         Store::assemble(Disk::Real, None, options, (control, gate), found, Vec::new(), &Recovered::default())
     }
 
-    /// Opens the store in `directory`, or creates one there.
+    /// Opens the store in `directory`, or creates one there. It stays where that is now, wherever the process goes later.
     ///
     /// # Errors
     /// [`OpenError`]; a store that is refused is left untouched.
     pub fn open(disk: &Disk, directory: &Path, options: Options) -> Result<(Store, Recovered), OpenError> {
         options.check_sizes()?;
+        let directory = &whole(directory)?;
         let failed = |action: &'static str| {
             let file = directory.to_owned();
             move |source| OpenError::Io { action, file, source }
@@ -355,6 +356,12 @@ impl Found {
         let reclaim = Reclaim::opened(self, checkpoints, &spans);
         Needed { live_bytes, gone_bytes: filled.saturating_sub(active), reclaim }
     }
+}
+
+/// The path from the root on: one that depends on where the process is leads elsewhere after it went there.
+pub(crate) fn whole(directory: &Path) -> Result<PathBuf, OpenError> {
+    let failed = |source| OpenError::Io { action: "find", file: directory.to_owned(), source };
+    std::path::absolute(directory).map_err(failed)
 }
 
 fn hold(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {

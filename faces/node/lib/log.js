@@ -7,7 +7,7 @@ const { ThalwegError, badArgument, native } = require("./error.js")
 const { Cursor } = require("./cursor.js")
 const { Entries, LazyEntries } = require("./entries.js")
 const { Places } = require("./places.js")
-const { AREA_HEADER_BYTES, Stage } = require("./stage.js")
+const { AREA_HEADER_BYTES } = require("./stage.js")
 const { Tail } = require("./tail.js")
 
 const RESOLVED = Promise.resolve()
@@ -36,9 +36,8 @@ class Log {
     this.view = store.view
     this.name = name
     this.handle = handle
+    // Its area in a turn in which something was appended.
     this.stage = null
-    // An area that is not in use.
-    this.spare = null
     this.resolves = []
     this.rejects = []
     this.flushLater = () => this.flush()
@@ -59,6 +58,7 @@ class Log {
     try {
       this.put(data, timeOf(given))
     } catch (error) {
+      if (this.resolves.length === 0) this.letGo()
       return Promise.reject(error)
     }
     if (this.resolves.length === 0) {
@@ -74,18 +74,30 @@ class Log {
 
   /** Appends one entry now; in `sync` mode, waits for the disk. */
   appendSync(data, given) {
+    // Whoever says the time may append, too.
+    const time = timeOf(given)
+    this.view.check()
     this.flush()
-    this.put(data, timeOf(given))
-    const { stage } = this
+    const stage = this.store.stages.take()
     try {
+      stage.put(data, time, 0)
       native(() => this.handle.append(stage.bytes, stage.used))
       const offset = stage.offset(AREA_HEADER_BYTES)
-      const ticket = stage.ticket
-      if (ticket > 0) native(() => this.view.opening.persist(ticket))
+      this.persist(stage.ticket)
       this.store.grew(stage.used)
       return offset
     } finally {
-      stage.clear()
+      this.store.stages.give(stage)
+    }
+  }
+
+  /** Waits for the disk, where that is waited for. What cannot be waited for is written all the same: nobody knows whether it lasts. */
+  persist(ticket) {
+    if (ticket === 0) return
+    try {
+      native(() => this.view.opening.persist(ticket))
+    } catch (error) {
+      throw new ThalwegError(error.code, error.message, { outcome: "unknown" })
     }
   }
 
@@ -110,8 +122,7 @@ class Log {
     // What was appended before comes before.
     this.flush()
     // Whoever yields the entries may append meanwhile, so the area is not the turn's.
-    const stage = this.spare ?? new Stage()
-    this.spare = null
+    const stage = this.store.stages.take()
     const done = { count: 0, ticket: 0 }
     const handOver = () => {
       this.view.check()
@@ -130,8 +141,7 @@ class Log {
       if (error instanceof ThalwegError) error.appended = done.count
       throw error
     } finally {
-      stage.clear()
-      this.spare = stage
+      this.store.stages.give(stage)
     }
     if (done.ticket > 0) await this.store.lasts(done.ticket)
     return done.count
@@ -153,8 +163,14 @@ class Log {
 
   put(data, time) {
     this.view.check()
-    if (this.stage === null) this.stage = new Stage()
+    this.stage ??= this.store.stages.take()
     this.stage.put(data, time, 0)
+  }
+
+  /** Gives its area back, to be another log's. */
+  letGo() {
+    if (this.stage !== null) this.store.stages.give(this.stage)
+    this.stage = null
   }
 
   /** Hands over what was staged. */
@@ -162,22 +178,24 @@ class Log {
     const { stage, resolves, rejects } = this
     if (resolves.length === 0) return
     this.store.staged.delete(this)
+    this.stage = null
     this.resolves = []
     this.rejects = []
     let done = 0
     try {
       this.handOver(stage, (appended) => {
-        this.resolveAll(resolves, rejects, done, appended)
+        this.resolveAll(stage, resolves, rejects, done, appended)
         done += appended
       })
     } catch (error) {
       rejects[done](error)
       for (let n = done + 1; n < rejects.length; n++) rejects[n](behind(error))
+    } finally {
+      this.store.stages.give(stage)
     }
   }
 
-  resolveAll(resolves, rejects, from, count) {
-    const { stage } = this
+  resolveAll(stage, resolves, rejects, from, count) {
     const ticket = stage.ticket
     let at = AREA_HEADER_BYTES
     if (ticket === 0) {

@@ -21,6 +21,25 @@ function given(time) {
 /** The same, or now, for which only the native side has a number. */
 const orNow = (time) => (time === undefined || time === null ? NOW : given(time))
 
+// So many areas that nobody uses are kept for those who append next.
+const STAGES_KEPT = 4
+
+/** Areas of a store that are not in use: each is some log's for a turn. */
+class Stages {
+  constructor() {
+    this.idle = []
+  }
+
+  take() {
+    return this.idle.pop() ?? new Stage()
+  }
+
+  give(stage) {
+    stage.clear()
+    if (this.idle.length < STAGES_KEPT) this.idle.push(stage)
+  }
+}
+
 class Stage {
   constructor() {
     this.allocate(AREA_BYTES_MIN)
@@ -53,8 +72,9 @@ class Stage {
       if (!ArrayBuffer.isView(data)) throw badArgument("data is a string, a Buffer, or another view of bytes")
       data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
     }
-    // A character takes 3 bytes at most, for each of its halves.
-    const room = isText ? data.length * 3 : data.length
+    // A character takes 3 bytes at most, for each of its halves; a text for which there is no such room is counted.
+    let room = isText ? data.length * 3 : data.length
+    if (isText && room > AREA_BYTES_MAX / 2) room = Buffer.byteLength(data)
     if (room === 0) throw new ThalwegError("EMPTY_ENTRY")
     const at = this.used
     const start = at + ENTRY_HEADER_BYTES
@@ -101,4 +121,4 @@ class Stage {
   }
 }
 
-module.exports = { AREA_HEADER_BYTES, Stage, given, orNow }
+module.exports = { AREA_HEADER_BYTES, Stage, Stages, given, orNow }

@@ -11,7 +11,7 @@ const { Births } = require("./births.js")
 const { badArgument, native, settled, typed } = require("./error.js")
 const { Log } = require("./log.js")
 const { verify } = require("./offline.js")
-const { given } = require("./stage.js")
+const { Stages, given } = require("./stage.js")
 const { Tail } = require("./tail.js")
 const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
@@ -136,8 +136,13 @@ class Store {
     this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
+    // Those that somebody holds: there may be more logs than one has room for.
     this.open = new Map()
+    this.dropped = new FinalizationRegistry((name) => {
+      if (this.open.get(name)?.deref() === undefined) this.open.delete(name)
+    })
     this.staged = new Set()
+    this.stages = new Stages()
     this.unmaintained = 0
     this.found = undefined
   }
@@ -145,11 +150,12 @@ class Store {
   /** The log of that name, made if there is none. */
   log(name) {
     this.view.check()
-    const known = this.open.get(name)
+    const known = this.open.get(name)?.deref()
     if (known !== undefined && !native(() => known.handle.isDeleted())) return known
     text(name, "a name")
     const log = new Log(this, name, native(() => this.opening.log(name)))
-    this.open.set(name, log)
+    this.open.set(name, new WeakRef(log))
+    this.dropped.register(log, name)
     return log
   }
 
@@ -237,6 +243,7 @@ class Store {
    * whether there is more to do.
    */
   async maintain() {
+    this.view.check()
     return settled(native(() => this.opening.maintain()))
   }
 

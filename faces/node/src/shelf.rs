@@ -120,6 +120,8 @@ impl Shelf {
         let key = (kind, path.to_owned());
         let mut shelves = SHELVES.lock();
         if let Some(shelf) = shelves.get(&key) {
+            // The last one who leaves shuts it under this.
+            let mut openings = shelf.openings.lock();
             if shelf.open.read().is_none() {
                 return Err(failure("CLOSED", "the store is being closed: open it again once that is done"));
             }
@@ -132,7 +134,7 @@ impl Shelf {
             if kind != Kind::Attached {
                 shelf.agrees(differs)?;
             }
-            *shelf.openings.lock() += 1;
+            *openings += 1;
             return Ok(shelf.clone());
         }
         let shelf = Arc::new(Shelf::begin(key.clone(), options)?);
@@ -366,7 +368,8 @@ impl Closing {
 impl Drop for Closing {
     /// Not finished: the environment ended. What was acknowledged is safe; the next opening replays the rest.
     fn drop(&mut self) {
-        self.open = None;
-        self.forget();
+        if self.open.take().is_some() {
+            self.forget();
+        }
     }
 }

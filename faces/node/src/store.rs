@@ -456,10 +456,9 @@ impl Task for Purging {
         let (destroy, count_entries) = (self.destroy, self.count_entries);
         let purge = Purge { log, before, destroy, count_entries, time: now() };
         self.in_use.finish(|store| {
-            let purged = store.purge(&purge).map_err(|error| commit(&error))?;
-            // Where a purge waits for the disk, so does whoever asked for it.
+            // What was appended and is not durable yet goes too.
             store.flush().map_err(|error| failure("IO", error))?;
-            Ok(purged)
+            store.purge(&purge).map_err(|error| commit(&error))
         })
     }
 

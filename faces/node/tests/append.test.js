@@ -129,3 +129,24 @@ test("what was acknowledged is there when the store is opened again", async (con
     await again.close()
   }
 })
+
+test("whoever says a time may append as well, and each hears of its own entry", async (context) => {
+  const log = store(context).log("a")
+  let inner
+  const outer = log.appendSync("outer", {
+    get time() {
+      inner = log.append("inner")
+      return 5
+    },
+  })
+  const read = [...log.query()].map((entry) => [entry.offset, text(entry.data)])
+  assert.deepEqual(read, [[await inner, "inner"], [outer, "outer"]])
+})
+
+test("logs that nobody holds cost the process next to nothing, however many there are", (context) => {
+  const opened = store(context, { segmentBytesMin: 1 << 20, segmentBytesMax: 1 << 24 })
+  const before = process.memoryUsage().arrayBuffers
+  for (let n = 0; n < 5_000; n++) opened.log(`log ${n}`).appendSync("x")
+  assert.ok(process.memoryUsage().arrayBuffers - before < 20 << 20, "one area for all of them")
+  assert.equal(opened.log("log 7"), opened.log("log 7"), "one that is held is one")
+})

@@ -54,6 +54,7 @@ test("a store is shared by all who open it, and closed with the last of them", a
   assert.ok(cursor.next())
   await first.close()
   assert.throws(() => first.log("a"), { code: "CLOSED" })
+  await assert.rejects(first.maintain(), { code: "CLOSED" })
   assert.equal(await second.log("a").append("from the second"), 14)
   assert.ok(cursor.next())
   await second.close()

@@ -25,6 +25,18 @@ for (const durability of ["memory", "os", "sync"]) {
   })
 }
 
+test("a purge lets go of what was appended before it, whether or not that is durable yet", async (context) => {
+  const opened = store(context, { durability: "sync" })
+  const log = opened.log("a")
+  const appended = log.append("goes")
+  await opened.purge()
+  await appended
+  assert.deepEqual([...log.query()], [])
+  opened.log("new")
+  const [purged] = await opened.purge({ log: "new", destroy: true })
+  assert.deepEqual([purged.name, purged.destroyed], ["new", true])
+})
+
 test("a cursor that stood in what was purged keeps its entry and goes on, and tells what it missed", async (context) => {
   const opened = store(context, { durability: "os" })
   const [log, other] = [opened.log("a"), opened.log("b")]

@@ -9,7 +9,7 @@ const fs = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { setImmediate: turn } = require("node:timers/promises")
-const { folder, open, store, text } = require("./helpers.js")
+const { after, folder, open, store, text } = require("./helpers.js")
 
 const texts = (log) => [...log.query()].map(({ data }) => text(data))
 const lengths = (log) => [...log.query()].map(({ data }) => data.length)
@@ -241,7 +241,8 @@ function tests() {
     transaction.append(log, "x")
     transaction.append(other, "y")
     const outcomes = await Promise.allSettled([transaction.commit(), log.append("z")])
-    assert.deepEqual(outcomes.map(({ reason }) => reason?.code), ["FAILED", "FAILED"])
+    const said = outcomes.map(({ reason }) => [reason?.code, reason?.outcome])
+    assert.deepEqual(said, [["FAILED", "unknown"], ["FAILED", "unknown"]])
     await assert.rejects(log.append("more"), { code: "FAILED" })
     assert.throws(() => log.appendSync("more"), { code: "FAILED" })
     assert.deepEqual([texts(log), texts(other)], [["kept"], ["kept"]], "what is read is what is durable")
@@ -255,6 +256,17 @@ function tests() {
     assert.equal(texts(again.log("a")).at(-1), "after")
   })
 }
+
+test("an appendSync whose sync fails does not know its outcome, and the next is refused", (context) => {
+  const path = folder(context)
+  const opened = open(path, { durability: "sync" })
+  const log = opened.log("a")
+  log.appendSync("kept")
+  failSyncs(path)
+  assert.throws(() => log.appendSync("perhaps"), { code: "FAILED", outcome: "unknown" })
+  assert.throws(() => log.appendSync("more"), ({ code, outcome }) => code === "FAILED" && outcome === undefined)
+  after(context, () => assert.rejects(opened.close(), { code: "IO" }))
+})
 
 /** Puts in the place of a store's open segments something that cannot be synced. */
 function failSyncs(path) {

@@ -22,8 +22,8 @@ pub(crate) struct Births {
 }
 
 impl Births {
-    pub(crate) fn new(shared: &Arc<Shared>, births: thalweg_log::Births) -> Births {
-        Births { seat: shared.seat(Listener(births)) }
+    pub(crate) fn new(shared: &Arc<Shared>, births: thalweg_log::Births) -> PyResult<Births> {
+        Ok(Births { seat: shared.seat(Listener(births))? })
     }
 }
 

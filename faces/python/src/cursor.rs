@@ -21,8 +21,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(log: &Log, walk: Walk) -> Cursor {
-        Cursor { seat: log.shared.seat(Entrywise::new(walk)), log: log.log.clone() }
+    pub(crate) fn new(log: &Log, walk: Walk) -> PyResult<Cursor> {
+        Ok(Cursor { seat: log.shared.seat(Entrywise::new(walk))?, log: log.log.clone() })
     }
 }
 

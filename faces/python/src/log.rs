@@ -113,7 +113,7 @@ impl Log {
         // One that has left may have been idle for long, or the store is closed: then nobody sits down either.
         match idle.filter(|seat| seat.try_with(|entries| entries.again(query)).is_some()) {
             Some(seat) => Ok(seat),
-            None => Ok(self.shared.seat(Entrywise::new(self.begin(query, false)?))),
+            None => self.shared.seat(Entrywise::new(self.begin(query, false)?)),
         }
     }
 
@@ -241,7 +241,7 @@ impl Log {
         uncommitted: bool,
     ) -> PyResult<Cursor> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        Ok(Cursor::new(self, self.begin(&query, true)?))
+        Cursor::new(self, self.begin(&query, true)?)
     }
 
     /// `async for entry in log.tail()`: what is appended from now on, in any asyncio loop. Takes the words of

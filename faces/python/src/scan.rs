@@ -103,7 +103,7 @@ impl Scan {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let (seat, memory, log) = (log.shared.seat(walk), log.memory.clone(), log.log.clone());
+        let (seat, memory, log) = (log.shared.seat(walk)?, log.memory.clone(), log.log.clone());
         Ok(Scan { seat, log, memory, limit, size: limit.min(FIRST) })
     }
 }

@@ -202,9 +202,13 @@ impl Shared {
         Ok(InUse { backing: Some(backing), shared: self })
     }
 
-    /// Has somebody sit down where closing the store can make them leave.
-    pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> Arc<Seat<T>> {
+    /// Has somebody sit down where closing the store can make them leave. In a store that was closed meanwhile nobody does.
+    pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
         let mut state = self.state.lock();
+        if state.open.is_none() {
+            drop(state);
+            return Err(self.over());
+        }
         let place = state.free.pop().unwrap_or(state.seats.len());
         let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });
         let weak: Weak<dyn Vacate> = Arc::<Seat<T>>::downgrade(&seat);
@@ -212,7 +216,7 @@ impl Shared {
             Some(free) => *free = Some(weak),
             None => state.seats.push(Some(weak)),
         }
-        seat
+        Ok(seat)
     }
 
     /// Has those leave who are idle: what they would keep mapped may be gone.

@@ -56,7 +56,8 @@ pub(crate) fn open(
             )));
         }
     };
-    let path = path.map(|Place(path)| path);
+    // Where it is must not depend on where this process goes later.
+    let path = path.map(|Place(path)| std::path::absolute(path)).transpose()?;
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
         return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
     }
@@ -154,7 +155,7 @@ impl Store {
             Backing::Attached(attached) => attached.births(existing),
         });
         let births = births.map_err(|error| error::read(&error, None))?;
-        Ok(Births::new(&self.shared, births))
+        Births::new(&self.shared, births)
     }
 
     /// Begins a transaction: entries of one or several logs that share a time and are written together.
@@ -165,7 +166,7 @@ impl Store {
             Backing::Own(store) => Some(Pending::new(store, time)),
             Backing::Attached(_) => None,
         })?;
-        Ok(Transaction::new(&self.shared, pending.ok_or_else(error::read_only)?))
+        Transaction::new(&self.shared, pending.ok_or_else(error::read_only)?)
     }
 
     /// Makes everything appended so far durable.
@@ -196,6 +197,8 @@ impl Store {
         let log = log.as_deref();
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
+        // What was appended and is not durable yet goes too.
+        self.quietly(py, |store| store.flush())?.map_err(|error| error::io("flush the store", &error))?;
         let purged =
             self.quietly(py, |store| store.purge(&purge))?.map_err(|error| error::commit(&error, log))?;
         self.shared.send_idle_home();

@@ -57,8 +57,8 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(shared: &Arc<Shared>, pending: Pending) -> Transaction {
-        Transaction { seat: shared.seat(pending), ended: OnceLock::new() }
+    pub(crate) fn new(shared: &Arc<Shared>, pending: Pending) -> PyResult<Transaction> {
+        Ok(Transaction { seat: shared.seat(pending)?, ended: OnceLock::new() })
     }
 
     /// Why it takes nothing more.

@@ -63,6 +63,38 @@ class Close(StoreCase):
             self.assertEqual(len(held), 5)
             self.store, self.log = store, store.log("log")
 
+    def test_nobody_sits_down_in_a_store_that_is_being_closed(self):
+        for number in range(2_000):
+            self.store.log(f"log {number}")
+        for _ in range(20):
+            got = []
+            asks = threading.Thread(target=lambda: self.told(lambda: got.append(self.store.births(existing=True))))
+            asks.start()
+            self.store.close()
+            asks.join()
+            # At once, whoever holds what.
+            self.store = self.open()
+
+    def told(self, ask) -> None:
+        """Asks for something, which is there or says that the store is closed."""
+        try:
+            ask()
+        except thalweg.Closed:
+            pass
+
+    def test_a_store_stays_where_it_was_opened(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.path.parent)
+        with thalweg.open("relative", durability="os", segment_bytes_max=64 << 10) as store:
+            os.chdir("/")
+            for number in range(10):
+                store.log("log").append(b"%d" % number)
+                store.rotate()
+            self.assertEqual(store.verify().damage, [])
+        self.path = self.path.parent / "relative"
+        with self.open() as store:
+            self.assertEqual([bytes(entry) for entry in store.log("log").query()], [b"%d" % number for number in range(10)])
+
     def test_those_who_wait_are_woken(self):
         raised = []
 

@@ -144,3 +144,15 @@ class Purge(StoreCase):
         after = self.store.stats()
         self.assertEqual((after.rotations - before.rotations, after.entries - before.entries), (1, 3))
         self.assertEqual(len(read(self.log.query())), 6)
+
+
+class Durable(StoreCase):
+    durability = "sync"
+
+    def test_what_was_appended_before_goes_whether_or_not_it_is_durable_yet(self):
+        for number in range(20):
+            self.log.append(b"secret", wait=False)
+            self.store.purge()
+            self.assertEqual(read(self.log.query()), [])
+            self.store.log(f"new {number}")
+            self.assertTrue(self.store.purge(f"new {number}", destroy=True)[0].destroyed)

@@ -15,10 +15,10 @@ const PREFACE: &str = "\
 A state of 1,000,000 keys of 16 bytes, in `os` mode; `process` is the same work done in the process that \
 holds the state, with as many threads as there are clients, `memory` and `socket` are clients of another \
 process; the floor is the same read behind a bare socket with a thread for each connection. A cycle of a \
-session is a snapshot, a write and a rollback, sixteen cycles under way at once. A read counts as many \
+session is a snapshot, a write and a rollback, sixteen cycles under way at once unless each call is waited for. A read counts as many \
 keys as take 100 µs in one process; clients of reads have one under way each unless a row says otherwise. \
 A percentile is given as how many reads as slow as the slowest of a hundred there would be in a second. \
-Nothing is pinned; processor time is both ends' together.";
+The writer beside reads writes a thousand times a second, whatever is answered. Nothing is pinned; processor time is both ends' together.";
 
 /// The side that does nothing but the work and what the kernel needs.
 const FLOOR: &str = "floor";
@@ -43,6 +43,13 @@ const LINES: &[Line] = &[
     ("session", "process", Rate(20e3), "snapshot, write, rollback, in process"),
     ("session", "memory", Rate(200e3), "snapshot, write, rollback, shared memory"),
     ("session", "socket", Beside("process"), "snapshot, write, rollback, socket"),
+    (
+        "session-alone",
+        "memory",
+        Beside("process"),
+        "snapshot, write, rollback, each waited for, shared memory",
+    ),
+    ("session-alone", "socket", Beside("process"), "snapshot, write, rollback, each waited for, socket"),
     ("reads-1", "memory", Part(0.95, "process"), "committed reads, 1 connection, shared memory"),
     ("reads-2", "memory", Beside("process"), "committed reads, 2 connections, shared memory"),
     ("reads-4", "memory", Beside("process"), "committed reads, 4 connections, shared memory"),

@@ -180,7 +180,7 @@ pub(crate) enum ClientVerb {
     },
     /// List streams, in the order of their names.
     Ls {
-        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one character.
+        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one character but a slash.
         glob: Option<String>,
         #[command(flatten)]
         server: Server,

@@ -141,6 +141,7 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
         let count = if waits {
             sleep(py, state, found, wait, first_ns)?
         } else {
+            state.ensure_may_watch(py)?;
             ask(py, state, found, Io::look).map(|((), count)| count)?
         };
         pace.read_clock();
@@ -245,6 +246,8 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 called?;
             }
             Some(Ready::Seen(seen)) => {
+                // What a descriptor has is its parent's in a child that a callback has just made.
+                state.ensure_may_watch(py)?;
                 if let Err(raised) = deliver(slf, seen) {
                     report_raised(slf, raised, "what a descriptor was ready for failed")?;
                 }

@@ -67,10 +67,10 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         """Runs until `stop()`."""
-        # One that runs refuses, and goes on hearing.
-        if not self.is_running():
-            self._hear_signals()
         try:
+            # One that runs refuses, and goes on hearing.
+            if not self.is_running():
+                self._hear_signals()
             super().run_forever()
         finally:
             if self._hears and not self.is_running():
@@ -79,15 +79,26 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
                     _signals.leave(self._csock.fileno())
 
     def _hear_signals(self) -> None:
-        self._hears = self._csock is not None and _signals.hear(self._csock.fileno())
+        if self._csock is not None and _signals.hear(self._csock.fileno()):
+            self._hears = True
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Has a signal handled in the loop."""
+        try:
+            super().add_signal_handler(sig, callback, *args)
+        finally:
+            self._go_on_hearing()
 
     def remove_signal_handler(self, sig: int) -> bool:
         """Handles a signal no more; whether it did."""
         removed = super().remove_signal_handler(sig)
+        self._go_on_hearing()
+        return removed
+
+    def _go_on_hearing(self) -> None:
         if self.is_running() and not self._signal_handlers:
             # asyncio has just stopped to hear of any.
             self._hear_signals()
-        return removed
 
     @property
     def mailbox(self) -> Mailbox:

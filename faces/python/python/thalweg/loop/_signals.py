@@ -5,23 +5,49 @@ interpreter writes every signal to the pipe that wakes the loop (`signal.set_wak
 `add_signal_handler`. Whoever else hears of signals that way keeps it.
 """
 
+import os
 import signal
+
+_heard_at = -1
+"""Where signals are written because of us; -1 for nowhere."""
 
 
 def hear(descriptor: int) -> bool:
     """Has signals written there, if nobody else hears of them and this is the main thread: whether they are, for `leave`."""
+    global _heard_at
     try:
         before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
     except ValueError:
         return False
-    if before not in (-1, descriptor):
-        signal.set_wakeup_fd(before)
+    if before not in (-1, descriptor) and _back(before):
         return False
+    _heard_at = descriptor
     return True
 
 
 def leave(descriptor: int) -> None:
     """Has them written nowhere any more, unless somebody else hears of them by now."""
+    global _heard_at
+    _heard_at = -1
     now = signal.set_wakeup_fd(-1)
     if now not in (-1, descriptor):
-        signal.set_wakeup_fd(now)
+        _back(now)
+
+
+def _back(descriptor: int) -> bool:
+    """Has them written where somebody else wanted them: whether there still is such a place."""
+    try:
+        # Whether a full one is told of cannot be asked, and nobody is told more than before.
+        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _forked() -> None:
+    """In a child: its signals are none of its parent's loop's."""
+    if _heard_at != -1:
+        leave(_heard_at)
+
+
+os.register_at_fork(after_in_child=_forked)
