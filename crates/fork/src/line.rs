@@ -91,6 +91,8 @@ impl Line {
         let until = Instant::now() + patience;
         loop {
             match self.listen(until.saturating_duration_since(Instant::now())) {
+                // One that goes on talking is still there.
+                Ok(_) if Instant::now() >= until => return false,
                 Ok(_) => {}
                 Err(error) => return error.kind() != io::ErrorKind::TimedOut,
             }
@@ -101,5 +103,26 @@ impl Line {
 impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_never_stops_talking_is_not_waited_for() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut line = Line::new(ours);
+        let over = std::thread::spawn(move || {
+            let other = Line::new(theirs);
+            // Ends with the other end.
+            while !matches!(other.say("still here", None), Err(error) if error.kind() != io::ErrorKind::WouldBlock)
+            {
+            }
+        });
+        assert!(!line.await_end(Duration::from_millis(50)));
+        drop(line);
+        over.join().unwrap();
     }
 }

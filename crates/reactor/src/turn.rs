@@ -236,7 +236,8 @@ impl<H: Handler> Reactor<H> {
         if !asleep {
             self.core.mailbox.wake();
         }
-        self.arm_timer()
+        // Who cannot be told of a timer when it is due is told at once, and looks again.
+        self.arm_timer().inspect_err(|_| self.core.mailbox.wake())
     }
 
     fn hand_over_ready(&mut self) -> usize {

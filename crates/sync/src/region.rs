@@ -86,9 +86,12 @@ pub struct RegionWriter {
 }
 
 impl Region {
-    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be
-    /// writable and written by nobody else.
+    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be written by nobody else.
+    ///
+    /// # Panics
+    /// When the map may only be read.
     pub fn writable(map: Map, published: u32) -> RegionWriter {
+        assert!(map.is_writable(), "a region to be written lies in a map that may be written");
         let region = Arc::new(Region::sealed(map, published));
         RegionWriter { region, filled: published }
     }

@@ -117,13 +117,18 @@ impl Words {
     }
 
     /// Writes a word.
+    ///
+    /// # Panics
+    /// When the map may only be read, as of [`Words::advance`].
     pub fn store(&self, index: usize, value: u64) {
+        assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
         store::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
 
     /// Moves a word up, never down: of all who race for it, the largest value stays.
     pub fn advance(&self, index: usize, value: u64) {
+        assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
         advance::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
@@ -132,6 +137,7 @@ impl Words {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use thalweg_sys::disk::Disk;
 
     #[test]
     fn a_word_that_only_grows_ends_at_the_largest_value_of_all_who_race() {
@@ -273,5 +279,14 @@ mod models {
         who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<Strong>();
         assert_eq!(refuted::<PublishedRelaxed>(), [true; 2]);
         assert_eq!(refuted::<SeenRelaxed>(), [true; 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a map that may be written")]
+    fn what_may_only_be_read_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk::Real.create(&directory.path().join("words")).unwrap();
+        file.set_length(4096).unwrap();
+        Words::new(file.map(4096, false).unwrap()).store(0, 1);
     }
 }

@@ -5,7 +5,8 @@
 //! the leader is reaped, so that the group's number cannot have become somebody else's.
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+    Pid, PidfdFlags, Signal, getpgid, getpid, getppid, kill_process, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
 };
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -116,9 +117,16 @@ impl Child {
         if self.exit.is_some() {
             return Ok(());
         }
-        match kill_process_group(Pid::from_child(&self.process), signal) {
+        let leader = Pid::from_child(&self.process);
+        let told = |outcome| match outcome {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(io::Error::from(error)),
+        };
+        told(kill_process_group(leader, signal))?;
+        // It may have gone to another group; nobody else gets its number before it was waited for.
+        match getpgid(Some(leader)) {
+            Ok(group) if group != leader => told(kill_process(leader, signal)),
+            _ => Ok(()),
         }
     }
 
@@ -194,6 +202,43 @@ mod tests {
         assert_eq!(child.wait(Some(Duration::from_millis(50))).unwrap(), None);
         child.terminate().unwrap();
         assert!(matches!(child.wait(None).unwrap(), Some(Exit::Code(3) | Exit::Signal(15))));
+    }
+
+    const ROLE: &str = "THALWEG_CHILD_ROLE";
+
+    /// What a child does; nothing in the test program itself.
+    #[test]
+    fn a_child_plays_its_role() {
+        if std::env::var_os(ROLE).is_some() {
+            rustix::process::setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+            println!("gone to another group");
+            std::thread::sleep(Duration::from_secs(1_000));
+        }
+    }
+
+    #[test]
+    fn one_that_went_to_another_group_is_ended_too() {
+        let (ours, theirs) = crate::socket::pair().unwrap();
+        let program = Program {
+            name: std::env::current_exe().unwrap().into(),
+            arguments: ["--exact", "child::tests::a_child_plays_its_role", "--nocapture"]
+                .map(OsString::from)
+                .to_vec(),
+            environment: vec![(ROLE.into(), "goes".into())],
+            standard: Some((theirs.try_clone().unwrap(), theirs)),
+            ..Program::default()
+        };
+        let mut child = Child::start(program).unwrap();
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains("gone to another group") {
+            assert!(
+                crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(30))).unwrap().readable
+            );
+            said.reserve(1_000);
+            assert_ne!(crate::socket::receive(ours.as_fd(), &mut said, 1_000).unwrap(), Some(0));
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait(Some(Duration::from_secs(30))).unwrap(), Some(Exit::Signal(9)));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let (descriptors, nowhere) = (descriptors()?, File::options().read(true).write(true).open("/dev/null")?);
     // What is not written yet would be written twice. Where it cannot be, nobody reads it.
     let _ = io::stdout().flush();
+    // Whoever started this program may have it ignore its children's ends, and then there would be none to wait for.
+    let _heard = Heard::begin();
     // SAFETY: this is the only thread, so no lock is held that the copy would wait for.
     let between = unsafe { libc::fork() };
     match between {
@@ -41,6 +43,30 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
             }
         },
         between => await_between(between).map(|()| false),
+    }
+}
+
+/// While it lives the ends of children can be waited for, and behind it as before: in a copy as well.
+struct Heard {
+    before: libc::sigaction,
+}
+
+impl Heard {
+    fn begin() -> Self {
+        // SAFETY: records of numbers, for which zeroes are a value: the usual action, which takes no handler away that stays away.
+        unsafe {
+            let usual: libc::sigaction = std::mem::zeroed();
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGCHLD, &raw const usual, &raw mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        // SAFETY: what was there before.
+        unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before, std::ptr::null_mut()) };
     }
 }
 

@@ -46,6 +46,14 @@ pub fn listen_tcp(address: SocketAddr, shared_port: bool, backlog: u32) -> io::R
     Ok(socket)
 }
 
+/// Lets others of this user listen where a TCP listener does, from now on: those made with `shared_port`.
+///
+/// # Errors
+/// None in practice.
+pub fn share_port(listener: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_reuseport(listener, true)?)
+}
+
 /// A listening Unix socket whose path only this user may connect to (mode 0600 from its first moment).
 ///
 /// # Errors

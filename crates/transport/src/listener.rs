@@ -38,9 +38,13 @@ impl Listener {
             return Ok(vec![Self::tcp_one(address, false)?]);
         }
         // A shared port would also be shared with a second server that the user started by mistake, and
-        // each would get half of the connections. A listener that shares nothing finds that out.
-        let address = socket::local_address(Self::tcp_one(address, false)?.as_fd())?;
-        (0..reactors).map(|_| Self::tcp_one(address, true)).collect()
+        // each would get half of the connections. So the first takes the port for itself alone, and shares it once it has
+        // it: of two that start together one is refused.
+        let first = Self::tcp_one(address, false)?;
+        socket::share_port(first.as_fd())?;
+        let address = first.local_address()?;
+        let others = (1..reactors).map(|_| Self::tcp_one(address, true));
+        std::iter::once(Ok(first)).chain(others).collect()
     }
 
     fn tcp_one(address: SocketAddr, shared_port: bool) -> io::Result<Self> {
@@ -131,6 +135,8 @@ fn answered(path: &Path) -> io::Error {
 pub struct BoundPath {
     path: PathBuf,
     identity: Option<name::Identity>,
+    /// Who bound it: a copy of that process lets go of what it inherited, and not of the path.
+    process: u32,
     /// Keeps a successor's socket from getting the identity of ours.
     _pinned: OwnedFd,
 }
@@ -139,7 +145,7 @@ impl BoundPath {
     /// What was just bound there.
     fn of(path: PathBuf) -> io::Result<Self> {
         let (pinned, identity) = (name::pin(&path)?, name::identity(&path)?);
-        Ok(Self { path, identity, _pinned: pinned })
+        Ok(Self { path, identity, process: std::process::id(), _pinned: pinned })
     }
 
     /// The path, from the root on.
@@ -150,6 +156,9 @@ impl BoundPath {
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         let Ok(_lock) = name::lock_directory_soon(&self.path) else { return };
         let found = name::identity(&self.path).ok().flatten();
         if found.is_some() && found == self.identity {

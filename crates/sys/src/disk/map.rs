@@ -15,6 +15,7 @@ pub struct Map {
     start: NonNull<u8>,
     length: usize,
     owner: Owner,
+    writable: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Map {
                 mm::MapFlags::PRIVATE | mm::MapFlags::NORESERVE,
             )?
         };
-        Map::of_kernel(start, length, Owner::Memory)
+        Map::of_kernel(start, length, Owner::Memory, true)
     }
 
     /// Maps `length` bytes of a file from its beginning.
@@ -57,7 +58,7 @@ impl Map {
         // SAFETY: a fresh shared mapping at an address of the kernel's choosing; the caller has checked
         // that the file has that many bytes, and no file of ours is ever truncated.
         let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, mm::MapFlags::SHARED, file, 0)? };
-        Map::of_kernel(start, length, Owner::File)
+        Map::of_kernel(start, length, Owner::File, writable)
     }
 
     /// Maps `length` bytes of a file from its beginning so that what is stored stays in this map: the first store to a
@@ -68,18 +69,23 @@ impl Map {
         // SAFETY: a fresh mapping at an address of the kernel's choosing; the caller has checked that the file has that
         // many bytes, and no file of ours is ever truncated.
         let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, flags, file, 0)? };
-        Map::of_kernel(start, length, Owner::Memory)
+        Map::of_kernel(start, length, Owner::Memory, true)
     }
 
-    fn of_kernel(start: *mut std::ffi::c_void, length: usize, owner: Owner) -> io::Result<Map> {
+    fn of_kernel(
+        start: *mut std::ffi::c_void,
+        length: usize,
+        owner: Owner,
+        writable: bool,
+    ) -> io::Result<Map> {
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Map { start, length, owner })
+        Ok(Map { start, length, owner, writable })
     }
 
     /// A view of a simulated file's visible bytes.
     #[cfg(feature = "sim")]
     pub(super) fn of_sim(start: NonNull<u8>, length: usize, file: super::sim::SimFile) -> Map {
-        Map { start, length, owner: Owner::Sim(file) }
+        Map { start, length, owner: Owner::Sim(file), writable: true }
     }
 
     /// Length in bytes.
@@ -90,6 +96,11 @@ impl Map {
     /// Address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// Whether its bytes may be stored to; else that ends the process.
+    pub fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// Whether another process may map the same bytes.

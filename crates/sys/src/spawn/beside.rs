@@ -18,6 +18,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 const STACK_BYTES: usize = 64 * 1024;
 /// What a child ends with that could not become a program.
 const NOT_STARTED: libc::c_int = 127;
+/// In place of an error's number: the kernel does not know how all descriptors are closed at once (Linux 5.9), or does not allow it;
+/// the C library copes.
+const NOT_CLOSED: libc::c_int = -1;
 const SIGNALS_BYTES: usize = size_of::<u64>();
 
 /// What the child needs, all of it in its parent's memory.
@@ -77,6 +80,9 @@ pub(super) fn start(
         refused => {
             // It is over already, so this does not wait; if somebody else collected it, so much the better.
             let _ = started.ended();
+            if refused == NOT_CLOSED {
+                return None;
+            }
             Err(io::Error::from_raw_os_error(refused))
         }
     })
@@ -233,7 +239,7 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
         }
         let others = program.closes_others;
         if others && libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
-            return failed();
+            return NOT_CLOSED;
         }
         if program.directory.map(CStr::as_ptr).is_some_and(|directory| libc::chdir(directory) != 0) {
             return failed();

@@ -45,6 +45,35 @@ fn a_port_somebody_listens_on_is_refused_even_by_another_of_ours() {
 }
 
 #[test]
+fn of_servers_that_start_together_one_has_the_port() {
+    for _ in 0..20 {
+        let free = Listener::tcp(loopback(), 1).unwrap().remove(0).local_address().unwrap();
+        let starts = std::sync::Barrier::new(3);
+        let together = || {
+            starts.wait();
+            Listener::tcp(free, 2)
+        };
+        let had = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..3).map(|_| scope.spawn(together)).collect();
+            started.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(had.iter().filter(|had| had.is_ok()).count() <= 1, "{had:?}");
+    }
+}
+
+#[test]
+fn a_copy_of_a_process_takes_no_path_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kept.sock");
+    let (_listener, bound) = Listener::unix(&path).unwrap().into_parts();
+    let mut bound = bound.unwrap();
+    let parent = bound.process;
+    bound.process += 1;
+    drop(bound);
+    assert!(path.exists(), "{parent} has it");
+}
+
+#[test]
 fn accepted_connections_are_non_blocking_and_send_at_once() {
     let listener = Listener::tcp(loopback(), 1).unwrap().remove(0);
     let client = TcpStream::connect(listener.local_address().unwrap()).unwrap();
