@@ -18,6 +18,8 @@ use thalweg_wire::piece::Piece;
 use thalweg_wire::{path, rfc3339};
 
 const ID_BYTES_MAX: usize = 256;
+/// Links that one commit adds: of the longest names half of what it takes.
+const LINKS_AT_ONCE_MAX: usize = 500;
 
 /// A resource under `__ds`.
 enum Resource<'a> {
@@ -94,8 +96,8 @@ impl<S: Store> Streams<S> {
                     }
                     let fresh: Vec<_> =
                         paths.into_iter().map(|path| (path.clone(), self.fresh(&path))).collect();
-                    let change = held.subscription.link(&fresh);
-                    Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
+                    let ticket = self.add(shared, held, &fresh, now)?;
+                    Ok((ticket, Headers::new().respond_empty(204)))
                 })
             }
             (Resource::Stream(path), Method::Delete) => self.with(shared, id, |held| {
@@ -119,6 +121,24 @@ impl<S: Store> Streams<S> {
             (Resource::Work(_), _) => Err(Refusal::method("POST")),
             (Resource::Jwks, _) => Err(Refusal::missing()),
         }
+    }
+
+    /// Links streams, as many in one commit as it takes whatever they are called. Those are linked that were kept, should the
+    /// store not take all: whoever asks again goes on from there.
+    fn add(
+        &self,
+        shared: &Subscriptions<S>,
+        held: &mut Held<S>,
+        fresh: &[(Arc<str>, Link)],
+        now: Now,
+    ) -> Result<u64, Refusal> {
+        let mut ticket = self.store.ticket(&held.log);
+        for some in fresh.chunks(LINKS_AT_ONCE_MAX) {
+            let change = held.subscription.link(some);
+            ticket = self.keep(shared, held, change, now)?;
+            shared.touched(&held.subscription.id);
+        }
+        Ok(ticket)
     }
 
     /// Runs a change of one subscription under its lock, then has the driver look at it.
