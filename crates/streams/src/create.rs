@@ -1,6 +1,6 @@
 //! `PUT`: create a stream or a fork of one, or make sure that it exists as asked (PROTOCOL 5.1, 4.2).
 
-use crate::access::Found;
+use crate::access::{Found, Missing};
 use crate::append::payload;
 use crate::fork::{self, Halt};
 use crate::headers::{Headers, asks_to_close, single};
@@ -47,6 +47,10 @@ impl<S: Store> Streams<S> {
                     let detail = "the stream was deleted and keeps its name until its forks are gone";
                     let problem = Problem::new(409, "stream-deleted", "path", detail);
                     return Self::answer_after(missing.ticket, problem.respond());
+                }
+                // Nobody can take the name before the store takes writes again.
+                Err(Missing { undeleted: Some(error), .. }) => {
+                    return Answer::Respond(Problem::from(&error).respond());
                 }
                 // Before anything is planned, read or written for it.
                 Err(missing) if self.is_full() => {
