@@ -59,6 +59,7 @@ impl<S: Store> Streams<S> {
                 Err(_) => {
                     let plan = match self.plan(&wish, now) {
                         Ok(plan) => plan,
+                        Err(Halt::Moved) => continue,
                         Err(Halt::Cold(work)) => return Answer::Cold(work),
                         Err(Halt::Refused(ticket, problem)) => {
                             return Self::answer_after(ticket, problem.respond());
@@ -92,7 +93,7 @@ impl<S: Store> Streams<S> {
         Ok(Plan { config: Config { lifetime, ..source.config }, fork: Some(fork) })
     }
 
-    /// Creates the stream; `None` if somebody else was faster.
+    /// Creates the stream; `None` if somebody else was faster, or what was to be forked has gone meanwhile.
     fn create_new(
         &self,
         name: &str,
@@ -126,7 +127,7 @@ impl<S: Store> Streams<S> {
                 headers.next_offset(next).closed(closed);
                 Some(Self::answer_after(ticket, headers.respond_empty(201)))
             }
-            Err(StoreError::Exists | StoreError::SourceGone) => None,
+            Err(StoreError::Exists | StoreError::SourceGone | StoreError::Purged) => None,
             Err(error) => Some(Answer::Respond(Problem::from(&error).respond())),
         }
     }
