@@ -483,6 +483,41 @@ fn acks_are_checked_whole_before_any_is_taken() {
 }
 
 #[test]
+fn an_ack_inside_a_message_is_no_offset_and_is_looked_up_elsewhere_where_that_would_wait() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.append("events/a", 2);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    let tail = wake["streams"][0]["tail_offset"].as_str().unwrap();
+    let between = u64::from_str_radix(&tail[17..], 16).unwrap() / 2;
+    let said = |offset: u64, done: bool| {
+        let mut body = acks(&wake, done);
+        body["acks"][0]["offset"] = json!(format!("{}{offset:016x}", &tail[..17]));
+        body
+    };
+    let before = world.get("s")["streams"][0]["acked_offset"].clone();
+    for inside in [1, between - 1, between + 1] {
+        let reply = world.verb("s", "callback", &token, &said(inside, false));
+        assert_eq!(reply.code(), (400, "INVALID_OFFSET"), "{inside}");
+        assert_eq!(world.get("s")["streams"][0]["acked_offset"], before);
+    }
+    world.model.cool();
+    let authorization = format!("Bearer {token}");
+    let fields = [("Authorization", authorization.as_str())];
+    let target = "__ds/subscriptions/s/callback";
+    match world.answer(Method::Post, target, &fields, &said(between, false)) {
+        Answer::Cold(work) => (work.0)(),
+        other => panic!("looked up at once: {other:?}"),
+    }
+    assert_eq!(world.verb("s", "callback", &token, &said(between, false)).status, 200);
+    assert_ne!(world.get("s")["streams"][0]["acked_offset"], before);
+}
+
+#[test]
 fn pull_wake_events_claims_acks_and_releases() {
     let mut world = World::new();
     world.create("wake/pool");
