@@ -26,6 +26,25 @@ struct Wish<'a> {
     fork: Option<fork::Wish>,
 }
 
+/// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is planned anew.
+struct Content<'a> {
+    body: &'a [u8],
+    joined: Option<Cow<'a, [u8]>>,
+}
+
+impl Content<'_> {
+    /// As a stream of such a configuration keeps it. PROTOCOL 9.1.3: an empty array creates an empty stream.
+    fn kept_by(&mut self, config: &Config) -> Result<&[u8], Problem> {
+        if self.body.is_empty() || media::kind(&config.content_type) != media::Kind::Json {
+            return Ok(self.body);
+        }
+        if self.joined.is_none() {
+            self.joined = Some(payload(config, self.body)?.1);
+        }
+        Ok(self.joined.as_deref().unwrap_or_default())
+    }
+}
+
 /// What is to be created.
 struct Plan<T> {
     config: Config,
@@ -39,6 +58,7 @@ impl<S: Store> Streams<S> {
             Ok(wish) => wish,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
+        let mut content = Content { body: request.body, joined: None };
         for _ in 0..ATTEMPTS_MAX {
             match self.find_staged(name, now) {
                 Ok(found) => return self.confirm(&found, &wish, now),
@@ -65,7 +85,7 @@ impl<S: Store> Streams<S> {
                             return Self::answer_after(ticket, problem.respond());
                         }
                     };
-                    if let Some(answer) = self.create_new(name, &plan, &wish, request, now) {
+                    if let Some(answer) = self.create_new(name, &plan, &wish, request, &mut content, now) {
                         return answer;
                     }
                 }
@@ -100,9 +120,10 @@ impl<S: Store> Streams<S> {
         plan: &Plan<S::Stream>,
         wish: &Wish<'_>,
         request: &Request<'_>,
+        content: &mut Content<'_>,
         now: Now,
     ) -> Option<Answer<S::Stream>> {
-        let content = match content(&plan.config, request.body) {
+        let content = match content.kept_by(&plan.config) {
             Ok(content) => content,
             Err(problem) => return Some(Answer::Respond(problem.respond())),
         };
@@ -111,7 +132,7 @@ impl<S: Store> Streams<S> {
         let (time_us, closed, retain) = (now.time_us, wish.closed, wish.retain.note());
         let note = retain.as_ref().map(|value| (RETAIN_NOTE, &value[..]));
         let notes = note.as_slice();
-        let first = Commit { payload: &content, suffix, close: closed, time_us, notes, ..Commit::default() };
+        let first = Commit { payload: content, suffix, close: closed, time_us, notes, ..Commit::default() };
         match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
                 if let Some(subscriptions) = &self.subscriptions {
@@ -213,14 +234,6 @@ pub(crate) fn suffix(config: &Config) -> &'static [u8] {
         media::Kind::Json => b",",
         media::Kind::Text | media::Kind::Binary => b"",
     }
-}
-
-fn content<'a>(config: &Config, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Problem> {
-    if body.is_empty() {
-        return Ok(Cow::Borrowed(body));
-    }
-    // PROTOCOL 9.1.3: an empty array creates an empty stream.
-    payload(config, body).map(|(_, content)| content)
 }
 
 fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {

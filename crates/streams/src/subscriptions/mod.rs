@@ -8,8 +8,9 @@
 //! Invariants:
 //! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's order
 //!   of commits is the order of changes, and a refused or failed change leaves nothing behind.
-//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create
-//!   costs one look at an index, which is empty where nobody subscribes.
+//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create pays for one look
+//!   at an index and for a comparison of its name with the pattern of each subscription there is: nothing where nobody subscribes,
+//!   and as much as there are subscriptions where many do.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
 //! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and never two
 //!   subscriptions'.
