@@ -55,8 +55,8 @@ pub(crate) fn turn_away<S: Service>(
     meters.overload();
     let response = service.refuse(&CONNECTIONS, None, now);
     meters.response(response.status);
-    let length = response.body.iter().map(|piece| piece.len()).sum::<usize>() as u64;
-    let plan = HeadPlan { framing: Framing::Length(length), close: true, legacy: false };
+    let framing = Framing::Length(response.body_bytes() as u64);
+    let plan = HeadPlan { framing, close: true, legacy: false };
     let mut head = Vec::new();
     encode_head(&mut head, response.status, &response.fields, plan, date);
     let pieces = std::iter::once(&head[..]).chain(response.body.iter().map(|piece| &piece[..]));

@@ -363,11 +363,7 @@ impl<S: Service> Http<S> {
         match crate::drive::role(core, key) {
             Ok(Role::Sse) => core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1)),
             Ok(Role::Request) if !self.is_guest(core, key) => {
-                let patience_ms = match phase {
-                    Phase::Idle => self.config.idle_timeout_ms,
-                    Phase::Head => self.config.head_timeout_ms,
-                    Phase::Body => self.config.body_timeout_ms,
-                };
+                let patience_ms = phase.patience_ms(&self.config);
                 note_deadline(core, key, patience_ms);
                 core.set_timer(key, patience_ms);
             }

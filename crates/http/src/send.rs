@@ -85,7 +85,7 @@ impl<S: Service> Http<S> {
 
     /// Adds a whole response to the write.
     pub(crate) fn stage_response(&mut self, response: &Response, manner: Manner) {
-        let length: usize = response.body.iter().map(|piece| piece.len()).sum();
+        let length = response.body_bytes();
         let has_body = status_has_body(response.status);
         let framing = match (has_body, manner.head_only && length == 0) {
             (true, false) => Framing::Length(length as u64),

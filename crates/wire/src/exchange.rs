@@ -123,6 +123,13 @@ pub struct Response {
     pub body: Pieces,
 }
 
+impl Response {
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> usize {
+        self.body.iter().map(|piece| piece.len()).sum()
+    }
+}
+
 /// How a live subscriber wants to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {

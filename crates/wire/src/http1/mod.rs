@@ -15,6 +15,7 @@ mod chunked;
 mod encode;
 mod head;
 mod heads;
+mod persistence;
 mod response;
 
 pub use announced::announced_path;
