@@ -107,13 +107,14 @@ impl HeadParser {
                 let whole = if line > start { Ok(Some(end + 1)) } else { Err(LINE_MALFORMED) };
                 return within(end + 1 - start, limits).and(whole);
             }
-            if line == start && length > limits.line_bytes_max {
+            if line == start && length - 1 > limits.line_bytes_max {
                 return Err(LINE_TOO_LONG);
             }
             line = end + 1;
             self.scanned = line;
         }
-        if line == start && bytes.len() - start > limits.line_bytes_max {
+        let begun = &bytes[start..];
+        if line == start && begun.strip_suffix(b"\r").unwrap_or(begun).len() > limits.line_bytes_max {
             return Err(LINE_TOO_LONG);
         }
         within(bytes.len() - start, limits).map(|()| None)
