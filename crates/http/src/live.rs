@@ -104,7 +104,7 @@ impl<S: Service> Http<S> {
         if sse {
             let framing = if manner.legacy { Framing::UntilClose } else { Framing::Chunked };
             self.date.refresh(core.wall_us());
-            self.stage_head(&head, framing, manner);
+            self.stage_opening(&head, framing, manner);
             core.set_timer(key, lifetime_ms.min(self.config.sse_keep_alive_ms));
         } else {
             core.set_timer(key, lifetime_ms);
