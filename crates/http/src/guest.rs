@@ -15,7 +15,7 @@ use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
 use thalweg_transport::{read, shutdown_write, write_gathered};
-use thalweg_wire::exchange::{Now, Refusal, Service};
+use thalweg_wire::exchange::{Announced, Now, Refusal, Service};
 use thalweg_wire::http1::{Date, Framing, HeadPlan, encode_head};
 
 /// Bytes of a request that has come already, which are read so that what it is answered is not lost with them.
@@ -53,7 +53,7 @@ pub(crate) fn turn_away<S: Service>(
     connection: BorrowedFd<'_>,
 ) {
     meters.overload();
-    let response = service.refuse(&CONNECTIONS, None, now);
+    let response = service.refuse(&CONNECTIONS, Announced::default(), now);
     meters.response(response.status);
     let framing = Framing::Length(response.body_bytes() as u64);
     let plan = HeadPlan { framing, close: true, legacy: false };

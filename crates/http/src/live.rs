@@ -78,7 +78,7 @@ impl<S: Service> Http<S> {
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
         if self.load.subscribers >= self.config.subscribers_max {
-            return self.refuse_subscriber(core, key, active, starting.manner);
+            return self.refuse_subscriber(core, key, active, &starting);
         }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
@@ -136,7 +136,7 @@ impl<S: Service> Http<S> {
                 Ok(step) => step,
                 Err(work) => {
                     self.send_staged(core, key, active)?;
-                    match self.warm_live(core, key, active, live.mode, work)? {
+                    match self.warm_live(core, key, active, live, work)? {
                         Some(pumped) => return Ok(pumped),
                         None => continue,
                     }

@@ -14,7 +14,7 @@ use thalweg_http::{Census, Config, Http, Listening, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
+    Advance, Announced, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
 };
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 use thalweg_wire::piece::Piece;
@@ -219,7 +219,7 @@ impl Service for TestService {
         Response { status: 204, ..Response::default() }
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
         respond(refusal.status, format!("{} {}", refusal.code, refusal.field))
     }
 }
