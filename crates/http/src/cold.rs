@@ -7,7 +7,7 @@ use crate::connection::Active;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::{Key, Permit};
-use thalweg_wire::exchange::{Mode, Refusal, Service, Work};
+use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
 
 /// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
@@ -46,7 +46,7 @@ impl<S: Service> Http<S> {
         core: &mut HttpCore<S>,
         key: Key,
         active: &mut Active<S::Topic>,
-        mode: Mode,
+        live: Live,
         work: Work,
     ) -> Result<Option<Pumped>, Gone> {
         match self.warm(core, key, active, work) {
@@ -60,10 +60,11 @@ impl<S: Service> Http<S> {
             Warming::TooOften => {
                 self.meters.overload();
                 // Its position is the client's to resume from.
-                let ended = match mode {
+                let ended = match live.mode {
                     Mode::Sse => self.end_sse(core, key, active),
                     Mode::LongPoll => {
-                        let response = self.service.refuse(&TOO_COLD, None, Self::now(core));
+                        let announced = Announced { live: Some(live), ..Announced::default() };
+                        let response = self.service.refuse(&TOO_COLD, announced, Self::now(core));
                         self.respond_live(core, key, active, &response)
                     }
                 };

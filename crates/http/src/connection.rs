@@ -4,6 +4,7 @@
 //! Invariant: `active` is `None` exactly while nothing is partly read, awaited from the store, or unsent.
 //! `drive::settle` restores it at the end of every turn; the tests look at [`Connection::is_quiet`].
 
+use crate::config::Config;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_reactor::{Buffer, Ordered, Sequence};
@@ -156,18 +157,22 @@ pub(crate) enum Phase {
     Body,
 }
 
+impl Phase {
+    /// How long it may last.
+    pub(crate) fn patience_ms(self, config: &Config) -> u32 {
+        match self {
+            Self::Idle => config.idle_timeout_ms,
+            Self::Head => config.head_timeout_ms,
+            Self::Body => config.body_timeout_ms,
+        }
+    }
+}
+
 /// A response waiting for its turn, with what its request said about the connection.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) response: Response,
     pub(crate) manner: Manner,
-}
-
-impl Reply {
-    /// Bytes of its body.
-    fn bytes(&self) -> usize {
-        self.response.body.iter().map(|piece| piece.len()).sum()
-    }
 }
 
 /// What a request says about the shape of its response.
@@ -318,7 +323,7 @@ impl<T> Active<T> {
 
     /// Takes a reply whose time has come.
     pub(crate) fn ready(&mut self, sequence: Sequence, reply: Reply) {
-        self.ready_bytes += reply.bytes();
+        self.ready_bytes += reply.response.body_bytes();
         let awaited = self.replies.complete(sequence, reply);
         debug_assert!(awaited, "each request is answered once");
     }
@@ -326,7 +331,7 @@ impl<T> Active<T> {
     /// The next reply that may leave.
     pub(crate) fn pop_reply(&mut self) -> Option<Reply> {
         let reply = self.replies.pop()?;
-        self.ready_bytes -= reply.bytes();
+        self.ready_bytes -= reply.response.body_bytes();
         Some(reply)
     }
 

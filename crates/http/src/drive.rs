@@ -181,11 +181,10 @@ impl<S: Service> Http<S> {
             // The same: whatever it is doing, it has so long for all of it.
             return;
         }
-        let patience_ms = match active.phase {
-            Phase::Idle => self.config.idle_timeout_ms,
+        match active.phase {
             // For the head as a whole, however its bytes trickle.
             Phase::Head if before == Phase::Head => return,
-            Phase::Head => self.config.head_timeout_ms,
+            Phase::Idle | Phase::Head => {}
             Phase::Body => {
                 let bytes = active.body_bytes();
                 let stride = BODY_STRIDE_BYTES.max(active.announced_bytes() / BODY_STRIDE_PART);
@@ -193,9 +192,9 @@ impl<S: Service> Http<S> {
                     return;
                 }
                 active.body_mark = bytes;
-                self.config.body_timeout_ms
             }
-        };
+        }
+        let patience_ms = active.phase.patience_ms(&self.config);
         let is_earlier = note_deadline(core, key, patience_ms);
         if is_earlier || active.phase != Phase::Idle && before != active.phase {
             core.set_timer(key, patience_ms);

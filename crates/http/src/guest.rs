@@ -15,7 +15,7 @@ use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
 use thalweg_transport::{read, shutdown_write, write_gathered};
-use thalweg_wire::exchange::{Now, Refusal, Service};
+use thalweg_wire::exchange::{Announced, Now, Refusal, Service};
 use thalweg_wire::http1::{Date, Framing, HeadPlan, encode_head};
 
 /// Bytes of a request that has come already, which are read so that what it is answered is not lost with them.
@@ -53,10 +53,10 @@ pub(crate) fn turn_away<S: Service>(
     connection: BorrowedFd<'_>,
 ) {
     meters.overload();
-    let response = service.refuse(&CONNECTIONS, None, now);
+    let response = service.refuse(&CONNECTIONS, Announced::default(), now);
     meters.response(response.status);
-    let length = response.body.iter().map(|piece| piece.len()).sum::<usize>() as u64;
-    let plan = HeadPlan { framing: Framing::Length(length), close: true, legacy: false };
+    let framing = Framing::Length(response.body_bytes() as u64);
+    let plan = HeadPlan { framing, close: true, legacy: false };
     let mut head = Vec::new();
     encode_head(&mut head, response.status, &response.fields, plan, date);
     let pieces = std::iter::once(&head[..]).chain(response.body.iter().map(|piece| &piece[..]));

@@ -78,7 +78,7 @@ impl<S: Service> Http<S> {
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
         if self.load.subscribers >= self.config.subscribers_max {
-            return self.refuse_subscriber(core, key, active, starting.manner);
+            return self.refuse_subscriber(core, key, active, &starting);
         }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
@@ -104,7 +104,7 @@ impl<S: Service> Http<S> {
         if sse {
             let framing = if manner.legacy { Framing::UntilClose } else { Framing::Chunked };
             self.date.refresh(core.wall_us());
-            self.stage_head(&head, framing, manner);
+            self.stage_opening(&head, framing, manner);
             core.set_timer(key, lifetime_ms.min(self.config.sse_keep_alive_ms));
         } else {
             core.set_timer(key, lifetime_ms);
@@ -136,7 +136,7 @@ impl<S: Service> Http<S> {
                 Ok(step) => step,
                 Err(work) => {
                     self.send_staged(core, key, active)?;
-                    match self.warm_live(core, key, active, live.mode, work)? {
+                    match self.warm_live(core, key, active, live, work)? {
                         Some(pumped) => return Ok(pumped),
                         None => continue,
                     }
@@ -363,11 +363,7 @@ impl<S: Service> Http<S> {
         match crate::drive::role(core, key) {
             Ok(Role::Sse) => core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1)),
             Ok(Role::Request) if !self.is_guest(core, key) => {
-                let patience_ms = match phase {
-                    Phase::Idle => self.config.idle_timeout_ms,
-                    Phase::Head => self.config.head_timeout_ms,
-                    Phase::Body => self.config.body_timeout_ms,
-                };
+                let patience_ms = phase.patience_ms(&self.config);
                 note_deadline(core, key, patience_ms);
                 core.set_timer(key, patience_ms);
             }

@@ -10,12 +10,12 @@
 //! `cold_reads` the jobs that the pool has not reported; a connection that is put off is in `resting`, in `cold` or in the
 //! reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
 
-use crate::connection::{Active, Manner, Peer, Role};
+use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
-use thalweg_wire::exchange::{Refusal, Service, Weight};
+use thalweg_wire::exchange::{Announced, Refusal, Service, Weight};
 
 /// Bytes of reads that are sent in one turn, and once more by what was put off, before others have theirs.
 const TURN_BYTES_MAX: usize = 8 << 20;
@@ -131,12 +131,13 @@ impl<S: Service> Http<S> {
         core: &mut HttpCore<S>,
         key: Key,
         active: &mut Active<S::Topic>,
-        manner: Manner,
+        starting: &Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
         self.meters.overload();
-        let response = self.service.refuse(&SUBSCRIBERS, None, Self::now(core));
+        let announced = Announced { live: Some(starting.live), ..Announced::default() };
+        let response = self.service.refuse(&SUBSCRIBERS, announced, Self::now(core));
         self.date.refresh(core.wall_us());
-        self.stage_response(&response, manner);
+        self.stage_response(&response, starting.manner);
         self.send_staged(core, key, active)?;
         Ok(Pumped::Ended)
     }

@@ -169,6 +169,8 @@ pub struct Http<S: Service> {
     /// Response heads and small bodies of the write being put together.
     pub(crate) scratch: Vec<u8>,
     pub(crate) segments: Vec<Segment>,
+    /// The status of a stream of events whose head is among them.
+    pub(crate) opening: Option<u16>,
     pub(crate) keys: Vec<Key>,
     pub(crate) memo: Memo,
     pub(crate) pool: Option<Pool>,
@@ -241,6 +243,7 @@ impl<S: Service> Http<S> {
             date: Date::at(core.wall_us()),
             scratch: Vec::new(),
             segments: Vec::new(),
+            opening: None,
             keys: Vec::new(),
             memo: Memo::default(),
             pool: None,

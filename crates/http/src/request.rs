@@ -5,10 +5,10 @@ use crate::connection::{Active, Body, Manner, Peer, Phase, Reply, Starting};
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
-use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
+use thalweg_wire::exchange::{Announced, Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::field::Name;
 use thalweg_wire::host::HOST_UNKNOWN;
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced_path};
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, announced};
 
 /// What one attempt at a request came to.
 enum Taken<T> {
@@ -160,7 +160,8 @@ impl<S: Service> Http<S> {
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
         if let Some(refusal) = self.unheard(&asked, weight, peer) {
-            let answer = Answer::Respond(self.service.refuse(&refusal, Some(head.path), Self::now(core)));
+            let answer =
+                Answer::Respond(self.service.refuse(&refusal, Announced::of(&asked), Self::now(core)));
             return Taken::Whole { answer, manner: manner(head), end };
         }
         if self.load.is_spent() && weight == Weight::Read {
@@ -307,8 +308,7 @@ impl<S: Service> Http<S> {
         refusal: &Refusal,
     ) {
         tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
-        let path = announced_path(active.unread());
-        let response = self.service.refuse(refusal, path, Self::now(core));
+        let response = self.service.refuse(refusal, announced(active.unread()), Self::now(core));
         self.end_with(active, response);
     }
 

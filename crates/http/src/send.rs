@@ -85,7 +85,8 @@ impl<S: Service> Http<S> {
 
     /// Adds a whole response to the write.
     pub(crate) fn stage_response(&mut self, response: &Response, manner: Manner) {
-        let length: usize = response.body.iter().map(|piece| piece.len()).sum();
+        self.meters.response(response.status);
+        let length = response.body_bytes();
         let has_body = status_has_body(response.status);
         let framing = match (has_body, manner.head_only && length == 0) {
             (true, false) => Framing::Length(length as u64),
@@ -99,9 +100,13 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Adds a response head to the write.
-    pub(crate) fn stage_head(&mut self, response: &Response, framing: Framing, manner: Manner) {
-        self.meters.response(response.status);
+    /// Adds the head of a stream of events to the write. It counts as a response once it leaves.
+    pub(crate) fn stage_opening(&mut self, head: &Response, framing: Framing, manner: Manner) {
+        self.opening = Some(head.status);
+        self.stage_head(head, framing, manner);
+    }
+
+    fn stage_head(&mut self, response: &Response, framing: Framing, manner: Manner) {
         let start = self.scratch.len();
         let plan = HeadPlan { framing, close: manner.close, legacy: manner.legacy };
         encode_head(&mut self.scratch, response.status, &response.fields, plan, &self.date);
@@ -139,6 +144,9 @@ impl<S: Service> Http<S> {
     ) -> Result<(), Gone> {
         if self.segments.is_empty() {
             return Ok(());
+        }
+        if let Some(status) = self.opening.take() {
+            self.meters.response(status);
         }
         if !self.leave_volley(core, key) && self.join_staged(core, key, active) {
             return Ok(());
@@ -214,6 +222,7 @@ impl<S: Service> Http<S> {
     pub(crate) fn unstage(&mut self) {
         self.segments.clear();
         self.scratch.clear();
+        self.opening = None;
     }
 
     fn keep_unsent(&self, mut sent: usize, active: &mut Active<S::Topic>) {

@@ -82,6 +82,17 @@ fn events_follow_the_topic_and_end_when_it_closes() {
 }
 
 #[test]
+fn events_that_end_before_their_head_left_are_one_response() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.get("/sse/99");
+    assert_eq!(client.answer().status, 410);
+    client.get("/sse/0");
+    assert_eq!(client.head(false).0.status, 200);
+    assert_eq!(server.meters.traffic().responses, [0, 1, 0, 1, 0]);
+}
+
+#[test]
 fn events_for_an_old_peer_end_with_the_connection() {
     let server = Server::start(patient());
     server.write("one");

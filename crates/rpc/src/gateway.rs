@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use thalweg_http::Message;
 use thalweg_reactor::{Handle, Permit};
 use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
-use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Request, Response, Service};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::Hosts;
 use thalweg_wire::jsonrpc::{self, Call, Id, Item, write};
@@ -548,7 +548,7 @@ impl Service for Gateway {
         Response { status: 204, ..Response::default() }
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
         let Refusal { status, code, field, detail } = *refusal;
         door::refusal(&Problem { status, rule: code, field, detail }, "")
     }

@@ -13,7 +13,7 @@ use crate::layer::pass_on;
 use std::fmt;
 use std::str::FromStr;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+    Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::field::Name;
 
@@ -125,7 +125,11 @@ impl<S> Cors<S> {
 
     /// Who asks; `None` for an origin that is not allowed.
     fn asker(&self, request: &Request<'_>) -> Option<Asker> {
-        let (Some(Policy::Only(names)), Some(origin)) = (&self.policy, request.field(Name::Origin)) else {
+        self.named(request.field(Name::Origin))
+    }
+
+    fn named(&self, origin: Option<&[u8]>) -> Option<Asker> {
+        let (Some(Policy::Only(names)), Some(origin)) = (&self.policy, origin) else {
             return Some(Asker(0));
         };
         let index = names.iter().position(|name| name.as_bytes() == origin)?;
@@ -164,7 +168,7 @@ impl<S: Service> Cors<S> {
         if reads || self.asker(request).is_some() {
             return None;
         }
-        let mut response = self.inner.refuse(&FOREIGN, Some(request.path), now);
+        let mut response = self.inner.refuse(&FOREIGN, Announced::of(request), now);
         self.add(&mut response, Asker(0));
         Some(response)
     }
@@ -236,11 +240,15 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response {
-        let mut response = self.inner.refuse(refusal, path, now);
+    fn refuse(&mut self, refusal: &Refusal, announced: Announced<'_>, now: Now) -> Response {
+        let (live, asker) = match announced.live.as_ref().map(behind) {
+            Some((live, asker)) => (Some(live), asker),
+            None => (None, self.named(announced.origin).unwrap_or(Asker(0))),
+        };
+        let mut response = self.inner.refuse(refusal, Announced { live, ..announced }, now);
         // Whoever asked for nothing yet may have been about to read a stream.
-        if path.is_none_or(|path| path.starts_with(SHARED)) {
-            self.add(&mut response, Asker(0));
+        if announced.path.is_none_or(|path| path.starts_with(SHARED)) {
+            self.add(&mut response, asker);
         }
         response
     }
@@ -296,7 +304,7 @@ mod tests {
             Response::default()
         }
 
-        fn refuse(&mut self, refusal: &Refusal, _: Option<&str>, _: Now) -> Response {
+        fn refuse(&mut self, refusal: &Refusal, _: Announced<'_>, _: Now) -> Response {
             Response { status: refusal.status, ..Response::default() }
         }
     }
@@ -383,12 +391,34 @@ mod tests {
     #[test]
     fn a_refusal_has_lines_only_where_a_stream_may_have_been_asked_for() {
         let refusal = Refusal { status: 431, code: "", field: "", detail: "" };
-        let said = |cors: &mut Cors<Plain>, path| lines(&cors.refuse(&refusal, path, NOW));
+        let said = |cors: &mut Cors<Plain>, path| {
+            lines(&cors.refuse(&refusal, Announced { path, ..Announced::default() }, NOW))
+        };
         let mut shared = cors(&["*"]);
         assert_eq!([said(&mut shared, None), said(&mut shared, Some("/v1/stream/x"))], [ALL, ALL]);
         assert_eq!([said(&mut shared, Some("/rpc/log")), said(&mut shared, Some("/rp"))], ["", ""]);
         let mut nobodys = Cors::new(Plain, None);
         assert_eq!([said(&mut nobodys, None), said(&mut nobodys, Some("/v1/stream/x"))], ["", ""]);
+    }
+
+    #[test]
+    fn a_refusal_names_the_origin_that_was_announced_or_that_follows_and_no_other() {
+        let refusal = Refusal { status: 503, code: "", field: "", detail: "" };
+        let mut cors = cors(&["https://a", "https://b"]);
+        let mut said = |path, origin: Option<&str>, live| {
+            let announced = Announced { path, origin: origin.map(str::as_bytes), live };
+            lines(&cors.refuse(&refusal, announced, NOW))
+        };
+        let named = "Allow-Origin: https://b\r\n";
+        assert!(said(None, Some("https://b"), None).contains(named));
+        assert!(said(Some("/v1/stream/x"), Some("https://b"), None).contains(named));
+        assert_eq!(said(Some("/rpc/log"), Some("https://b"), None), "");
+        for origin in [None, Some("https://c")] {
+            assert_eq!(said(Some("/v1/stream/x"), origin, None), "Vary: Origin\r\n");
+        }
+        let flavour = 0x83 | 2 << ORIGIN_SHIFT;
+        let live = Live { mode: Mode::Sse, flavour, opened: false, offset: 0, cursor: 0 };
+        assert!(said(None, None, Some(live)).contains(named));
     }
 
     #[test]

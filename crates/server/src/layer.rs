@@ -74,8 +74,8 @@ macro_rules! pass_on {
         }
     };
     (@ refuse) => {
-        fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response {
-            self.inner.refuse(refusal, path, now)
+        fn refuse(&mut self, refusal: &Refusal, announced: Announced<'_>, now: Now) -> Response {
+            self.inner.refuse(refusal, announced, now)
         }
     };
 }

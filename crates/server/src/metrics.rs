@@ -19,7 +19,7 @@ use thalweg_log::Stats;
 use thalweg_reactor::{Activity, Handle};
 use thalweg_sync::meter::Distribution;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+    Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::piece::Piece;
 
@@ -298,7 +298,7 @@ impl<S: Service> Service for Metrics<S> {
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
         // The service behind knows the other path, and has an answer to OPTIONS for every one.
         if request.path == PATH && !reads(request) && request.method != Method::Options {
-            let mut response = self.inner.refuse(&READ_ONLY, Some(PATH), now);
+            let mut response = self.inner.refuse(&READ_ONLY, Announced::of(request), now);
             response.fields.push(ALLOW);
             return Answer::Respond(response);
         }

@@ -16,7 +16,9 @@ use thalweg_reactor::{Handle, Pool};
 use thalweg_rpc::{Bounds, Gateway, Mount};
 use thalweg_schema as schema;
 use thalweg_service::Endpoint;
-use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service, Weight};
+use thalweg_wire::exchange::{
+    Advance, Announced, Answer, Live, Now, Refusal, Request, Response, Service, Weight,
+};
 use thalweg_wire::path::HEALTH;
 
 const LOG: &str = include_str!("../../../schemas/log.jsonc");

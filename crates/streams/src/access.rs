@@ -28,10 +28,12 @@ pub(crate) struct Missing {
     pub(crate) ticket: u64,
     /// It was deleted and is kept for its forks.
     pub(crate) retained: bool,
+    /// Its time is over and the store did not take the delete, so that its name is not free.
+    pub(crate) undeleted: Option<StoreError>,
 }
 
 impl Missing {
-    const NEVER_WAS: Self = Self { ticket: 0, retained: false };
+    const NEVER_WAS: Self = Self { ticket: 0, retained: false, undeleted: None };
 
     /// What every verb but PUT answers.
     pub(crate) fn problem(&self) -> Problem {
@@ -73,7 +75,7 @@ impl<S: Store> Streams<S> {
 
     /// What a stream is called that shows nothing.
     pub(crate) fn missing(&self, stream: &S::Stream) -> Missing {
-        Missing { retained: self.store.retained(stream), ticket: self.store.ticket(stream) }
+        Missing { retained: self.store.retained(stream), ticket: self.store.ticket(stream), undeleted: None }
     }
 
     /// The token of an offset in a stream. PROTOCOL 8: below its base a fork's are its source's.
@@ -103,7 +105,7 @@ impl<S: Store> Streams<S> {
             }
             Err(StoreError::Conflict | StoreError::Gone) => None,
             // A store that takes no writes still keeps the rule; the delete comes with a later access.
-            Err(_) => Some(Missing::NEVER_WAS),
+            Err(error) => Some(Missing { undeleted: Some(error), ..Missing::NEVER_WAS }),
         }
     }
 

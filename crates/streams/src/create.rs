@@ -1,6 +1,6 @@
 //! `PUT`: create a stream or a fork of one, or make sure that it exists as asked (PROTOCOL 5.1, 4.2).
 
-use crate::access::Found;
+use crate::access::{Found, Missing};
 use crate::append::payload;
 use crate::fork::{self, Halt};
 use crate::headers::{Headers, asks_to_close, single};
@@ -26,6 +26,25 @@ struct Wish<'a> {
     fork: Option<fork::Wish>,
 }
 
+/// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is planned anew.
+struct Content<'a> {
+    body: &'a [u8],
+    joined: Option<Cow<'a, [u8]>>,
+}
+
+impl Content<'_> {
+    /// As a stream of such a configuration keeps it. PROTOCOL 9.1.3: an empty array creates an empty stream.
+    fn kept_by(&mut self, config: &Config) -> Result<&[u8], Problem> {
+        if self.body.is_empty() || media::kind(&config.content_type) != media::Kind::Json {
+            return Ok(self.body);
+        }
+        if self.joined.is_none() {
+            self.joined = Some(payload(config, self.body)?.1);
+        }
+        Ok(self.joined.as_deref().unwrap_or_default())
+    }
+}
+
 /// What is to be created.
 struct Plan<T> {
     config: Config,
@@ -39,6 +58,7 @@ impl<S: Store> Streams<S> {
             Ok(wish) => wish,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
+        let mut content = Content { body: request.body, joined: None };
         for _ in 0..ATTEMPTS_MAX {
             match self.find_staged(name, now) {
                 Ok(found) => return self.confirm(&found, &wish, now),
@@ -48,6 +68,10 @@ impl<S: Store> Streams<S> {
                     let problem = Problem::new(409, "stream-deleted", "path", detail);
                     return Self::answer_after(missing.ticket, problem.respond());
                 }
+                // Nobody can take the name before the store takes writes again.
+                Err(Missing { undeleted: Some(error), .. }) => {
+                    return Answer::Respond(Problem::from(&error).respond());
+                }
                 // Before anything is planned, read or written for it.
                 Err(missing) if self.is_full() => {
                     return Self::answer_after(missing.ticket, Problem::too_many().respond());
@@ -55,12 +79,13 @@ impl<S: Store> Streams<S> {
                 Err(_) => {
                     let plan = match self.plan(&wish, now) {
                         Ok(plan) => plan,
+                        Err(Halt::Moved) => continue,
                         Err(Halt::Cold(work)) => return Answer::Cold(work),
                         Err(Halt::Refused(ticket, problem)) => {
                             return Self::answer_after(ticket, problem.respond());
                         }
                     };
-                    if let Some(answer) = self.create_new(name, &plan, &wish, request, now) {
+                    if let Some(answer) = self.create_new(name, &plan, &wish, request, &mut content, now) {
                         return answer;
                     }
                 }
@@ -88,16 +113,17 @@ impl<S: Store> Streams<S> {
         Ok(Plan { config: Config { lifetime, ..source.config }, fork: Some(fork) })
     }
 
-    /// Creates the stream; `None` if somebody else was faster.
+    /// Creates the stream; `None` if somebody else was faster, or what was to be forked has gone meanwhile.
     fn create_new(
         &self,
         name: &str,
         plan: &Plan<S::Stream>,
         wish: &Wish<'_>,
         request: &Request<'_>,
+        content: &mut Content<'_>,
         now: Now,
     ) -> Option<Answer<S::Stream>> {
-        let content = match content(&plan.config, request.body) {
+        let content = match content.kept_by(&plan.config) {
             Ok(content) => content,
             Err(problem) => return Some(Answer::Respond(problem.respond())),
         };
@@ -106,7 +132,7 @@ impl<S: Store> Streams<S> {
         let (time_us, closed, retain) = (now.time_us, wish.closed, wish.retain.note());
         let note = retain.as_ref().map(|value| (RETAIN_NOTE, &value[..]));
         let notes = note.as_slice();
-        let first = Commit { payload: &content, suffix, close: closed, time_us, notes, ..Commit::default() };
+        let first = Commit { payload: content, suffix, close: closed, time_us, notes, ..Commit::default() };
         match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
                 if let Some(subscriptions) = &self.subscriptions {
@@ -122,7 +148,7 @@ impl<S: Store> Streams<S> {
                 headers.next_offset(next).closed(closed);
                 Some(Self::answer_after(ticket, headers.respond_empty(201)))
             }
-            Err(StoreError::Exists | StoreError::SourceGone) => None,
+            Err(StoreError::Exists | StoreError::SourceGone | StoreError::Purged) => None,
             Err(error) => Some(Answer::Respond(Problem::from(&error).respond())),
         }
     }
@@ -208,14 +234,6 @@ pub(crate) fn suffix(config: &Config) -> &'static [u8] {
         media::Kind::Json => b",",
         media::Kind::Text | media::Kind::Binary => b"",
     }
-}
-
-fn content<'a>(config: &Config, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Problem> {
-    if body.is_empty() {
-        return Ok(Cow::Borrowed(body));
-    }
-    // PROTOCOL 9.1.3: an empty array creates an empty stream.
-    payload(config, body).map(|(_, content)| content)
 }
 
 fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {

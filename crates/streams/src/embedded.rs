@@ -164,8 +164,8 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Exists => StoreError::Exists,
         log::CommitError::Deleted => StoreError::Gone,
         log::CommitError::ParentDeleted => StoreError::SourceGone,
-        // Behind the end or in front of what is left: either way there is nothing to branch off from.
-        log::CommitError::PastEnd { .. } | log::CommitError::Purged { .. } => StoreError::PastEnd,
+        log::CommitError::PastEnd { .. } => StoreError::PastEnd,
+        log::CommitError::Purged { .. } => StoreError::Purged,
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),

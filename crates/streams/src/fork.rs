@@ -8,7 +8,7 @@ use crate::Streams;
 use crate::access::Found;
 use crate::headers::single;
 use crate::problem::Problem;
-use crate::store::{Fork, Read, Store};
+use crate::store::{Fork, Read, Store, StoreError};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Now, Request, Work};
 use thalweg_wire::field::Name;
@@ -43,6 +43,8 @@ pub(crate) struct Wish {
 pub(crate) enum Halt {
     /// Refused, on grounds that are durable once the ticket is complete.
     Refused(u64, Problem),
+    /// Retention was faster: what the source keeps has to be looked at again.
+    Moved,
     /// What decides it has to be brought into memory first.
     Cold(Work),
 }
@@ -185,7 +187,10 @@ impl<S: Store> Streams<S> {
         if let Some(work) = self.store.cold(stream, from, 1) {
             return Err(Halt::Cold(work));
         }
-        self.store.record(stream, from).map_err(|error| Halt::Refused(0, Problem::from(&error)))
+        self.store.record(stream, from).map_err(|error| match error {
+            StoreError::Purged => Halt::Moved,
+            error => Halt::Refused(0, Problem::from(&error)),
+        })
     }
 
     /// The place `count` bytes or messages behind `from`, within the record there.

@@ -24,40 +24,50 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 /// A long-poll that began at `offset=now`: its answer depends on when it was asked.
 const FROM_NOW: u8 = 1 << 7;
+/// Of events: they begin where what is left does, not at an offset that somebody named.
+const RELATIVE: u8 = 1 << 7;
 
 /// Bytes that frame a data and a control event, roughly.
 const FRAME_BYTES: usize = 240;
 
 impl<S: Store> Streams<S> {
-    /// The answer to a live request: at once if there is something to say, else a subscription.
-    pub(crate) fn go_live(
+    /// The answer to a long-poll: at once if there is something to say, else a subscription.
+    ///
+    /// # Errors
+    /// What stands at the offset cannot be read.
+    pub(crate) fn await_news(
         &self,
         found: Found<S>,
-        mode: Mode,
         offset: u64,
         from_now: bool,
         cursor: u64,
         now: Now,
-    ) -> Answer<S::Stream> {
-        let kind = media::kind(&found.config.content_type);
-        let mut flavour = match kind {
-            Kind::Json => JSON,
-            Kind::Text => TEXT,
-            Kind::Binary => BINARY,
-        };
-        let topic_id = found.incarnation;
-        if mode == Mode::Sse {
-            let live = Live { mode, flavour, opened: false, offset, cursor };
-            return Answer::Live { topic_id, topic: found.stream, live, head: event_stream(kind) };
-        }
-        if from_now {
-            flavour |= FROM_NOW;
-        }
-        let live = Live { mode, flavour, opened: false, offset, cursor };
-        match self.poll(&found, &live, now) {
+    ) -> Result<Answer<S::Stream>, StoreError> {
+        let flavour = flavour(&found) | if from_now { FROM_NOW } else { 0 };
+        let live = Live { mode: Mode::LongPoll, flavour, opened: false, offset, cursor };
+        Ok(match self.poll(&found, &live, now)? {
             Some(response) => Answer::Respond(response),
-            None => Answer::Live { topic_id, topic: found.stream, live, head: Response::default() },
-        }
+            None => Answer::Live {
+                topic_id: found.incarnation,
+                topic: found.stream,
+                live,
+                head: Response::default(),
+            },
+        })
+    }
+
+    /// The answer to a live read by events: a subscription, whose first events come with it. `relative`: it begins where what
+    /// is left does, should retention come between.
+    pub(crate) fn await_events(
+        found: Found<S>,
+        offset: u64,
+        relative: bool,
+        cursor: u64,
+    ) -> Answer<S::Stream> {
+        let head = event_stream(media::kind(&found.config.content_type));
+        let flavour = flavour(&found) | if relative { RELATIVE } else { 0 };
+        let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
+        Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head }
     }
 
     /// What a subscriber is to be sent now.
@@ -66,7 +76,7 @@ impl<S: Store> Streams<S> {
             return Advance::Cold(work);
         }
         match live.mode {
-            Mode::Sse => self.events(stream, live, now),
+            Mode::Sse => self.events_left(stream, live, now),
             Mode::LongPoll => match self.poll_stream(stream, live, now) {
                 Some(response) => Advance::Respond(response),
                 None => Advance::Wait,
@@ -114,21 +124,36 @@ impl<S: Store> Streams<S> {
         };
         let config = self.store.config(stream);
         let incarnation = self.store.incarnation(stream);
-        self.poll(&Found { stream: stream.clone(), state, config, incarnation }, live, now)
+        let polled = self.poll(&Found { stream: stream.clone(), state, config, incarnation }, live, now);
+        polled.unwrap_or_else(|error| Some(Problem::from(&error).respond()))
     }
 
     /// The answer of a long-poll, if there is something to say.
-    fn poll(&self, found: &Found<S>, live: &Live, now: Now) -> Option<Response> {
-        let read = match self.store.read(&found.stream, live.offset, self.options.catch_up_bytes_max) {
-            Ok(read) => read,
-            Err(error) => return Some(Problem::from(&error).respond()),
-        };
+    fn poll(&self, found: &Found<S>, live: &Live, now: Now) -> Result<Option<Response>, StoreError> {
+        let read = self.store.read(&found.stream, live.offset, self.options.catch_up_bytes_max)?;
         if read.next > live.offset {
             let from_now = live.flavour & FROM_NOW != 0;
-            return Some(self.caught_up_live(found, live.offset, read, live.cursor, from_now, now));
+            return Ok(Some(self.caught_up_live(found, live.offset, read, live.cursor, from_now, now)));
         }
         // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
-        read.closed.then(|| nothing_new(self.token(found, read.next), None))
+        Ok(read.closed.then(|| nothing_new(self.token(found, read.next), None)))
+    }
+
+    /// What there is to send. Who begins where what is left does, and was sent nothing yet, misses nothing that retention took.
+    fn events_left(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
+        let mut from = Live { flavour: live.flavour & !RELATIVE, ..*live };
+        let moves = live.flavour & RELATIVE != 0 && !live.opened;
+        loop {
+            let advance = self.events(stream, &from, now);
+            let first = self.store.visible(stream).map_or(0, |state| state.first);
+            if !(moves && matches!(advance, Advance::Respond(_)) && first > from.offset) {
+                return advance;
+            }
+            from.offset = first;
+            if let Some(work) = self.store.cold(stream, first, self.bytes_max(Mode::Sse)) {
+                return Advance::Cold(work);
+            }
+        }
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
@@ -193,6 +218,14 @@ impl<S: Store> Streams<S> {
             StoreError::Gone => self.missing(stream).problem(),
             error => Problem::from(error),
         }
+    }
+}
+
+fn flavour<S: Store>(found: &Found<S>) -> u8 {
+    match media::kind(&found.config.content_type) {
+        Kind::Json => JSON,
+        Kind::Text => TEXT,
+        Kind::Binary => BINARY,
     }
 }
 

@@ -24,6 +24,7 @@ struct Inner {
     lagging: bool,
     rivals: u32,
     renewal_us: Option<u64>,
+    trim: Option<u64>,
     fault: Option<StoreError>,
     damage: Option<StoreError>,
     writes: u64,
@@ -73,6 +74,11 @@ impl Model {
     /// Behind the next look at when a stream was accessed somebody appends `R`, at that time.
     pub(crate) fn renew_behind(&self, time_us: u64) {
         self.0.lock().renewal_us = Some(time_us);
+    }
+
+    /// Before the next read, or look at what a fork begins with, retention takes of that stream what lies below an offset.
+    pub(crate) fn trim_behind(&self, first: u64) {
+        self.0.lock().trim = Some(first);
     }
 
     /// Every write fails from now on.
@@ -133,8 +139,24 @@ impl Inner {
         self.staged(stream).is_none() && forks.any(|fork| !self.is_gone(fork))
     }
 
-    fn admit(&mut self) -> Result<(), StoreError> {
+    /// What the log looks at last: what stands in the way of a commit by itself is said even where nothing can be written.
+    fn admit(&self, commit: &Commit<'_>) -> Result<(), StoreError> {
+        let size = commit.notes.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() as u64;
+        let limit = thalweg_log::NOTES_BYTES_MAX as u64;
+        if size > limit {
+            return Err(StoreError::TooLarge { size, limit });
+        }
         self.fault.clone().map_or(Ok(()), Err)
+    }
+
+    /// Lets go of what retention takes behind somebody's back, and whether an offset is still there.
+    fn reach(&mut self, stream: usize, from: u64) -> Result<(), StoreError> {
+        if let Some(first) = self.trim.take() {
+            let states = self.streams[stream].views.iter_mut().filter_map(|(_, state)| state.as_mut());
+            states.for_each(|state| state.first = first);
+        }
+        let first = self.staged(stream).map_or(0, |state| state.first);
+        if from < first { Err(StoreError::Purged) } else { Ok(()) }
     }
 
     fn stage(&mut self, stream: usize, state: Option<State>) -> u64 {
@@ -195,7 +217,6 @@ impl Store for Model {
         first: &Commit<'_>,
     ) -> Result<(usize, Receipt), StoreError> {
         let mut inner = self.0.lock();
-        inner.admit()?;
         if let Some(stream) = inner.names.get(name)
             && (inner.staged(*stream).is_some() || inner.retained(*stream))
         {
@@ -204,6 +225,8 @@ impl Store for Model {
         let (mut data, mut records, base) = (Vec::new(), Vec::new(), fork.map_or(0, |fork| fork.base));
         if let Some(fork) = fork {
             // A plain copy: what the real store must look like.
+            inner.staged(fork.source).ok_or(StoreError::SourceGone)?;
+            inner.reach(fork.source, base)?;
             let source = inner.staged(fork.source).ok_or(StoreError::SourceGone)?;
             if base > source.tail {
                 return Err(StoreError::PastEnd);
@@ -214,6 +237,7 @@ impl Store for Model {
             let cut = source.records.iter().find(|(end, _)| *end >= base).filter(|_| base > 0);
             records.extend(cut.map(|(_, time_us)| (base, *time_us)));
         }
+        inner.admit(first)?;
         let stream = inner.streams.len();
         inner.streams.push(Entry {
             config: config.clone(),
@@ -241,7 +265,6 @@ impl Store for Model {
 
     fn commit(&self, stream: &usize, expected: u64, commit: &Commit<'_>) -> Result<Receipt, StoreError> {
         let mut inner = self.0.lock();
-        inner.admit()?;
         let Some(mut state) = inner.staged(*stream).cloned() else { return Err(StoreError::Gone) };
         if inner.rivals > 0 {
             inner.rivals -= 1;
@@ -253,17 +276,18 @@ impl Store for Model {
         if state.version != expected {
             return Err(StoreError::Conflict);
         }
+        inner.admit(commit)?;
         Ok(inner.apply(*stream, state, commit))
     }
 
     fn delete(&self, stream: &usize, expected: u64, _time_us: u64) -> Result<Receipt, StoreError> {
         let mut inner = self.0.lock();
-        inner.admit()?;
         match inner.staged(*stream) {
             None => Err(StoreError::Gone),
             Some(state) if state.version != expected => Err(StoreError::Conflict),
             Some(state) => {
                 let tail = state.tail;
+                inner.admit(&Commit::default())?;
                 Ok(Receipt { ticket: inner.stage(*stream, None), first: tail, next: tail })
             }
         }
@@ -291,7 +315,8 @@ impl Store for Model {
     }
 
     fn record(&self, stream: &usize, from: u64) -> Result<Read, StoreError> {
-        let inner = self.0.lock();
+        let mut inner = self.0.lock();
+        inner.reach(*stream, from)?;
         let state = inner.staged(*stream).ok_or(StoreError::Gone)?;
         let entry = &inner.streams[*stream];
         let next = entry.records.iter().map(|(end, _)| *end).find(|end| *end > from as usize);
@@ -372,7 +397,9 @@ impl Store for Model {
     }
 
     fn read(&self, stream: &usize, from: u64, limit: usize) -> Result<Read, StoreError> {
-        let inner = self.0.lock();
+        let mut inner = self.0.lock();
+        inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
+        inner.reach(*stream, from)?;
         let state = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
         inner.damage.clone().map_or(Ok(()), Err)?;
         if from > state.tail {
@@ -401,10 +428,10 @@ impl Store for Model {
             return Ok(Sought::Cold(work));
         }
         let inner = self.0.lock();
-        let tail = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?.tail;
+        let State { first, tail, .. } = *inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
         let entry = &inner.streams[*stream];
         let older = entry.records.iter().take_while(|(_, time)| *time < time_us);
-        Ok(Sought::At(older.last().map_or(0, |(end, _)| *end as u64).min(tail)))
+        Ok(Sought::At(older.last().map_or(0, |(end, _)| *end as u64).max(first).min(tail)))
     }
 
     fn cold(&self, _: &usize, _: u64, _: usize) -> Option<Work> {

@@ -7,8 +7,8 @@ use crate::headers::{Headers, single};
 use crate::live::nothing_new;
 use crate::problem::Problem;
 use crate::span::{End, Halt, Span};
-use crate::store::{Read, Store};
-use crate::{Streams, cursor};
+use crate::store::{Read, Store, StoreError};
+use crate::{ATTEMPTS_MAX, Streams, cursor};
 use bytes::Bytes;
 use std::borrow::Cow;
 use thalweg_wire::exchange::{Answer, Mode, Now, Pieces, Request, Response};
@@ -51,34 +51,54 @@ impl<S: Store> Streams<S> {
             Ok(wish) => wish,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
+        for _ in 0..ATTEMPTS_MAX {
+            match self.read_as_found(name, &wish, request, now) {
+                Ok(answer) => return answer,
+                // PROTOCOL 8: the beginning is where what is left begins, wherever retention has moved that meanwhile.
+                Err(StoreError::Purged) if wish.is_relative() => {}
+                Err(error) => return Answer::Respond(Problem::from(&error).respond()),
+            }
+        }
+        Answer::Respond(Problem::contended().respond())
+    }
+
+    /// One look at where the stream stands, and the answer by it.
+    fn read_as_found(
+        &self,
+        name: &str,
+        wish: &Wish,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Result<Answer<S::Stream>, StoreError> {
         let found = match self.find_visible(name, now) {
             Ok(found) => found,
-            Err(missing) => return Self::answer_missing(&missing),
+            Err(missing) => return Ok(Self::answer_missing(&missing)),
         };
-        let (offset, end) = match self.bounds(&found, &wish, now) {
+        let (offset, end) = match self.bounds(&found, wish, now) {
             Ok(bounds) => bounds,
-            Err(Halt::Cold(work)) => return Answer::Cold(work),
-            Err(Halt::Refused(problem)) => return Answer::Respond(problem.respond()),
+            Err(Halt::Cold(work)) => return Ok(Answer::Cold(work)),
+            Err(Halt::Refused(problem)) => return Ok(Answer::Respond(problem.respond())),
         };
         // PROTOCOL 5.1: a read renews, `offset=now` included, when the server begins with it.
         self.renew(&found.stream, found.config.lifetime, now);
         // Bytes that would have to be waited for are brought in elsewhere; then this request comes again.
         if let Some(work) = self.store.cold(&found.stream, offset, self.options.catch_up_bytes_max) {
-            return Answer::Cold(work);
+            return Ok(Answer::Cold(work));
         }
-        if matches!(wish.start, Start::At(_)) && self.splits_message(&found, offset) {
-            return Answer::Respond(malformed().respond());
+        if !wish.is_relative() && self.splits_message(&found, offset) {
+            return Ok(Answer::Respond(malformed().respond()));
         }
         // A time ahead of all records is the end there is now, as `now` is.
         let from_now = wish.start == Start::Now || wish.span.since_us.is_some() && offset >= found.state.tail;
         match wish.live {
             // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
             Some(_) if wish.again && found.state.closed && offset == found.state.tail => {
-                Answer::Respond(nothing_new(self.tail(&found), None))
+                Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }
-            Some(mode) => self.go_live(found, mode, offset, from_now, wish.cursor_floor, now),
-            None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found, end)),
-            None => Answer::Respond(self.catch_up(&found, (offset, from_now), end, request, now)),
+            Some(Mode::LongPoll) => self.await_news(found, offset, from_now, wish.cursor_floor, now),
+            Some(Mode::Sse) => Ok(Self::await_events(found, offset, wish.is_relative(), wish.cursor_floor)),
+            None if wish.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
+            None => self.catch_up(&found, (offset, from_now), end, request, now).map(Answer::Respond),
         }
     }
 
@@ -100,11 +120,8 @@ impl<S: Store> Streams<S> {
         end: Option<End>,
         request: &Request<'_>,
         now: Now,
-    ) -> Response {
-        let mut read = match self.store.read(&found.stream, offset, self.options.catch_up_bytes_max) {
-            Ok(read) => read,
-            Err(error) => return Problem::from(&error).respond(),
-        };
+    ) -> Result<Response, StoreError> {
+        let mut read = self.store.read(&found.stream, offset, self.options.catch_up_bytes_max)?;
         let ended = end.is_some_and(|end| end.cut(offset, &mut read));
         let tag = entity_tag(found.mark(offset), &read);
         let mut headers = Headers::new();
@@ -114,9 +131,9 @@ impl<S: Store> Streams<S> {
             headers.constant(UNTIL_REACHED);
         }
         if client_has(request, &tag) {
-            return headers.respond_empty(304);
+            return Ok(headers.respond_empty(304));
         }
-        headers.respond(200, body(media::kind(&found.config.content_type), read.pieces))
+        Ok(headers.respond(200, body(media::kind(&found.config.content_type), read.pieces)))
     }
 
     /// The answer of a long-poll that has something: a catch-up with a cursor.
@@ -208,6 +225,11 @@ impl<S: Store> Streams<S> {
 }
 
 impl Wish {
+    /// It begins at a place that is found anew whenever somebody looks, not at an offset.
+    fn is_relative(&self) -> bool {
+        !matches!(self.start, Start::At(_))
+    }
+
     fn parse(text: &str, now: Now) -> Result<Self, Problem> {
         let known = query::values(text, ["offset", "live", "cursor", "since", "until"]);
         let [offset, live, client_cursor, since, until] =

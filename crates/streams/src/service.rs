@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::store::Store;
 use smallvec::smallvec;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+    Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 use thalweg_wire::piece::Piece;
@@ -117,7 +117,7 @@ impl<S: Store> Service for Streams<S> {
         self.poll_ended(topic, live, now)
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
         Problem::new(refusal.status, refusal.code, refusal.field, refusal.detail).respond()
     }
 }

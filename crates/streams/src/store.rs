@@ -263,7 +263,7 @@ pub trait Store: Clone + Send + 'static {
     ///
     /// # Errors
     /// [`StoreError::Exists`] unless the name is free in the staged view; [`StoreError::SourceGone`] and
-    /// [`StoreError::PastEnd`] when the source cannot be forked there.
+    /// [`StoreError::PastEnd`] when the source cannot be forked there, [`StoreError::Purged`] when it can no longer.
     fn create(
         &self,
         name: &[u8],

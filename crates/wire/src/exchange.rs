@@ -123,6 +123,13 @@ pub struct Response {
     pub body: Pieces,
 }
 
+impl Response {
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> usize {
+        self.body.iter().map(|piece| piece.len()).sum()
+    }
+}
+
 /// How a live subscriber wants to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -274,9 +281,27 @@ pub trait Service {
     /// A long-poll came to its deadline with nothing to send.
     fn deadline(&mut self, topic: &Self::Topic, live: &Live, now: Now) -> Response;
 
-    /// A refusal by the connection itself (parse error, limit), in the service's error format. `path` is what was asked for,
-    /// if anything of it came; of a head that is none it may be no path, or the beginning of one.
-    fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response;
+    /// A refusal by the connection itself (parse error, limit), in the service's error format, of what is known so far.
+    fn refuse(&mut self, refusal: &Refusal, announced: Announced<'_>, now: Now) -> Response;
+}
+
+/// What is known of a request that is refused before any service answers it, or in place of the answer. It is for choosing how to
+/// refuse, never for doing anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Announced<'a> {
+    /// What was asked for, if anything of it came; of a head that is none it may be no path, or the beginning of one.
+    pub path: Option<&'a str>,
+    /// The page that asks, as its browser says, if that came whole and once.
+    pub origin: Option<&'a [u8]>,
+    /// The subscription that the request came to already.
+    pub live: Option<Live>,
+}
+
+impl<'a> Announced<'a> {
+    /// All that a request says of itself.
+    pub fn of(request: &Request<'a>) -> Announced<'a> {
+        Announced { path: Some(request.path), origin: request.field(Name::Origin), live: None }
+    }
 }
 
 /// Why a connection refuses a request before any service sees it.

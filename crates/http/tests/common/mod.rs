@@ -14,7 +14,7 @@ use thalweg_http::{Census, Config, Http, Listening, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
+    Advance, Announced, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
 };
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 use thalweg_wire::piece::Piece;
@@ -53,7 +53,7 @@ pub struct Shared {
 
 /// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/held/N` with N that a file
 /// holds, which says `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be sent from; `/slow/N` after N ms, with everything waiting;
-/// `/poll/OFFSET` and `/sse/OFFSET` follow the topic.
+/// `/poll/OFFSET` and `/sse/OFFSET` follow the topic; `/sse` from behind its end is refused once it is looked at.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
 }
@@ -203,6 +203,9 @@ impl Service for TestService {
         match live.mode {
             Mode::LongPoll if from == to && !end => Advance::Wait,
             Mode::LongPoll => Advance::Respond(respond(200, shared.log[from..to].to_vec())),
+            Mode::Sse if !live.opened && live.offset > shared.log.len() as u64 => {
+                Advance::Respond(respond(410, "gone"))
+            }
             Mode::Sse if from == to && live.opened && !end => Advance::Wait,
             Mode::Sse => {
                 let text = String::from_utf8_lossy(&shared.log[from..to]);
@@ -216,7 +219,7 @@ impl Service for TestService {
         Response { status: 204, ..Response::default() }
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
         respond(refusal.status, format!("{} {}", refusal.code, refusal.field))
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+    Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::field::Name;
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
@@ -89,7 +89,7 @@ impl<S: Service> Guard<S> {
             None if request.field(Name::Authorization).is_none() => &MISSING,
             _ => &UNKNOWN,
         };
-        let mut response = self.inner.refuse(&denied.refusal, Some(request.path), now);
+        let mut response = self.inner.refuse(&denied.refusal, Announced::of(request), now);
         response.fields.push(denied.challenge);
         Some(response)
     }

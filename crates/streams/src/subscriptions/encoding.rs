@@ -1,9 +1,12 @@
 //! How a subscription is kept: as notes of a log of its own, so that a cursor is durable with the very commit
 //! that moved it, and a commit costs what changed and not what there is.
 //!
-//! The log's name is `\0subscription/<id>`, which no stream can have. Key `head`: everything but the links, as
-//! JSON with a version. Key `link/<path>`: 25 bytes, flags 1 | incarnation 8 | acked 8 | the incarnation that the
-//! token of `acked` names 8, little-endian. A glob link whose cursor is at the stream's beginning is not kept: every stream that matches and has no note is there.
+//! The log's name is `\0subscription/<id>`, which no stream can have. Key `head`: everything but the links and the streams that
+//! were named at creation, as JSON with a version. Key `named/<path>`, one byte: such a stream. Key `link/<path>`: 25 bytes, flags 1 |
+//! incarnation 8 | acked 8 | the incarnation that the token of `acked` names 8, little-endian. A glob link whose cursor is at the
+//! stream's beginning is not kept: every stream that matches and has no note is there.
+//! A head of version 1 holds the named streams itself, which beside many links are more than one commit takes: they are given
+//! their notes before the next head is written.
 //! A head says when it is whole: a subscription with more links than one commit takes is written in several,
 //! and one that was not finished when the store ended is as good as never asked for. What is neither, a later version of this
 //! program wrote, or harm came to it: somebody may still want it.
@@ -24,7 +27,10 @@ pub(crate) const SECRET_KEY: &[u8] = b"secret";
 
 const HEAD: &[u8] = b"head";
 const LINK: &[u8] = b"link/";
-const VERSION: u32 = 1;
+const NAMED: &[u8] = b"named/";
+const VERSION: u32 = 2;
+/// The version whose heads hold the streams that were named at creation.
+const VERSION_NAMING: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
@@ -32,7 +38,9 @@ struct Head {
     whole: bool,
     delivery: Delivery,
     pattern: Option<String>,
-    streams: BTreeSet<Arc<str>>,
+    /// Of [`VERSION_NAMING`] alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<BTreeSet<Arc<str>>>,
     lease_ttl_ms: u64,
     description: Option<String>,
     origin: String,
@@ -43,6 +51,14 @@ struct Head {
 
 /// Keys and values to note. An empty value removes.
 pub(crate) type Notes = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What is kept of a subscription.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) subscription: Subscription,
+    /// The streams that were named at creation have their notes; where they have not, [`named`] has to be kept before any head.
+    pub(crate) named: bool,
+}
 
 /// The name of a subscription's log.
 pub(crate) fn log_name(id: &str) -> Vec<u8> {
@@ -61,7 +77,7 @@ fn head(subscription: &Subscription, change: &Change, whole: bool) -> Vec<u8> {
         whole,
         delivery: config.delivery.clone(),
         pattern: config.pattern.as_ref().map(|pattern| pattern.text().to_owned()),
-        streams: config.streams.clone(),
+        streams: None,
         lease_ttl_ms: config.lease_ttl_ms,
         description: config.description.clone(),
         origin: change.origin.clone().unwrap_or_else(|| subscription.origin.clone()),
@@ -84,10 +100,33 @@ fn link_note(path: &str, link: Option<&Link>) -> (Vec<u8>, Vec<u8>) {
     ([LINK, path.as_bytes()].concat(), value)
 }
 
+fn named_note(path: &str) -> (Vec<u8>, Vec<u8>) {
+    ([NAMED, path.as_bytes()].concat(), vec![1])
+}
+
+/// What says which streams were named at creation, in commits of at most `bytes_max`.
+pub(crate) fn named(subscription: &Subscription, bytes_max: usize) -> Vec<Notes> {
+    let mut commits: Vec<Notes> = Vec::new();
+    let mut room = 0;
+    for path in &subscription.config.streams {
+        let note = named_note(path);
+        let size = note.0.len() + note.1.len();
+        match commits.last_mut().filter(|_| size <= room) {
+            Some(notes) => notes.push(note),
+            None => {
+                commits.push(vec![note]);
+                room = bytes_max.max(size);
+            }
+        }
+        room -= size;
+    }
+    commits
+}
+
 /// What a change has to note. Empty when nothing durable changes.
 pub(crate) fn notes(subscription: &Subscription, change: &Change) -> Notes {
     let mut notes = Notes::new();
-    if change.phase.is_some() || change.generation.is_some() || change.origin.is_some() {
+    if change.moves_head() {
         notes.push((HEAD.to_vec(), head(subscription, change, true)));
     }
     for (path, link) in &change.links {
@@ -108,11 +147,9 @@ pub(crate) fn whole(subscription: &Subscription, bytes_max: usize) -> Vec<Notes>
     let mut commits: Vec<Notes> = Vec::new();
     let mut notes = Notes::new();
     let mut bytes = 2 * (first.1.len() + HEAD.len());
-    for (path, link) in &subscription.links {
-        let note = link_note(path, Some(link));
-        if note.1.is_empty() {
-            continue;
-        }
+    let named = subscription.config.streams.iter().map(|path| named_note(path));
+    let links = subscription.links.iter().map(|(path, link)| link_note(path, Some(link)));
+    for note in named.chain(links.filter(|(_, value)| !value.is_empty())) {
         let size = note.0.len() + note.1.len();
         if bytes + size > bytes_max {
             if commits.is_empty() {
@@ -137,16 +174,25 @@ pub(crate) struct Foreign;
 ///
 /// # Errors
 /// [`Foreign`].
-pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<Subscription>, Foreign> {
+pub(crate) fn decode(id: &str, notes: &[Note]) -> Result<Option<Kept>, Foreign> {
     let head = notes.iter().find(|(key, _)| **key == *HEAD).ok_or(Foreign)?;
-    let head: Head = serde_json::from_slice(&head.1).map_err(|_| Foreign)?;
-    if head.version != VERSION {
-        return Err(Foreign);
-    }
+    let mut head: Head = serde_json::from_slice(&head.1).map_err(|_| Foreign)?;
+    let (streams, is_named) = match (head.version, head.streams.take()) {
+        (VERSION, None) => (noted(notes).ok_or(Foreign)?, true),
+        (VERSION_NAMING, Some(streams)) => (streams, false),
+        _ => return Err(Foreign),
+    };
     if !head.whole {
         return Ok(None);
     }
-    subscription(id, head, notes).map(Some).ok_or(Foreign)
+    let subscription = subscription(id, head, streams, notes).ok_or(Foreign)?;
+    Ok(Some(Kept { subscription, named: is_named }))
+}
+
+/// The streams that notes say were named at creation.
+fn noted(notes: &[Note]) -> Option<BTreeSet<Arc<str>>> {
+    let paths = notes.iter().filter_map(|(key, _)| key.strip_prefix(NAMED));
+    paths.map(|path| std::str::from_utf8(path).ok().map(Arc::from)).collect()
 }
 
 fn link(value: &[u8]) -> Option<Link> {
@@ -159,7 +205,7 @@ fn link(value: &[u8]) -> Option<Link> {
     Some(Link { glob, explicit, incarnation, acked, acked_owner, base, tail, tail_owner })
 }
 
-fn subscription(id: &str, head: Head, notes: &[Note]) -> Option<Subscription> {
+fn subscription(id: &str, head: Head, streams: BTreeSet<Arc<str>>, notes: &[Note]) -> Option<Subscription> {
     let pattern = match &head.pattern {
         Some(text) => Some(Pattern::parse(text)?),
         None => None,
@@ -174,7 +220,7 @@ fn subscription(id: &str, head: Head, notes: &[Note]) -> Option<Subscription> {
         config: Config {
             delivery: head.delivery,
             pattern,
-            streams: head.streams,
+            streams,
             lease_ttl_ms: head.lease_ttl_ms,
             description: head.description,
         },

@@ -36,11 +36,11 @@ const AT_ONCE_MAX: u64 = 4_096;
 /// begins anew.
 const REMEMBERED_MAX: usize = 64;
 
-/// What became of a PUT.
-pub(super) enum Subscribed {
+/// What became of a request that may take long.
+pub(super) enum Served {
     /// The ticket after which the answer may leave, and the answer.
     Answered(u64, Response),
-    /// Once this is done on a thread that may take long, the PUT is to be asked again.
+    /// Once this is done on a thread that may take long, the request is to be asked again.
     Elsewhere(Work),
 }
 
@@ -202,7 +202,7 @@ impl<S: Store> Streams<S> {
         id: &str,
         request: &Request<'_>,
         now: Now,
-    ) -> Result<Subscribed, Refusal> {
+    ) -> Result<Served, Refusal> {
         let config = request::config(request, &self.options)?;
         let origin = request::origin(request);
         let keys = self.keys(shared, now)?;
@@ -211,7 +211,7 @@ impl<S: Store> Streams<S> {
                 Present::Founding(founding) => founding,
                 Present::Slot(slot) => {
                     let answered = self.reconfirm(shared, &slot, &config, origin, &keys, now);
-                    return answered.map(|(ticket, response)| Subscribed::Answered(ticket, response));
+                    return answered.map(|(ticket, response)| Served::Answered(ticket, response));
                 }
             };
             if let Some(refusal) = shared.refused(&founding) {
@@ -221,7 +221,7 @@ impl<S: Store> Streams<S> {
                 let apart = Streams { store: self.store.apart(), ..self.clone() };
                 let task = shared.task(founding);
                 let work = move || apart.complete(&task.shared, &task.founding);
-                return Ok(Subscribed::Elsewhere(Work(Box::new(work))));
+                return Ok(Served::Elsewhere(Work(Box::new(work))));
             }
             self.complete(shared, &founding);
         }
@@ -298,7 +298,7 @@ impl<S: Store> Streams<S> {
         subscription.apply(change);
         let log = self.write_whole(&subscription, now)?;
         let incarnation = self.store.incarnation(&log);
-        Ok(Held { subscription, log, incarnation, membership: 1, untold: true })
+        Ok(Held { subscription, log, incarnation, membership: 1, untold: true, named: true })
     }
 
     fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<S::Stream, Refusal> {

@@ -10,7 +10,8 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Notes that tell of a subscription are kept as they were, in one commit or in many.
 pub fn kept(data: &[u8]) {
-    let Ok(Some(subscription)) = encoding::decode("id", &notes(data)) else { return };
+    let Ok(Some(kept)) = encoding::decode("id", &notes(data)) else { return };
+    let subscription = kept.subscription;
     for bytes_max in [usize::MAX, 1, 300] {
         let mut kept: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for (key, value) in encoding::whole(&subscription, bytes_max).into_iter().flatten() {
@@ -22,7 +23,9 @@ pub fn kept(data: &[u8]) {
         }
         let kept: Vec<Note> = kept.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         let again = encoding::decode("id", &kept).expect("what was written is not understood");
-        let mut again = again.expect("what was written is not whole");
+        let again = again.expect("what was written is not whole");
+        assert!(again.named, "the named streams have no notes");
+        let mut again = again.subscription;
         // A place at the beginning that a pattern found is not kept: it is found again.
         let unkept = subscription.links.iter().filter(|(_, link)| !link.explicit && link.acked == 0);
         again.links.extend(unkept.map(|(path, link)| (path.clone(), *link)));

@@ -8,8 +8,9 @@
 //! Invariants:
 //! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's order
 //!   of commits is the order of changes, and a refused or failed change leaves nothing behind.
-//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create
-//!   costs one look at an index, which is empty where nobody subscribes.
+//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create pays for one look
+//!   at an index and for a comparison of its name with the pattern of each subscription there is: nothing where nobody subscribes,
+//!   and as much as there are subscriptions where many do.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
 //! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and never two
 //!   subscriptions'.
@@ -40,7 +41,7 @@ pub use driver::{Attempt, Driver};
 pub use subscription::Outcome;
 
 use crate::store::{Commit, Config, Lifetime, Store, StoreError};
-use encoding::Foreign;
+use encoding::{Foreign, Kept};
 use founding::Founding;
 use keys::Keys;
 use parking_lot::{Mutex, RwLock};
@@ -93,6 +94,8 @@ struct Held<S: Store> {
     membership: u64,
     /// Nobody was answered that it was created.
     untold: bool,
+    /// The streams that were named at creation have notes of their own.
+    named: bool,
 }
 
 /// What the driver has not looked at yet.
@@ -133,7 +136,7 @@ impl<S: Store> Subscriptions<S> {
         };
         for (id, log) in found {
             match encoding::decode(&id, &store.notes(&log)) {
-                Ok(Some(subscription)) => this.adopt(store, subscription, log),
+                Ok(Some(kept)) => this.adopt(store, kept, log),
                 Ok(None) => discard(store, &log),
                 Err(Foreign) => drop(this.index.write().foreign.insert(id.into())),
             }
@@ -151,11 +154,12 @@ impl<S: Store> Subscriptions<S> {
         self.index.read().foreign.contains(id)
     }
 
-    fn adopt(&self, store: &S, subscription: Subscription, log: S::Stream) {
+    fn adopt(&self, store: &S, kept: Kept, log: S::Stream) {
+        let Kept { subscription, named: are_named } = kept;
         let (id, pattern) = (subscription.id.clone(), subscription.config.pattern.clone());
         let named: Vec<Arc<str>> = explicit(&subscription).cloned().collect();
         let incarnation = store.incarnation(&log);
-        let held = Held { subscription, log, incarnation, membership: 1, untold: false };
+        let held = Held { subscription, log, incarnation, membership: 1, untold: false, named: are_named };
         let slot = Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) };
         self.index.write().slots.insert(id.clone(), Arc::new(slot));
         self.count_named(&named, &[]);
@@ -253,6 +257,12 @@ impl<S: Store> Subscriptions<S> {
     /// # Errors
     /// The store did not take it; nothing changed.
     fn keep(&self, store: &S, held: &mut Held<S>, change: Change, time_us: u64) -> Result<u64, StoreError> {
+        if change.moves_head() && !held.named {
+            for notes in encoding::named(&held.subscription, COMMIT_BYTES_MAX) {
+                commit(store, &held.log, &notes, time_us)?;
+            }
+            held.named = true;
+        }
         let notes = encoding::notes(&held.subscription, &change);
         let ticket = commit(store, &held.log, &notes, time_us)?;
         let is_named = |path: &Arc<str>| held.subscription.links.get(path).is_some_and(|link| link.explicit);

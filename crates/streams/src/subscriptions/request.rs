@@ -228,11 +228,14 @@ fn ack(Object(ack): &Object<AckBody>) -> Result<Said, Refusal> {
     match Token::parse(ack.offset.as_bytes()) {
         Some(token) => Ok((stream, Some(token))),
         None if ack.offset == "-1" => Ok((stream, None)),
-        None => {
-            let detail = format!("{:?} is no offset this server gave out", ack.offset);
-            Err(Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail))
-        }
+        None => Err(foreign_offset(&ack.offset)),
     }
+}
+
+/// The refusal of an ack that is none of what this server tells.
+pub(crate) fn foreign_offset(offset: &str) -> Refusal {
+    let detail = format!("{offset:?} is no offset this server gave out");
+    Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail)
 }
 
 /// The token in `Authorization: Bearer <token>`. PROTOCOL 12.9: nowhere else.

@@ -1,6 +1,6 @@
 //! `/v1/stream/__ds/…`: which request is which, and its answer.
 
-use super::founding::Subscribed;
+use super::founding::Served;
 use super::keys::{BadToken, Keys, Use};
 use super::refusal::Refusal;
 use super::request::{self, Said, Work};
@@ -12,12 +12,14 @@ use crate::store::Store;
 use serde_json::{Value, json};
 use smallvec::smallvec;
 use std::sync::Arc;
-use thalweg_wire::exchange::{Answer, Method, Now, Request, Response};
+use thalweg_wire::exchange::{self, Answer, Method, Now, Request, Response};
 use thalweg_wire::field::Name;
 use thalweg_wire::piece::Piece;
-use thalweg_wire::{path, rfc3339};
+use thalweg_wire::{media, path, rfc3339};
 
 const ID_BYTES_MAX: usize = 256;
+/// Links that one commit adds: of the longest names half of what it takes.
+const LINKS_AT_ONCE_MAX: usize = 500;
 
 /// A resource under `__ds`.
 enum Resource<'a> {
@@ -45,14 +47,11 @@ impl<S: Store> Streams<S> {
                 (Resource::Subscription, Method::Delete) => self.discard_foreign(shared, &id, now),
                 _ => Err(Refusal::foreign()),
             },
-            Ok((id, Resource::Subscription)) if request.method == Method::Put => {
-                match self.subscribe(shared, &id, request, now) {
-                    Ok(Subscribed::Answered(ticket, response)) => Ok((ticket, response)),
-                    Ok(Subscribed::Elsewhere(work)) => return Answer::Cold(work),
-                    Err(refusal) => Err(refusal),
-                }
-            }
-            Ok((id, resource)) => self.subscription(shared, &id, &resource, request, now),
+            Ok((id, resource)) => match self.serve(shared, &id, &resource, request, now) {
+                Ok(Served::Answered(ticket, response)) => Ok((ticket, response)),
+                Ok(Served::Elsewhere(work)) => return Answer::Cold(work),
+                Err(refusal) => Err(refusal),
+            },
             Err(refusal) => Err(refusal),
         };
         match outcome {
@@ -71,6 +70,26 @@ impl<S: Store> Streams<S> {
         headers.constant(b"Content-Type: application/jwk-set+json\r\nCache-Control: public, max-age=300\r\n");
         let response = headers.respond(200, smallvec![Piece::from(keys.jwks().to_string())]);
         Ok((self.store.ticket(&log), response))
+    }
+
+    fn serve(
+        &self,
+        shared: &Arc<Subscriptions<S>>,
+        id: &str,
+        resource: &Resource<'_>,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Result<Served, Refusal> {
+        match (resource, request.method) {
+            (Resource::Subscription, Method::Put) => self.subscribe(shared, id, request, now),
+            (Resource::Work(verb), Method::Post) if *verb != "claim" => {
+                self.work(shared, id, verb, request, now)
+            }
+            _ => {
+                let (ticket, response) = self.subscription(shared, id, resource, request, now)?;
+                Ok(Served::Answered(ticket, response))
+            }
+        }
     }
 
     fn subscription(
@@ -94,8 +113,8 @@ impl<S: Store> Streams<S> {
                     }
                     let fresh: Vec<_> =
                         paths.into_iter().map(|path| (path.clone(), self.fresh(&path))).collect();
-                    let change = held.subscription.link(&fresh);
-                    Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
+                    let ticket = self.add(shared, held, &fresh, now)?;
+                    Ok((ticket, Headers::new().respond_empty(204)))
                 })
             }
             (Resource::Stream(path), Method::Delete) => self.with(shared, id, |held| {
@@ -114,11 +133,28 @@ impl<S: Store> Streams<S> {
             }),
             (Resource::Streams, _) => Err(Refusal::method("POST")),
             (Resource::Stream(_), _) => Err(Refusal::method("DELETE")),
-            (Resource::Work("claim"), Method::Post) => self.claim(shared, id, request, now),
-            (Resource::Work(verb), Method::Post) => self.work(shared, id, verb, request, now),
+            (Resource::Work(_), Method::Post) => self.claim(shared, id, request, now),
             (Resource::Work(_), _) => Err(Refusal::method("POST")),
             (Resource::Jwks, _) => Err(Refusal::missing()),
         }
+    }
+
+    /// Links streams, as many in one commit as it takes whatever they are called. Those are linked that were kept, should the
+    /// store not take all: whoever asks again goes on from there.
+    fn add(
+        &self,
+        shared: &Subscriptions<S>,
+        held: &mut Held<S>,
+        fresh: &[(Arc<str>, Link)],
+        now: Now,
+    ) -> Result<u64, Refusal> {
+        let mut ticket = self.store.ticket(&held.log);
+        for some in fresh.chunks(LINKS_AT_ONCE_MAX) {
+            let change = held.subscription.link(some);
+            ticket = self.keep(shared, held, change, now)?;
+            shared.touched(&held.subscription.id);
+        }
+        Ok(ticket)
     }
 
     /// Runs a change of one subscription under its lock, then has the driver look at it.
@@ -254,22 +290,47 @@ impl<S: Store> Streams<S> {
         self.store.visible(stream).is_none() && self.store.staged(stream).is_none()
     }
 
+    /// What acks mean, all of them, or what has to be brought into memory before that can be said.
+    fn understood(&self, acks: &[Said]) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
+        let (mut understood, mut cold) = (Vec::with_capacity(acks.len()), Vec::new());
+        for said in acks {
+            match self.understood_one(said)? {
+                Ok(ack) => understood.push(ack),
+                Err(work) => cold.push(work),
+            }
+        }
+        if cold.is_empty() {
+            return Ok(Ok(understood));
+        }
+        Ok(Err(exchange::Work(Box::new(|| cold.into_iter().for_each(|work| (work.0)())))))
+    }
+
     /// What an ack means: in a fork, the tokens of inherited offsets name whoever they are inherited from.
-    fn understood(&self, said: &Said) -> Ack {
-        let (path, token) = said;
-        let Some(token) = token else { return Ack { stream: path.clone(), position: Position::Beginning } };
-        let (owner, offset) = (token.incarnation, token.offset);
+    fn understood_one(&self, said: &Said) -> Result<Result<Ack, exchange::Work>, Refusal> {
         // What is gone has no end to lie past, and no cursor worth moving: that refuses nobody's other acks.
-        let nothing = Ack { stream: path.clone(), position: Position::Beginning };
-        let Some(stream) = self.store.find(path.as_bytes()) else { return nothing };
+        let nothing = || Ok(Ok(Ack { stream: said.0.clone(), position: Position::Beginning }));
+        let (path, Some(token)) = said else { return nothing() };
+        let (owner, offset) = (token.incarnation, token.offset);
+        let Some(stream) = self.store.find(path.as_bytes()) else { return nothing() };
         let incarnation = self.store.incarnation(&stream);
         let visible = self.store.visible(&stream);
         let within = visible.as_ref().is_some_and(|state| offset <= state.tail);
         let inherits = within && self.store.owner(&stream, offset) == owner;
         if self.is_gone(&stream) || !(inherits || owner == incarnation) {
-            return nothing;
+            return nothing();
         }
-        Ack { stream: path.clone(), position: Position::At { incarnation, offset, owner } }
+        let may_split = visible.is_some_and(|state| state.first < offset && offset < state.tail)
+            && media::kind(&self.store.config(&stream).content_type) == media::Kind::Json;
+        if may_split {
+            if let Some(work) = self.store.cold(&stream, offset, 1) {
+                return Ok(Err(work));
+            }
+            // Nobody could read on from there.
+            if self.store.read(&stream, offset, 1).is_ok_and(|read| read.inside) {
+                return Err(request::foreign_offset(&String::from_utf8_lossy(&token.encode())));
+            }
+        }
+        Ok(Ok(Ack { stream: path.clone(), position: Position::At { incarnation, offset, owner } }))
     }
 
     /// PROTOCOL 7.1 callback, 7.2 ack and release.
@@ -280,7 +341,7 @@ impl<S: Store> Streams<S> {
         verb: &str,
         request: &Request<'_>,
         now: Now,
-    ) -> Outcome {
+    ) -> Result<Served, Refusal> {
         // A subscription that is gone says so before anybody is asked to prove anything about it.
         shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
@@ -288,8 +349,11 @@ impl<S: Store> Streams<S> {
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
         let claims = claims.and_then(|token| keys.verify(token, now.time_us)).map_err(unauthorized)?;
         let Work { wake_id, generation, acks, done } = request::work(request)?;
-        let acks: Vec<Ack> = acks.iter().map(|said| self.understood(said)).collect();
-        self.with(shared, id, |held| {
+        let acks = match self.understood(&acks)? {
+            Ok(acks) => acks,
+            Err(work) => return Ok(Served::Elsewhere(work)),
+        };
+        let (ticket, response) = self.with(shared, id, |held| {
             // PROTOCOL 7.3: a token is valid for its subscription alone.
             if claims.sub != id || claims.inc != held.incarnation || claims.aud != aud {
                 return Err(unauthorized(BadToken::Invalid));
@@ -315,7 +379,8 @@ impl<S: Store> Streams<S> {
                 _ => respond(200, &json!({ "ok": true, "next_wake": next_wake })),
             };
             Ok((ticket, response))
-        })
+        })?;
+        Ok(Served::Answered(ticket, response))
     }
 }
 

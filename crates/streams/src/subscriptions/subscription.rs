@@ -180,6 +180,13 @@ pub(crate) struct Change {
     pub(crate) links: BTreeMap<Arc<str>, Option<Link>>,
 }
 
+impl Change {
+    /// Whether more than links change.
+    pub(crate) fn moves_head(&self) -> bool {
+        self.phase.is_some() || self.generation.is_some() || self.origin.is_some()
+    }
+}
+
 /// One position that was processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {

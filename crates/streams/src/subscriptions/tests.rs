@@ -141,11 +141,12 @@ impl World {
     }
 
     fn create(&mut self, name: &str) {
-        assert_eq!(self.call(Method::Put, name, &[], &Value::Null).status, 201);
+        assert_eq!(self.call(Method::Put, &name.replace('"', "%22"), &[], &Value::Null).status, 201);
     }
 
     fn append(&mut self, name: &str, event: u64) {
-        assert_eq!(self.call(Method::Post, name, &[], &json!({ "event": event })).status, 204);
+        let target = name.replace('"', "%22");
+        assert_eq!(self.call(Method::Post, &target, &[], &json!({ "event": event })).status, 204);
         // What the store announces once that is durable.
         let stream = self.model.find(name.as_bytes()).unwrap();
         if self.model.ticket(&stream) == 0 {
@@ -479,6 +480,41 @@ fn acks_are_checked_whole_before_any_is_taken() {
     back["acks"][0]["offset"] = json!("-1");
     assert_eq!(world.verb("s", "callback", &token, &back).status, 200);
     assert_eq!(world.get("s")["streams"][0]["acked_offset"], acked);
+}
+
+#[test]
+fn an_ack_inside_a_message_is_no_offset_and_is_looked_up_elsewhere_where_that_would_wait() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.append("events/a", 2);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    let tail = wake["streams"][0]["tail_offset"].as_str().unwrap();
+    let between = u64::from_str_radix(&tail[17..], 16).unwrap() / 2;
+    let said = |offset: u64, done: bool| {
+        let mut body = acks(&wake, done);
+        body["acks"][0]["offset"] = json!(format!("{}{offset:016x}", &tail[..17]));
+        body
+    };
+    let before = world.get("s")["streams"][0]["acked_offset"].clone();
+    for inside in [1, between - 1, between + 1] {
+        let reply = world.verb("s", "callback", &token, &said(inside, false));
+        assert_eq!(reply.code(), (400, "INVALID_OFFSET"), "{inside}");
+        assert_eq!(world.get("s")["streams"][0]["acked_offset"], before);
+    }
+    world.model.cool();
+    let authorization = format!("Bearer {token}");
+    let fields = [("Authorization", authorization.as_str())];
+    let target = "__ds/subscriptions/s/callback";
+    match world.answer(Method::Post, target, &fields, &said(between, false)) {
+        Answer::Cold(work) => (work.0)(),
+        other => panic!("looked up at once: {other:?}"),
+    }
+    assert_eq!(world.verb("s", "callback", &token, &said(between, false)).status, 200);
+    assert_ne!(world.get("s")["streams"][0]["acked_offset"], before);
 }
 
 #[test]
@@ -937,7 +973,8 @@ fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
         }
         let notes: Vec<_> = notes.into_iter().collect();
         let expected = (upto == commits.len()).then_some(&subscription);
-        assert_eq!(encoding::decode("s", &notes).unwrap().as_ref(), expected);
+        let kept = encoding::decode("s", &notes).unwrap();
+        assert_eq!(kept.as_ref().map(|kept| &kept.subscription), expected);
     }
     // A store that holds such a beginning forgets it.
     let model = Model::default();
@@ -946,6 +983,104 @@ fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
     model.create(&encoding::log_name("s"), &super::log_config(), None, &commit).unwrap();
     let mut world = World::over(model, Options::default(), START_US);
     assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
+}
+
+/// The longest names there may be, of what takes most room where it is written down.
+fn longest(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number:04}{}", "\"".repeat(1_020))).collect()
+}
+
+/// A world in which there is a stream of each name.
+fn with_streams(names: &[String]) -> World {
+    let mut world = World::new();
+    for name in names {
+        world.create(name);
+    }
+    world
+}
+
+/// Has everything done that is pending, and says for how many streams.
+fn all_done(world: &mut World) -> usize {
+    let mut done = 0;
+    let mut attempts = world.turn();
+    while let Some(attempt) = attempts.pop() {
+        let streams = told(&attempt);
+        done += streams["streams"].as_array().unwrap().iter().filter(|s| s["has_pending"] == true).count();
+        attempts.extend(world.finished(&attempt, Outcome::Done));
+    }
+    done
+}
+
+#[test]
+fn a_thousand_of_the_longest_names_are_kept_survive_and_can_be_done_with() {
+    let names = longest(1_000);
+    let wish = json!({ "type": "webhook", "streams": names, "webhook": { "url": HOOK } });
+    let mut world = with_streams(&names);
+    assert_eq!(world.put("s", &wish).status, 201);
+    for round in 0..2 {
+        world = world.restart();
+        assert_eq!(world.put("s", &wish).status, 200, "as it was asked for");
+        world.turn();
+        for name in &names {
+            world.append(name, round);
+        }
+        assert_eq!(all_done(&mut world), names.len());
+    }
+    let mut world = world.restart();
+    assert_eq!(world.get("s")["streams"].as_array().unwrap().len(), names.len());
+    assert!(world.turn().is_empty(), "all of it was done");
+}
+
+#[test]
+fn a_subscription_of_the_first_shape_is_read_and_kept_in_the_second() {
+    let names = longest(500);
+    let wish = json!({ "type": "webhook", "streams": names, "webhook": { "url": HOOK } });
+    let mut world = with_streams(&names);
+    assert_eq!(world.put("s", &wish).status, 201);
+    let log = world.model.find(&encoding::log_name("s")).unwrap();
+    let second = world.model.notes(&log);
+    // As the first shape had it: all in the head.
+    let mut head: Value =
+        serde_json::from_slice(&second.iter().find(|(k, _)| **k == *b"head").unwrap().1).unwrap();
+    head["version"] = json!(1);
+    head["streams"] = json!(names);
+    let head = head.to_string();
+    let named = second.iter().filter(|(key, _)| key.starts_with(b"named/"));
+    let unnamed: Vec<(&[u8], &[u8])> = named.map(|(key, _)| (&key[..], &b""[..])).collect();
+    assert_eq!(unnamed.len(), names.len());
+    for notes in [&unnamed[..], &[(&b"head"[..], head.as_bytes())]] {
+        let version = world.model.staged(&log).unwrap().version;
+        world.model.commit(&log, version, &Commit { notes, ..Commit::default() }).unwrap();
+    }
+
+    let mut world = world.restart();
+    assert_eq!(world.put("s", &wish).status, 200, "as it was asked for");
+    world.turn();
+    assert!(
+        world.model.notes(&log).iter().any(|(key, value)| **key == *b"head" && **value == *head.as_bytes())
+    );
+    for name in &names {
+        world.append(name, 1);
+    }
+    assert_eq!(all_done(&mut world), names.len());
+    assert!(
+        world.model.notes(&log).iter().filter(|(key, _)| key.starts_with(b"named/")).count() == names.len()
+    );
+    let mut world = world.restart();
+    assert_eq!(world.put("s", &wish).status, 200);
+    assert_eq!(world.put("s", &webhook(HOOK)).code(), (409, "SUBSCRIPTION_EXISTS"));
+    assert!(world.turn().is_empty());
+}
+
+#[test]
+fn a_thousand_of_the_longest_names_are_added_at_once() {
+    let names = longest(1_000);
+    let mut world = World::new();
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
+    let added = json!({ "streams": names });
+    assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &added).status, 204);
+    let mut world = world.restart();
+    assert_eq!(world.get("s")["streams"].as_array().unwrap().len(), names.len());
 }
 
 #[test]
@@ -1056,7 +1191,9 @@ proptest! {
     #[test]
     fn the_rules_are_those_of_a_plain_model(steps in proptest::collection::vec(step(), 1..80)) {
         let mut rules = subscription();
-        let mut notes: BTreeMap<Box<[u8]>, Arc<[u8]>> = BTreeMap::new();
+        let named = encoding::named(&rules, usize::MAX).into_iter().flatten();
+        let mut notes: BTreeMap<Box<[u8]>, Arc<[u8]>> =
+            named.map(|(key, value)| (key.into(), value.into())).collect();
         let start = Change { generation: Some(0), ..Change::default() };
         keep(&mut rules, &mut notes, start);
         let (mut plain, mut now) = (Plain::default(), START_US);
@@ -1132,7 +1269,7 @@ proptest! {
                 Step::Sleep { ms } => now += ms * 1_000,
                 Step::Restart => {
                     let kept: Vec<_> = notes.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-                    rules = encoding::decode("s", &kept).unwrap().unwrap();
+                    rules = encoding::decode("s", &kept).unwrap().unwrap().subscription;
                     for stream in 0..3 {
                         if plain.tails[stream as usize] > 0 {
                             observe(&mut rules, &mut notes, stream, plain.tails[stream as usize]);
@@ -1162,7 +1299,9 @@ fn a_subscription_that_is_not_understood_stays_as_it_is_until_somebody_deletes_i
         kept.iter().map(|(key, value)| (key.to_vec(), change(value))).collect()
     };
     let foreign = [
-        rewritten("\"version\":1", "\"version\":2"),
+        rewritten("\"version\":2", "\"version\":3"),
+        rewritten("\"version\":2", "\"version\":1"),
+        rewritten("\"version\":2", "\"version\":2,\"streams\":[]"),
         rewritten("\"phase\":", "\"phases\":"),
         rewritten("events/*", ""),
         vec![(b"head".to_vec(), b"{}".to_vec())],

@@ -395,3 +395,27 @@ fn a_cold_sub_offset_is_brought_in_first() {
     assert_eq!(world.fork("f", "s", &fields[1..]).status, 201);
     assert_eq!(world.get("f", "").body, "he");
 }
+
+#[test]
+fn a_fork_that_retention_overtakes_is_made_by_what_is_left() {
+    for (media, first, second, refined) in
+        [("text/plain", "hello", "world", 1), ("application/json", "[1111]", "[2222]", 1)]
+    {
+        let mut world = World::new();
+        world.put("s", media, first);
+        let kept = world.post("s", media, second).next().to_owned();
+        let middle = 5;
+        world.model.trim_behind(middle);
+        let fork = world.fork("f", "s", &[(OFFSET, "-1")]);
+        assert_eq!((fork.status, fork.next()), (201, &*format!("{:016x}_{middle:016x}", 1)), "{media}");
+        let sub_offset = [(OFFSET, "-1"), (SUB_OFFSET, &*refined.to_string())];
+        world.model.trim_behind(middle);
+        assert_eq!(world.fork("g", "s", &sub_offset).status, 201, "{media}");
+        // An offset that was there a moment ago is one that is gone.
+        let at = format!("{:016x}_{middle:016x}", 1);
+        world.model.trim_behind(10);
+        let gone = world.fork("h", "s", &[(OFFSET, &at)]).refusal();
+        assert_eq!(gone, (410, OFFSET.to_owned(), "offset-gone".to_owned()), "{media}");
+        assert_eq!(world.fork("h", "s", &[(OFFSET, &kept)]).status, 201, "{media}");
+    }
+}

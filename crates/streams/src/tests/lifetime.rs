@@ -131,6 +131,24 @@ fn a_store_that_cannot_write_still_lets_streams_expire() {
 }
 
 #[test]
+fn a_name_that_an_expired_stream_keeps_in_a_store_that_cannot_write_is_refused_as_the_write_is() {
+    for (fault, refusal) in [
+        (StoreError::Full("full".into()), (507, "body", "store-full")),
+        (StoreError::Poisoned("the disk failed".into()), (503, "store", "store-poisoned")),
+    ] {
+        let mut world = sliding("1");
+        world.sleep_ms(1_000);
+        world.model.fail(Some(fault));
+        let looks = world.model.writes();
+        let (status, field, rule) = world.put("s", "text/plain", "new").refusal();
+        assert_eq!((status, &*field, &*rule), refusal);
+        assert_eq!(world.model.writes(), looks);
+        world.model.fail(None);
+        assert_eq!(world.put("s", "text/plain", "new").status, 201);
+    }
+}
+
+#[test]
 fn an_expired_stream_ends_its_live_readers() {
     let mut world = sliding("1");
     let poll = world.tail("s", "?offset=now&live=long-poll");

@@ -109,7 +109,7 @@ impl World {
 }
 
 fn bytes(response: &Response) -> usize {
-    response.body.iter().map(|piece| piece.len()).sum()
+    response.body_bytes()
 }
 
 fn rule(response: &Response) -> (u16, String) {

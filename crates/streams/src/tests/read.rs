@@ -233,3 +233,35 @@ fn what_is_read_is_a_page_of_no_origin() {
     let polled = world.get("s", "?offset=-1&live=long-poll");
     assert_eq!(polled.field("content-security-policy"), "sandbox");
 }
+
+#[test]
+fn a_read_from_the_beginning_that_retention_overtakes_begins_with_what_is_left() {
+    for query in ["", "?offset=-1", "?offset=-1&live=long-poll", "?since=0"] {
+        let mut world = World::new();
+        world.put("s", "text/plain", "hello");
+        world.post("s", "text/plain", "world");
+        world.model.trim_behind(5);
+        let read = world.get("s", query);
+        assert_eq!((read.status, &*read.body), (200, "world"), "{query}");
+        let place = format!("?offset={:016x}_{:016x}", 1, 0);
+        assert_eq!(world.get("s", &place).refusal().0, 410, "an offset is one");
+    }
+}
+
+#[test]
+fn events_from_the_beginning_that_retention_overtakes_begin_with_what_is_left() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "hello");
+    world.post("s", "text/plain", "world");
+    for query in ["?offset=-1&live=sse", "?since=0&live=sse"] {
+        let mut tail = world.tail("s", query);
+        world.model.trim_behind(5);
+        let (events, _) = world.events(&mut tail).unwrap();
+        assert!(events.contains("data:world\n") && !events.contains("hello"), "{query}: {events}");
+    }
+    // Whoever named an offset is told that it is gone.
+    let named = world.tail("s", &format!("?offset={:016x}_{:016x}&live=sse", 1, 5));
+    world.model.trim_behind(10);
+    let Advance::Respond(gone) = world.advance(&named) else { panic!("no refusal") };
+    assert_eq!(gone.status, 410);
+}

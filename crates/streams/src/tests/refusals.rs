@@ -1,7 +1,7 @@
 //! The table of bad input: status, field and rule, and (checked for every call) nothing written.
 
 use super::*;
-use thalweg_wire::exchange::Refusal;
+use thalweg_wire::exchange::{Announced, Refusal};
 
 type Case<'a> = (Method, &'a str, &'a [(&'a str, &'a str)], &'a str, (u16, &'a str, &'a str));
 
@@ -164,11 +164,14 @@ fn refusals_of_the_connection_have_the_same_shape() {
         field: "headers",
         detail: "the header block may have 16 KiB",
     };
-    let reply = Reply::new(world.streams.refuse(&refusal, None, world.now), 0);
+    let reply = Reply::new(world.streams.refuse(&refusal, Announced::default(), world.now), 0);
     assert_eq!(reply.refusal(), (431, "headers".into(), "header-block-too-large".into()));
     let busy =
         Refusal { status: 503, code: "connections", field: "connection", detail: "too many connections" };
-    assert_eq!(Reply::new(world.streams.refuse(&busy, None, world.now), 0).field("retry-after"), "1");
+    assert_eq!(
+        Reply::new(world.streams.refuse(&busy, Announced::default(), world.now), 0).field("retry-after"),
+        "1"
+    );
     let failed = Reply::new(world.streams.failed(world.now), 0);
     assert_eq!(failed.refusal(), (500, "store".into(), "outcome-unknown".into()));
 }

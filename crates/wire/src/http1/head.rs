@@ -3,6 +3,7 @@
 //! [`HeadParser`] remembers how far it looked for the end of the head, so a head that dribbles in is
 //! scanned once; its first line is judged as it comes, to refuse garbage early, and the rest when whole.
 
+use super::persistence::Persistence;
 use crate::exchange::{Method, Refusal};
 use crate::field::{Field, Name};
 use memchr::memchr;
@@ -106,13 +107,14 @@ impl HeadParser {
                 let whole = if line > start { Ok(Some(end + 1)) } else { Err(LINE_MALFORMED) };
                 return within(end + 1 - start, limits).and(whole);
             }
-            if line == start && length > limits.line_bytes_max {
+            if line == start && length - 1 > limits.line_bytes_max {
                 return Err(LINE_TOO_LONG);
             }
             line = end + 1;
             self.scanned = line;
         }
-        if line == start && bytes.len() - start > limits.line_bytes_max {
+        let begun = &bytes[start..];
+        if line == start && begun.strip_suffix(b"\r").unwrap_or(begun).len() > limits.line_bytes_max {
             return Err(LINE_TOO_LONG);
         }
         within(bytes.len() - start, limits).map(|()| None)
@@ -251,8 +253,7 @@ fn judge(fields: &[Field<'_>], minor_version: u8) -> Result<FramingVerdict, Refu
     let mut length = None;
     let mut chunked = false;
     let mut hosts = 0;
-    let mut closes = false;
-    let mut keeps = false;
+    let mut persistence = Persistence::default();
     let mut expects_continue = false;
     for field in fields {
         match field.name {
@@ -278,12 +279,7 @@ fn judge(fields: &[Field<'_>], minor_version: u8) -> Result<FramingVerdict, Refu
                     return Err(HOST_MALFORMED);
                 }
             }
-            Name::Connection => {
-                for token in field.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                    closes |= token.eq_ignore_ascii_case(b"close");
-                    keeps |= token.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
+            Name::Connection => persistence.note(field.value),
             Name::Expect => {
                 if !field.value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(EXPECTATION_UNKNOWN);
@@ -307,7 +303,7 @@ fn judge(fields: &[Field<'_>], minor_version: u8) -> Result<FramingVerdict, Refu
     }
     let body = if chunked { BodyLength::Chunked } else { BodyLength::Known(length.unwrap_or(0)) };
     let expects_continue = expects_continue && body != BodyLength::Known(0);
-    let keep_alive = !closes && (minor_version >= 1 || keeps);
+    let keep_alive = persistence.keeps_alive(minor_version == 0);
     Ok(FramingVerdict { body, keep_alive, expects_continue })
 }
 

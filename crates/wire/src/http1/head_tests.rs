@@ -183,9 +183,14 @@ fn limits_are_exact() {
     // Over the limit is over the limit before the head has ended, too.
     assert_eq!(judged(&head(500)[..201]).map_err(|r| r.status), Err(431));
     let line = |padding: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(padding));
-    let room = 60 - "GET / HTTP/1.1\r".len();
+    let room = 60 - "GET / HTTP/1.1".len();
     assert_eq!(judged(&line(room)), Ok(true));
     assert_eq!(judged(&line(room + 1)).map_err(|r| r.status), Err(414));
+    // What ends the line is no part of it, however little of the end has come.
+    for (cut, outcome) in [(60, Ok(false)), (61, Ok(false)), (62, Ok(false))] {
+        assert_eq!(judged(&line(room)[..cut]).map_err(|r| r.status), outcome, "{cut}");
+        assert_eq!(judged(&line(room + 1)[..cut]).is_err(), cut > 60, "{cut}");
+    }
     assert_eq!(judged(&line(300)[..61]).map_err(|r| r.status), Err(414));
     let fields = |count: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(count - 1));
     assert_eq!(judged(&fields(4)), Ok(true));

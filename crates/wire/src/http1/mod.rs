@@ -15,9 +15,10 @@ mod chunked;
 mod encode;
 mod head;
 mod heads;
+mod persistence;
 mod response;
 
-pub use announced::announced_path;
+pub use announced::announced;
 pub use arrival::{Arrival, ArrivalError, Whole};
 pub use body::BodyDecoder;
 pub use chunked::{Chunk, ChunkedDecoder};

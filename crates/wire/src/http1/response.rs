@@ -1,6 +1,7 @@
 //! Response heads as a client reads them.
 
 use super::head::BodyLength;
+use super::persistence::Persistence;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
@@ -93,7 +94,7 @@ fn framing(
 ) -> Result<(Option<BodyLength>, bool), ResponseError> {
     let mut length = None;
     let mut chunked = false;
-    let mut keep_alive = !legacy;
+    let mut persistence = Persistence::default();
     for field in fields {
         if field.name.eq_ignore_ascii_case("content-length") {
             let value = super::head::parse_length(field.value).map_err(|_| ResponseError::Framing)?;
@@ -106,15 +107,10 @@ fn framing(
             }
             chunked = true;
         } else if field.name.eq_ignore_ascii_case("connection") {
-            for token in field.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-                if token.eq_ignore_ascii_case(b"close") {
-                    keep_alive = false;
-                } else if token.eq_ignore_ascii_case(b"keep-alive") && legacy {
-                    keep_alive = true;
-                }
-            }
+            persistence.note(field.value);
         }
     }
+    let keep_alive = persistence.keeps_alive(legacy);
     if to_head || !super::encode::status_has_body(status) {
         return Ok((Some(BodyLength::Known(0)), keep_alive));
     }
@@ -133,13 +129,19 @@ mod tests {
 
     #[test]
     fn bodies_are_delimited_as_the_head_says() {
-        let cases: [(&str, bool, Option<BodyLength>, bool); 7] = [
+        let cases: [(&str, bool, Option<BodyLength>, bool); 8] = [
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false, Some(BodyLength::Known(3)), true),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false, Some(BodyLength::Chunked), true),
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true, Some(BodyLength::Known(0)), true),
             ("HTTP/1.1 204 No Content\r\n\r\n", false, Some(BodyLength::Known(0)), true),
             ("HTTP/1.1 200 OK\r\n\r\n", false, None, false),
             ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", false, Some(BodyLength::Known(1)), false),
+            (
+                "HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\nContent-Length: 0\r\n\r\n",
+                false,
+                Some(BodyLength::Known(0)),
+                false,
+            ),
             (
                 "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
                 false,

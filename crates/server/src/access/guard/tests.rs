@@ -35,7 +35,7 @@ impl Service for Counter {
         Response::default()
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _: Option<&str>, _: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _: Announced<'_>, _: Now) -> Response {
         Response {
             status: refusal.status,
             fields: thalweg_wire::lines::Lines::default(),

@@ -41,7 +41,7 @@ impl Journaled {
             let notes = self.inner.notes(stream);
             let kept =
                 alive.then(|| encoding::decode(id, &notes).expect("what was written is not understood"));
-            let state = kept.flatten();
+            let state = kept.flatten().map(|kept| kept.subscription);
             self.journal.lock().push((receipt.ticket, id.to_owned(), state));
         }
         if self.fault == Fault::Early {
