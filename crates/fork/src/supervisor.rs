@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::event::EventFd;
@@ -64,7 +64,8 @@ impl Options {
 }
 
 /// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`.
-/// One that is let go of goes on looking after them, for as long as there is a child to wait for: only [`Supervisor::end`] ends them.
+/// Once the last of them is let go of, which nobody could ask any more, servers that are not emancipated hear of it as of the end of
+/// this process, and end by themselves; [`Supervisor::end`] waits for that, and ends by force what does not.
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
@@ -203,8 +204,8 @@ impl Supervisor {
         let this = Self { shared: Arc::new(shared), asker: None };
         let place = this.take_place().map_err(io::Error::other)?;
         this.add(place, told, started.id(), address, None)?;
-        let reaper = this.clone();
-        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || reaper.reap())?;
+        let shared = Arc::downgrade(&this.shared);
+        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || reap(&shared))?;
         Ok(this)
     }
 
@@ -332,18 +333,6 @@ impl Supervisor {
         Ok(number)
     }
 
-    /// Waits for every end there is.
-    fn reap(&self) {
-        while let Ok(Some(process)) = fork::await_any_child() {
-            let mut table = self.shared.table.lock();
-            table.ended(process);
-            // From here on its number may be another's, which nobody must kill by the table.
-            fork::release(process);
-            drop(table);
-            self.shared.ring();
-        }
-    }
-
     /// Has the thread of a server do something, and answer with what comes of it.
     fn tell<C: Command + 'static>(
         &self,
@@ -455,6 +444,22 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for every end there is, whether or not anybody is left to hear of it.
+fn reap(shared: &Weak<Shared>) {
+    while let Ok(Some(process)) = fork::await_any_child() {
+        let Some(shared) = shared.upgrade() else {
+            fork::release(process);
+            continue;
+        };
+        let mut table = shared.table.lock();
+        table.ended(process);
+        // From here on its number may be another's, which nobody must kill by the table.
+        fork::release(process);
+        drop(table);
+        shared.ring();
     }
 }
 

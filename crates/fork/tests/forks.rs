@@ -581,6 +581,16 @@ fn a_server_that_comes_while_all_are_ended_is_none() {
     control.end();
 }
 
+fn servers_that_nobody_looks_after_any_more_end() {
+    let mut control = Control::start();
+    fork(&mut control.forks(), "1");
+    assert_eq!(children(), 2);
+    control.stopper.stop();
+    control.thread.take().unwrap().join().unwrap();
+    drop(control);
+    until("no process", || children() == 0);
+}
+
 fn what_may_have_been_committed_is_not_taken_back() {
     let control = Control::start();
     let mood = Cell::new(Mood::Well);
@@ -913,6 +923,7 @@ const TESTS: &[Test] = &[
     ("a_server_that_comes_is_waited_for", a_server_that_comes_is_waited_for),
     ("a_server_that_never_comes_is_given_up", a_server_that_never_comes_is_given_up),
     ("a_server_that_comes_while_all_are_ended_is_none", a_server_that_comes_while_all_are_ended_is_none),
+    ("servers_that_nobody_looks_after_any_more_end", servers_that_nobody_looks_after_any_more_end),
     ("what_may_have_been_committed_is_not_taken_back", what_may_have_been_committed_is_not_taken_back),
     ("a_copy_that_nobody_waits_for_is_none", a_copy_that_nobody_waits_for_is_none),
     ("a_copy_that_nobody_heard_of_ends", a_copy_that_nobody_heard_of_ends),

@@ -54,8 +54,6 @@ struct Neighbour {
     opening: u32,
     damage: Vec<Damage>,
     follower: Follower,
-    /// Segments that were found missing.
-    missing: BTreeMap<u32, Damage>,
 }
 
 /// The catalogue as of a position.
@@ -109,7 +107,7 @@ impl Attached {
         let mut recovery = Recovery::new(disk, directory, &control, Some(up_to));
         recovery.run()?;
         let damage = recovery.report(0).damage;
-        let (missing, opening) = (recovery.missing().clone(), recovery.catalogue().opening());
+        let opening = recovery.catalogue().opening();
         let segments = Arc::new(Segments::default());
         let neighbour = Arc::new(Neighbour {
             disk: disk.clone(),
@@ -121,7 +119,6 @@ impl Attached {
             opening,
             damage,
             follower: Follower::new(control.clone(), gate.clone()),
-            missing,
         });
         neighbour.go_on(&mut neighbour.catalogue.lock()).map_err(failed("list"))?;
         let sight = Sight { control, segments, gate, home: neighbour.clone() };
@@ -194,7 +191,7 @@ impl Neighbour {
         let known = self.segments.latest();
         // A backup that nobody opened yet is of the version of no list at all.
         let moved = known.all().is_empty() || self.seen.bytes() != version as u32;
-        let segments = if moved { Some(self.read_directory()?) } else { None };
+        let segments = if moved { Some(self.read_directory(&followed.recovery)?) } else { None };
         let view = match &segments {
             Some(segments) => Arc::new(View::of(segments.clone())),
             None => known,
@@ -215,8 +212,9 @@ impl Neighbour {
             }
             followed.up_to = limit;
         }
-        if let Some(segments) = segments {
-            self.miss_none(&view, &followed.recovery)?;
+        if let Some(mut segments) = segments {
+            self.miss(&view, &mut followed.recovery)?;
+            Segment::stand_in(&mut segments, followed.recovery.missing(), Time::MAX)?;
             // Whoever takes the new list looks where logs begin now.
             self.segments.set(segments);
             self.seen.publish(version as u32);
@@ -230,13 +228,13 @@ impl Neighbour {
     }
 
     /// Reads which segments there are from the directory; those that are known stay mapped.
-    fn read_directory(&self) -> io::Result<Vec<Arc<Segment>>> {
+    fn read_directory(&self, recovery: &Recovery) -> io::Result<Vec<Arc<Segment>>> {
         // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
         // need not move again before something is.
         let newest = segment_of(self.control.written());
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
-        let mut lost = self.missing.clone();
+        let mut lost = recovery.missing().clone();
         let names = self.disk.names(&self.directory).map_err(|error| self.removed("its directory", error))?;
         for name in names {
             let Some(number) = segment::number_of(&name) else { continue };
@@ -261,7 +259,7 @@ impl Neighbour {
                 Err(error) => return Err(error),
             }
         }
-        self.is_still_there(&known)?;
+        self.is_still_there(&known, recovery.missing())?;
         Segment::stand_in(&mut segments, &lost, Time::MAX)?;
         Ok(segments)
     }
@@ -270,9 +268,9 @@ impl Neighbour {
     /// segments of another that was made in its place, would have entries missed in silence. The newest segment is never let go of as
     /// long as there is a store, and who removes one begins with it. What the first list has recovery has just judged: after a
     /// power cut the words may speak of a segment whose name was not on the disk yet.
-    fn is_still_there(&self, known: &View) -> io::Result<()> {
+    fn is_still_there(&self, known: &View, missing: &BTreeMap<u32, Damage>) -> io::Result<()> {
         let newest = segment_of(self.control.written());
-        if !known.all().is_empty() && newest > 0 && !self.missing.contains_key(&newest) {
+        if !known.all().is_empty() && newest > 0 && !missing.contains_key(&newest) {
             let name = segment::file_name(newest);
             let found = self.disk.open_read_only(&self.directory.join(&name));
             found.map_err(|error| self.removed(&name, error))?;
@@ -285,18 +283,27 @@ impl Neighbour {
         Err(io::Error::other(format!("another store is at {at} by now: close this one, and open that")))
     }
 
-    /// Makes sure that no segment is gone of which something is needed: whoever lets go of one has said so before.
-    fn miss_none(&self, view: &View, recovery: &Recovery) -> io::Result<()> {
+    /// Has segments stood in for that are gone though something is needed of them: whoever lets go of one has said so before. It is
+    /// as where a store is opened without them.
+    fn miss(&self, view: &View, recovery: &mut Recovery) -> io::Result<()> {
         let known = self.segments.latest();
         let numbers = known.all().iter().map(|segment| segment.header.number);
         let gone: Vec<u32> = numbers.filter(|number| view.find(*number).is_none()).collect();
-        let Some(number) = recovery.needed_of(&gone) else { return Ok(()) };
-        let (file, at) = (segment::file_name(number), self.directory.display());
-        let why = format!(
-            "{file}, of which something is needed, is not at {at} any more: the store was removed, or lost this; \
-             close it here and open it again, which tells"
-        );
-        Err(io::Error::new(io::ErrorKind::NotFound, why))
+        let lost = recovery.needed_of(&gone);
+        for number in &lost {
+            // A directory is read piece by piece: one that another took the place of meanwhile may not have been listed.
+            match self.disk.open_read_only(&self.directory.join(segment::file_name(*number))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Err(io::ErrorKind::NotFound.into()),
+            }
+        }
+        if !lost.is_empty() {
+            // It may have been the first that went of a store that is being removed.
+            self.is_still_there(&known, recovery.missing())?;
+            recovery.miss(&lost);
+        }
+        Ok(())
     }
 
     /// Why something cannot be read that every store has.
@@ -425,18 +432,53 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_store_that_is_being_removed_is_not_taken_for_all_of_it() {
-        for newest in [true, false] {
-            let directory = tempfile::tempdir().unwrap();
-            let (store, log, attached) = attached(directory.path());
-            let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
-            write_more(&store, &log);
-            let number = if newest { segment_of(store.maps().written()) } else { 2 };
-            std::fs::remove_file(directory.path().join(segment::file_name(number))).unwrap();
-            let read: Vec<_> = reader.entries(&Query::from(crate::Start::Time(20))).collect();
-            let [Err(ReadError::Io { why, .. })] = &read[..] else { panic!("{read:?}") };
-            let file = segment::file_name(number);
-            assert!(why.contains("removed") && why.contains(&file), "{why}");
+        let directory = tempfile::tempdir().unwrap();
+        let (store, log, attached) = attached(directory.path());
+        let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
+        write_more(&store, &log);
+        let file = segment::file_name(segment_of(store.maps().written()));
+        std::fs::remove_file(directory.path().join(&file)).unwrap();
+        let read: Vec<_> = reader.entries(&Query::from(crate::Start::Time(20))).collect();
+        let [Err(ReadError::Io { why, .. })] = &read[..] else { panic!("{read:?}") };
+        assert!(why.contains("removed") && why.contains(&file), "{why}");
+    }
+
+    /// As where a store is opened without it, so that it is the same whoever came when.
+    #[test]
+    fn a_segment_that_is_lost_is_stood_in_for_by_those_who_knew_it_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, log, attached) = attached(directory.path());
+        let early = attached.find(b"a").unwrap().unwrap();
+        let mut known = attached.reader(&early);
+        let mut entries = known.entries(&Query::from(crate::Start::Time(50)));
+        let place = entries.next().unwrap().unwrap().place();
+        let number = segment_of(place.position);
+        write_more(&store, &log);
+        std::fs::remove_file(directory.path().join(segment::file_name(number))).unwrap();
+        drop((store, log));
+        let options = Options { segment_bytes_min: 4096, segment_bytes_max: 8192, ..Options::default() };
+        let (store, found) =
+            Store::open(&Disk::Real, directory.path(), Options { durability: Durability::Os, ..options })
+                .unwrap();
+        let log = store.find(b"a").unwrap();
+        assert!(found.damage.iter().all(|damage| damage.file == segment::file_name(number)), "{found:?}");
+        let anew = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let late = anew.find(b"a").unwrap().unwrap();
+        let readers = [store.reader(&log), anew.reader(&late), attached.reader(&early)];
+        for (mut reader, who) in readers.into_iter().zip(["own", "new", "old"]) {
+            for start in [crate::Start::First, crate::Start::Time(50), crate::Start::Offset(5000)] {
+                let mut entries = reader.entries(&Query::from(start));
+                let stop = entries.by_ref().find_map(Result::err);
+                let Some(ReadError::Damaged(damage)) = stop else { panic!("{start:?}: {stop:?}") };
+                // Who begins at an offset of which nothing is known is told of the next place that is.
+                let is_named = damage.file == segment::file_name(number);
+                assert!(is_named || matches!(start, crate::Start::Offset(_)), "{who}, {start:?}: {damage}");
+                entries.resume();
+                assert_eq!(entries.last().map(|entry| entry.map(|entry| entry.time)), Some(Ok(199)));
+            }
+            assert!(matches!(reader.at(place), Err(ReadError::Damaged(_))));
         }
+        assert!(early.lock().damage().is_some() && attached.find(b"a").unwrap().is_some());
     }
 
     #[test]

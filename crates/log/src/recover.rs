@@ -131,7 +131,12 @@ impl Recovery {
             self.lost(control::FILE_NAME.to_owned(), 0);
         }
         let names = self.disk.names(&self.directory).map_err(|source| self.failed("list", source))?;
-        self.read_headers(&names)?;
+        self.run_over(&names)
+    }
+
+    /// The same of the files that were listed, in another's store perhaps while some came and others went.
+    fn run_over(&mut self, names: &[String]) -> Result<(Vec<Position>, Option<End>), OpenError> {
+        self.read_headers(names)?;
         if self.control.is_intact() && !self.control.is_credible(self.last_present()) {
             self.lost(control::FILE_NAME.to_owned(), 0);
         }
@@ -145,7 +150,9 @@ impl Recovery {
             }
         }
         let end = self.replay(begin)?;
-        self.refuse_outdated(&names)?;
+        self.settle();
+        // Once all that may look like damage is known.
+        self.refuse_outdated(names)?;
         Ok((starts, end))
     }
 
@@ -312,31 +319,6 @@ impl Recovery {
     fn is_whole(&mut self, number: u32) -> bool {
         let region = self.open_region(number).ok();
         region.is_some_and(|region| region.published() >= self.headers[&number].capacity)
-    }
-
-    /// Refuses logs with payload in segments that are gone.
-    fn miss_extents(&mut self) {
-        let mut missing: BTreeMap<u32, Vec<LogId>> = BTreeMap::new();
-        for log in self.logs.values() {
-            let mut inner = log.lock();
-            let gone = |extent: &&Extent| !self.headers.contains_key(&segment_of(extent.position));
-            let Some(extent) = inner.extents.all().iter().find(gone).copied() else { continue };
-            let number = segment_of(extent.position);
-            missing.entry(number).or_default().push(log.id());
-            inner.note_damage(|| missing_segment(number, vec![log.id()]));
-        }
-        for (number, logs) in missing {
-            let damage = missing_segment(number, logs);
-            self.missing.entry(number).or_insert_with(|| damage.clone());
-            self.report.damage.push(damage);
-        }
-        // One that nobody needs is no loss, and yet not as it was.
-        for number in std::mem::take(&mut self.headless) {
-            let file = segment::file_name(number);
-            if self.report.damage.iter().all(|damage| damage.file != file) {
-                self.lost(file, position(number, 0));
-            }
-        }
     }
 
     /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
@@ -546,10 +528,6 @@ impl Recovery {
 
     /// Finishes the catalogue and answers what was found.
     pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
-        self.settle_forks();
-        self.logs.values().for_each(|log| log.lock().show());
-        self.drop_purged();
-        self.miss_extents();
         let suspects = std::mem::take(&mut self.suspects);
         for log in self.logs.values() {
             let mut inner = log.lock();

@@ -50,6 +50,8 @@ impl State {
     /// Whoever calls this is alone.
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
+        // Nothing is made of one that was dropped.
+        fork.pending()?;
         let (moment, prefix) = (fork.moment(View::Committed)?, image_prefix(&shared.name));
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = {

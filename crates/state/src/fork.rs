@@ -2,6 +2,10 @@
 //!
 //! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. What they come to is
 //! published under `views`, which nobody holds for more than a few words: a reader never waits for a writer.
+//!
+//! That it is dropped is the last of what becomes of it, ordered as its commits are: whoever wants what is pending, to write, to fork
+//! or to read it, finds no fork from then on, and what is committed of it is there until the drop is durable. So nobody reads that a fork
+//! is gone which is there again after a crash; a refusal may tell of a drop that is on its way, as a conflict does of a commit.
 
 use crate::changes::Changes;
 use crate::digest::{Digest, Root};
@@ -48,11 +52,12 @@ pub(crate) struct Fork {
 
 #[derive(Debug)]
 struct Views {
-    /// `None` until its creation is durable.
+    /// `None` until its creation is durable, and once its drop is.
     committed: Option<Moment>,
-    pending: Moment,
-    /// What becomes committed at which ticket.
-    under_way: VecDeque<(Position, Moment)>,
+    /// `None` once it is dropped.
+    pending: Option<Moment>,
+    /// What becomes committed at which ticket, of a drop nothing.
+    under_way: VecDeque<(Position, Option<Moment>)>,
 }
 
 impl Fork {
@@ -64,9 +69,9 @@ impl Fork {
         rooted: Option<Rooted>,
         imaged: Offset,
     ) -> Self {
-        let (pending, begin) = (moment.clone(), (born, moment));
+        let (pending, begin) = (Some(moment.clone()), (born, Some(moment)));
         let (committed, under_way) =
-            if born == 0 { (Some(begin.1), VecDeque::new()) } else { (None, [begin].into()) };
+            if born == 0 { (begin.1, VecDeque::new()) } else { (None, [begin].into()) };
         let views = Views { committed, pending, under_way };
         Self {
             log,
@@ -80,25 +85,42 @@ impl Fork {
     /// The state as of now. Complexity: constant; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not.
+    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not, or its drop is; of what is pending once it is
+    /// dropped.
     pub(crate) fn moment(&self, view: View) -> Result<Moment, Error> {
-        match view {
-            View::Committed => self.views.lock().committed.clone().ok_or(Error::NoFork(self.log.id())),
-            View::Pending => Ok(self.pending()),
-        }
+        let views = self.views.lock();
+        let moment = match view {
+            View::Committed => &views.committed,
+            View::Pending => &views.pending,
+        };
+        moment.clone().ok_or(Error::NoFork(self.log.id()))
     }
 
     /// The state with everything that is on its way.
-    pub(crate) fn pending(&self) -> Moment {
-        self.views.lock().pending.clone()
+    ///
+    /// # Errors
+    /// [`Error::NoFork`].
+    pub(crate) fn pending(&self) -> Result<Moment, Error> {
+        self.moment(View::Pending)
+    }
+
+    /// Whether it is dropped, durably or not.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.views.lock().pending.is_none()
     }
 
     /// The ticket at which all of its line up to an offset is durable, 0 where it is; `None` beyond its end.
-    pub(crate) fn ticket_of(&self, offset: Offset) -> Option<Position> {
+    ///
+    /// # Errors
+    /// [`Error::NoFork`].
+    pub(crate) fn ticket_of(&self, offset: Offset) -> Result<Option<Position>, Error> {
         let views = self.views.lock();
-        let is_durable = views.committed.as_ref().is_some_and(|moment| offset <= moment.offset);
-        let under_way = || views.under_way.iter().find(|(_, moment)| offset <= moment.offset);
-        if is_durable { Some(0) } else { under_way().map(|(ticket, _)| *ticket) }
+        if views.pending.is_none() {
+            return Err(Error::NoFork(self.log.id()));
+        }
+        let reaches = |moment: &Option<Moment>| moment.as_ref().is_some_and(|moment| offset <= moment.offset);
+        let under_way = || views.under_way.iter().find(|(_, moment)| reaches(moment));
+        Ok(if reaches(&views.committed) { Some(0) } else { under_way().map(|(ticket, _)| *ticket) })
     }
 
     /// The root of a state of this fork, which is remembered. Complexity: what changed since the last one that was asked for.
@@ -144,7 +166,12 @@ impl Fork {
     /// How many bytes of its log, and of what it inherits, opening would have to replay.
     pub(crate) fn behind(&self) -> u64 {
         let imaged = *self.imaged.lock();
-        self.moment(View::Committed).map_or(0, |moment| moment.offset - imaged)
+        let views = self.views.lock();
+        match (&views.committed, &views.pending) {
+            (Some(moment), Some(_)) => moment.offset - imaged,
+            // Nobody is going to open it.
+            _ => 0,
+        }
     }
 
     /// It has an image there.
@@ -170,7 +197,7 @@ impl Fork {
     ) -> Result<Receipt, Error> {
         let _line = self.line.lock();
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
-        let Moment { mut map, offset: tail } = self.pending();
+        let Moment { mut map, offset: tail } = self.pending()?;
         if staged.tail != tail {
             // Whoever appends to a state's log by other means than the state makes this one stale.
             return Err(Error::Conflict { fork: self.log.id(), base: tail, tail: staged.tail });
@@ -191,34 +218,51 @@ impl Fork {
         map.apply(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
-        let moment = Moment { map, offset: receipt.next };
+        self.become_at(receipt.ticket, place, Some(Moment { map, offset: receipt.next }));
+        Ok(receipt)
+    }
+
+    /// Drops it, in turn with its commits.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`], and what the log says.
+    pub(crate) fn leave(self: &Arc<Self>, place: &Place<'_>, time: Time) -> Result<Receipt, Error> {
+        let _line = self.line.lock();
+        let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
+        let receipt = place.store.delete(&self.log, staged.version, time, place.durable.watcher)?;
+        self.become_at(receipt.ticket, place, None);
+        Ok(receipt)
+    }
+
+    /// It is this by now, which is committed at a ticket. Whoever calls this has the line.
+    fn become_at(self: &Arc<Self>, ticket: Position, place: &Place<'_>, now: Option<Moment>) {
         let show = || {
             let mut views = self.views.lock();
-            if receipt.ticket == 0 {
-                views.committed = Some(moment.clone());
+            let committed = if ticket == 0 {
+                std::mem::replace(&mut views.committed, now.clone())
             } else {
-                views.under_way.push_back((receipt.ticket, moment.clone()));
-            }
-            std::mem::replace(&mut views.pending, moment)
+                views.under_way.push_back((ticket, now.clone()));
+                None
+            };
+            (committed, std::mem::replace(&mut views.pending, now))
         };
-        let before = match receipt.ticket {
+        let before = match ticket {
             0 => show(),
             ticket => place.durable.note(ticket, self.clone(), show),
         };
         // The last to hold a state may have much to let go of.
         drop(before);
-        Ok(receipt)
     }
 
     /// Everything up to a ticket is durable. What was committed before is the caller's to let go of.
-    pub(crate) fn complete(&self, up_to: Position) -> Vec<Moment> {
+    pub(crate) fn complete(&self, up_to: Position) -> Vec<Option<Moment>> {
         let mut done = Vec::new();
         let mut views = self.views.lock();
         while views.under_way.front().is_some_and(|(ticket, _)| *ticket <= up_to) {
             done.extend(views.under_way.pop_front().map(|(_, moment)| moment));
         }
         if let Some(newest) = done.pop() {
-            done.extend(views.committed.replace(newest));
+            done.push(std::mem::replace(&mut views.committed, newest));
         }
         done
     }

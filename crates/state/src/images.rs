@@ -7,13 +7,15 @@
 use crate::error::Error;
 use crate::image::Image;
 use crate::state::{ForkId, History};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 
 /// The images of a state, those that are whole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
-    images: Vec<Image>,
+    /// By fork, the oldest first, so that what a fork has use for is found without a look at those of others.
+    images: BTreeMap<ForkId, Vec<Image>>,
     /// Logs that are images no more, or never were whole, and could not be removed yet.
     spent: Vec<Arc<Log>>,
 }
@@ -24,7 +26,9 @@ impl Images {
         let mut found = Vec::new();
         store.visit(|log| found.extend(Image::of(log, prefix).filter(|image| image.log.staged().is_some())));
         let (images, cut_off): (Vec<_>, Vec<_>) = found.into_iter().partition(Image::is_whole);
-        let mut found = Self { images, spent: cut_off.into_iter().map(|image| image.log).collect() };
+        let mut found =
+            Self { spent: cut_off.into_iter().map(|image| image.log).collect(), ..Self::default() };
+        images.into_iter().for_each(|image| found.add(image));
         // On a disk that is full that may have to wait, and nothing else does.
         let _ = found.clear(store, time, None);
         found
@@ -38,11 +42,10 @@ impl Images {
 
     /// These are not what they were: another is to be written in the place of each.
     pub(crate) fn forget(&mut self, store: &Store, spoiled: &[LogId], time: Time) {
-        let (gone, images) =
-            std::mem::take(&mut self.images).into_iter().partition(|image| spoiled.contains(&image.log.id()));
-        self.images = images;
-        let gone: Vec<Image> = gone;
-        self.spent.extend(gone.into_iter().map(|image| image.log));
+        for of_fork in self.images.values_mut() {
+            let gone = of_fork.extract_if(.., |image| spoiled.contains(&image.log.id()));
+            self.spent.extend(gone.map(|image| image.log));
+        }
         let _ = self.clear(store, time, None);
     }
 
@@ -65,42 +68,46 @@ impl Images {
 
     /// Whether there is one of that fork at that offset.
     pub(crate) fn has(&self, fork: ForkId, offset: Offset) -> bool {
-        self.images.iter().any(|image| image.fork == fork && image.offset == offset)
+        self.of(fork, offset).last().is_some_and(|image| image.offset == offset)
     }
 
     /// Whether these are the same.
     pub(crate) fn are(&self, others: &Images) -> bool {
-        let ids = |images: &Images| images.images.iter().map(|image| image.log.id()).collect::<Vec<_>>();
+        let ids = |images: &Images| -> Vec<LogId> {
+            images.images.values().flatten().map(|image| image.log.id()).collect()
+        };
         ids(self) == ids(others)
     }
 
     pub(crate) fn add(&mut self, image: Image) {
-        self.images.push(image);
+        let of_fork = self.images.entry(image.fork).or_default();
+        let place = of_fork.partition_point(|other| other.offset <= image.offset);
+        of_fork.insert(place, image);
     }
 
-    /// The images that a log's entries up to `until` can be rebuilt from, the best first.
-    pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> Vec<&Image> {
-        let (mut log, mut until, mut usable) = (log.clone(), until, Vec::new());
-        loop {
-            let of_log = |image: &&Image| image.fork == log.id() && image.offset <= until;
-            let from = usable.len();
-            usable.extend(self.images.iter().filter(of_log));
-            usable[from..].sort_by_key(|image: &&Image| std::cmp::Reverse(image.offset));
-            match log.fork() {
-                Some(branch) => (until, log) = (until.min(branch.at), branch.parent),
-                None => return usable,
-            }
-        }
+    /// Those of a fork up to an offset.
+    fn of(&self, fork: ForkId, until: Offset) -> &[Image] {
+        let of_fork = self.images.get(&fork).map_or(&[][..], Vec::as_slice);
+        &of_fork[..of_fork.partition_point(|image| image.offset <= until)]
+    }
+
+    /// The images that a log's entries up to `until` can be rebuilt from, the best first. Complexity: a look for each log that it
+    /// comes from, as far as it is asked for.
+    pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> impl Iterator<Item = &Image> {
+        let line = std::iter::successors(Some((log.clone(), until)), |(log, until)| {
+            log.fork().map(|branch| (branch.parent, branch.at.min(*until)))
+        });
+        line.flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
     }
 
     /// The images that a log has use for: the one that it would be rebuilt from, and, where every state there ever was is kept,
     /// the one that stands for what is gone of the log, which all later ones are reached from.
     pub(crate) fn used(&self, log: &Arc<Log>, history: History) -> Vec<LogId> {
-        let images = self.under(log, Offset::MAX);
+        let newest = self.under(log, Offset::MAX).next();
         let first = log.staged().map_or(0, |state| state.first);
-        let base = images.iter().rfind(|image| image.offset >= first);
-        let base = base.filter(|_| first > 0 && history == History::Kept);
-        images.first().into_iter().chain(base).map(|image| image.log.id()).collect()
+        let is_kept = first > 0 && history == History::Kept;
+        let base = is_kept.then(|| self.under(log, Offset::MAX).filter(|image| image.offset >= first).last());
+        newest.into_iter().chain(base.flatten()).map(|image| image.log.id()).collect()
     }
 
     /// Removes those that are not used. One that cannot be removed now stays, to be tried again the next time.
@@ -115,14 +122,17 @@ impl Images {
         watcher: Option<WatcherId>,
     ) -> Result<(), Error> {
         let mut refused = self.clear(store, time, watcher).err();
-        self.images.retain(|image| {
-            if is_used(image.log.id()) {
-                return true;
-            }
-            let removed = remove(store, &image.log, time, watcher);
-            let stays = removed.is_err();
-            refused = refused.take().or(removed.err());
-            stays
+        self.images.retain(|_, of_fork| {
+            of_fork.retain(|image| {
+                if is_used(image.log.id()) {
+                    return true;
+                }
+                let removed = remove(store, &image.log, time, watcher);
+                let stays = removed.is_err();
+                refused = refused.take().or(removed.err());
+                stays
+            });
+            !of_fork.is_empty()
         });
         refused.map_or(Ok(()), |error| Err(error.into()))
     }

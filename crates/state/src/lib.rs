@@ -22,7 +22,8 @@
 //! # Invariants
 //!
 //! 1. *A commit is one entry*: it is seen whole or not at all, by readers and after a crash.
-//! 2. *Committed implies durable* in a store that promises durability.
+//! 2. *Committed implies durable* in a store that promises durability: what is read as committed, a fork that is there or is gone
+//!    included, is so after any crash. From a drop on nothing pending is seen of a fork, and nothing more is written or forked.
 //! 3. *Replay comes to the same state*: what is in memory is a function of the log's entries, checked against the digest
 //!    that each checkpoint holds.
 //! 4. Nothing that one fork does changes what another holds.

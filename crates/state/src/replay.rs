@@ -110,7 +110,7 @@ fn begin(
     // Where it branched off is no place to begin for one that let go of what came behind it.
     let inherited = inherited.filter(|begin| begin.moment.offset >= first);
     let (mut broken, mut spoiled) = (None, Vec::new());
-    let usable = images.under(log, Offset::MAX).into_iter().filter(|image| image.offset >= first);
+    let usable = images.under(log, Offset::MAX).filter(|image| image.offset >= first);
     for image in usable {
         if image.fork != log.id() && inherited.is_some() {
             break;
@@ -146,7 +146,7 @@ pub(crate) fn until(
 ) -> Result<Option<Moment>, Error> {
     let first = log.staged().map_or(0, |state| state.first);
     let (mut begin, mut broken) = (None, None);
-    for image in images.under(log, offset).into_iter().filter(|image| image.offset >= first) {
+    for image in images.under(log, offset).filter(|image| image.offset >= first) {
         match image.read(store) {
             Ok((moment, _)) => {
                 begin = Some(moment);

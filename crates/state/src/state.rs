@@ -185,9 +185,10 @@ impl State {
         self.shared.main
     }
 
-    /// Every fork, the main line included.
+    /// Every fork, the main line included, those that are on their way, and not those that were dropped.
     pub fn forks(&self) -> Vec<ForkId> {
-        self.shared.forks.read().keys().copied().collect()
+        let forks = self.shared.forks.read();
+        forks.values().filter(|fork| !fork.is_dropped()).map(|fork| fork.log.id()).collect()
     }
 
     /// How many forks there are.
@@ -195,7 +196,7 @@ impl State {
         self.shared.forks.read().len()
     }
 
-    /// Every fork whose creation is durable, and what is known of it without looking.
+    /// Every fork whose creation is durable and whose drop is not, and what is known of it without looking.
     pub fn lines(&self) -> Vec<Line> {
         let forks: Vec<_> = self.shared.forks.read().values().cloned().collect();
         let line = |fork: Arc<Fork>| {
@@ -223,13 +224,13 @@ impl State {
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let (map, _) = self.at(of, offset)?;
-        self.branch(&parent, |_| Moment { map, offset }, time)
+        self.branch(&parent, |_| Ok(Moment { map, offset }), time)
     }
 
     fn branch(
         &self,
         parent: &Fork,
-        moment: impl FnOnce(&Fork) -> Moment,
+        moment: impl FnOnce(&Fork) -> Result<Moment, Error>,
         time: Time,
     ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
@@ -239,7 +240,7 @@ impl State {
         if shared.store.logs_count() >= limit {
             return Err(Error::TooManyForks { limit });
         }
-        let moment = moment(parent);
+        let moment = moment(parent)?;
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
         let (at, watcher) = (moment.offset, shared.durable.watcher);
         loop {
@@ -273,41 +274,51 @@ impl State {
         }
     }
 
-    /// Drops a fork. What it shares with others stays theirs.
+    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing pending is seen of it; what is
+    /// committed of it is there until the drop is durable, which the receipt's ticket says.
     ///
     /// # Errors
     /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
     pub fn drop_fork(&self, fork: ForkId, time: Time) -> Result<Receipt, Error> {
-        let shared = &*self.shared;
-        if fork == shared.main {
+        let Shared { store, durable, options, main, unreadable, .. } = &*self.shared;
+        if fork == *main {
             return Err(Error::MainLine);
         }
-        let unreadable = shared.unreadable.read().get(&fork).map(|(log, _)| log.clone());
-        if let Some(log) = unreadable {
-            return self.drop_unreadable(fork, &log, time);
-        }
-        let found = self.find(fork)?;
+        let unreadable = unreadable.read().get(&fork).map(|(log, _)| log.clone());
+        let found = match unreadable {
+            Some(log) => Err(log),
+            None => Ok(self.find(fork)?),
+        };
         // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
-        let mut images = shared.images.lock();
-        let used = images.used(&found.log, shared.options.history);
-        let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
-        let receipt = found.in_turn(delete)?;
-        shared.forks.write().remove(&fork);
+        let mut images = self.shared.images.lock();
+        let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
+        let used = images.used(log, options.history);
+        let receipt = match &found {
+            Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
+            Err(log) => {
+                let version = log.staged().ok_or(Error::NoFork(fork))?.version;
+                store.delete(log, version, time, durable.watcher)?
+            }
+        };
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
         let _ = self.release(&mut images, &used, time);
+        drop(images);
+        self.forget(fork, receipt.ticket);
         Ok(receipt)
     }
 
-    fn drop_unreadable(&self, fork: ForkId, log: &Arc<Log>, time: Time) -> Result<Receipt, Error> {
-        let shared = &*self.shared;
-        let mut images = shared.images.lock();
-        let used = images.used(log, shared.options.history);
-        let version = log.staged().ok_or(Error::NoFork(fork))?.version;
-        let receipt = shared.store.delete(log, version, time, shared.durable.watcher)?;
-        shared.unreadable.write().remove(&fork);
-        let _ = self.release(&mut images, &used, time);
-        Ok(receipt)
+    /// Keeps no fork that was dropped, once that is durable. Whoever asks for it meanwhile is told by itself.
+    fn forget(&self, fork: ForkId, ticket: Position) {
+        let shared = Arc::downgrade(&self.shared);
+        self.when(ticket, move |told| {
+            // Whether the drop lasts is not known of a store that failed.
+            if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
+                let gone = shared.forks.write().remove(&fork);
+                let unreadable = shared.unreadable.write().remove(&fork);
+                drop((gone, unreadable));
+            }
+        });
     }
 
     /// A fork's state as it is now, for as long as it is held. Complexity: constant.
@@ -381,7 +392,7 @@ impl State {
     /// # Errors
     /// [`Error::NoState`] for an offset beyond the end; [`Error::NoFork`].
     pub(crate) fn ticket_at(&self, fork: ForkId, offset: Offset) -> Result<Position, Error> {
-        self.find(fork)?.ticket_of(offset).ok_or(Error::NoState { fork, offset })
+        self.find(fork)?.ticket_of(offset)?.ok_or(Error::NoState { fork, offset })
     }
 
     /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
@@ -393,7 +404,7 @@ impl State {
         let no_state = Error::NoState { fork, offset };
         let found = self.find(fork)?;
         // Asked first: what the log ends with may be nobody's to see yet.
-        let Some(ticket) = found.ticket_of(offset) else { return Err(no_state) };
+        let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
         loop {
             let images = shared.images.lock().clone();
@@ -477,6 +488,7 @@ impl State {
         found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)
     }
 
+    /// A fork that may be dropped by now, which it says itself.
     pub(crate) fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {
         self.shared.forks.read().get(&fork).cloned().ok_or_else(|| {
             match self.shared.unreadable.read().get(&fork) {
@@ -486,11 +498,13 @@ impl State {
         })
     }
 
-    /// The logs of all forks, those included that cannot be read.
+    /// The logs of all forks that were not dropped, those included that cannot be read.
     pub(crate) fn logs(&self) -> Vec<Arc<Log>> {
-        let forks = self.shared.forks.read().values().map(|fork| fork.log.clone()).collect::<Vec<_>>();
+        let forks = self.shared.forks.read();
+        let readable = forks.values().filter(|fork| !fork.is_dropped()).map(|fork| &fork.log);
         let unreadable = self.shared.unreadable.read();
-        forks.into_iter().chain(unreadable.values().map(|(log, _)| log.clone())).collect()
+        let unreadable = unreadable.values().map(|(log, _)| log).filter(|log| log.staged().is_some());
+        readable.chain(unreadable).cloned().collect()
     }
 }
 

@@ -859,3 +859,51 @@ fn nothing_is_seen_committed_before_it_is_durable() {
     assert_eq!(state.at(main, second.next).unwrap().1, 0);
     assert_eq!(state.lines().len(), 2);
 }
+
+/// As a commit is: nobody hears that a fork is gone which is there again after a crash.
+#[test]
+fn a_fork_is_seen_as_committed_until_its_drop_is_durable() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let open = |disk: &SimDisk| {
+        let options = StoreOptions { committer_thread: false, ..StoreOptions::default() };
+        let store = Store::open(&Disk::Sim(disk.clone()), "/store".as_ref(), options).unwrap().0;
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        (store, state)
+    };
+    let (store, state) = open(&disk);
+    let main = state.main();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    state.write(fork, &put("a", "1"), 1).unwrap();
+    store.flush().unwrap();
+    let seen = |state: &State| match state.get(fork, View::Committed, "a") {
+        Ok(value) => value.map(|value| value.to_vec()),
+        Err(Error::NoFork(_)) => None,
+        Err(error) => panic!("{error}"),
+    };
+    let receipt = state.drop_fork(fork, 2).unwrap();
+    assert!(!state.is_durable(receipt.ticket).unwrap());
+    assert_eq!((seen(&state), state.lines().len()), (Some(b"1".to_vec()), 2));
+    // What is on its way is seen by whoever wants to do something with it.
+    assert_eq!(state.forks(), [main]);
+    let end = state.offset(fork, View::Committed).unwrap();
+    let refused = [
+        state.drop_fork(fork, 2).err(),
+        state.get(fork, View::Pending, "a").err(),
+        state.write(fork, &put("b", "2"), 2).err(),
+        state.fork(fork, 2).err(),
+        state.fork_at(fork, end, 2).err(),
+        state.at(fork, end).err(),
+        state.session(fork).err(),
+        state.checkpoint(fork, 2).err(),
+    ];
+    for refusal in refused {
+        assert!(matches!(refusal, Some(Error::NoFork(of)) if of == fork), "{refusal:?}");
+    }
+    let crashed = disk.crash();
+    store.flush().unwrap();
+    assert!(state.is_durable(receipt.ticket).unwrap());
+    assert_eq!((seen(&state), state.lines().len(), state.count()), (None, 1, 1));
+    assert!(matches!(state.get(fork, View::Pending, "a"), Err(Error::NoFork(_))));
+    let (_store, state) = open(&crashed);
+    assert_eq!(seen(&state), Some(b"1".to_vec()), "what was seen then is so after the crash");
+}

@@ -39,10 +39,16 @@ function signal(given) {
 
 const unknown = (name, what, known) => badArgument(`${what} takes no ${name}: it takes ${known}`)
 
+/** The first half of a character in a text, and where it is. */
+function half(value) {
+  const at = value.search(/\p{Surrogate}/u)
+  return `half of a character (\\u${value.charCodeAt(at).toString(16)}, a surrogate without its other) at index ${at}`
+}
+
 /** Text that can be stored as UTF-8: not empty where it must not be, and no half of a character. */
 function text(value, what) {
   if (typeof value !== "string") throw badArgument(`${what} is a string`)
-  if (!value.isWellFormed()) throw badArgument(`${what} holds a half of a character: a surrogate without its other`)
+  if (!value.isWellFormed()) throw badArgument(`${what} holds ${half(value)}: give whole characters, as toWellFormed() makes them`)
   return value
 }
 

@@ -38,7 +38,7 @@ impl Births {
     }
 
     fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("thalweg.tail")?.getattr("follow")?.call1((slf,))
+        slf.py().import("thalweg.tail")?.getattr("Following")?.call1((slf,))
     }
 
     /// The name of the next log; `None` when none has come yet.

@@ -1,14 +1,15 @@
 //! Going on where recovery ended: for a process that follows the store of another.
 
-use super::Recovery;
+use super::{Recovery, missing_segment};
 use crate::checkpoint;
 use crate::error::OpenError;
 use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
-use crate::log::Log;
+use crate::log::{Inner, Log};
 use crate::scan::{Scan, Step};
 use crate::view::View;
 use crate::{Position, segment_of};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -75,17 +76,28 @@ impl Recovery {
         Ok(())
     }
 
-    /// One of some segments in which a log has something that was not let go of. Complexity: each log is asked once.
-    pub(crate) fn needed_of(&self, segments: &[u32]) -> Option<u32> {
+    /// Those of some segments in which a log has something that was not let go of. Complexity: each log is asked once.
+    pub(crate) fn needed_of(&self, segments: &[u32]) -> BTreeSet<u32> {
+        let mut needed = BTreeSet::new();
         if segments.is_empty() {
-            return None;
+            return needed;
         }
-        self.logs.values().find_map(|log| {
+        for log in self.logs.values() {
             let inner = log.lock();
-            // What is kept of a log for its forks alone is not looked into.
-            let is_needed = |extent: &Extent| !inner.deleting && extent.end() > inner.first_visible;
-            segments.iter().copied().find(|number| inner.extents.of_segment(*number).iter().any(is_needed))
-        })
+            needed.extend(segments.iter().copied().filter(|number| is_needed_by(&inner, *number)));
+        }
+        needed
+    }
+
+    /// Refuses logs that need something of segments that are gone, and has these be missing.
+    pub(crate) fn miss(&mut self, gone: &BTreeSet<u32>) {
+        for number in gone {
+            let harmed = self.logs.values().filter(|log| is_needed_by(&log.lock(), *number));
+            let harmed: Vec<Arc<Log>> = harmed.cloned().collect();
+            let damage = missing_segment(*number, harmed.iter().map(|log| log.id()).collect());
+            harmed.iter().for_each(|log| log.lock().note_damage(|| damage.clone()));
+            self.missing.entry(*number).or_insert(damage);
+        }
     }
 
     /// Applies what was committed since, up to a position.
@@ -117,10 +129,17 @@ impl Recovery {
     }
 }
 
+/// Whether a log has something in a segment that was not let go of. What is kept of it for its forks alone is not looked into.
+fn is_needed_by(inner: &Inner, number: u32) -> bool {
+    let is_needed = |extent: &Extent| !inner.deleting && extent.end() > inner.first_visible;
+    inner.extents.of_segment(number).iter().any(is_needed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::control::Control;
+    use crate::segment;
     use crate::{Durability, Options, Purge, Store};
     use std::path::Path;
     use thalweg_sys::disk::Disk;
@@ -190,6 +209,35 @@ mod tests {
         assert!(view.all().iter().any(|segment| segment.header.is_compacted()));
         recovery.replay(begin).unwrap();
         assert!(is_to_begin_anew(recovery.refuse_outdated(&names)));
+    }
+
+    /// A directory is read piece by piece: of what came and went meanwhile any part may be in the list.
+    #[test]
+    fn a_segment_that_went_behind_a_checkpoint_that_was_not_listed_is_not_taken_for_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, logs, control) = filled(directory.path());
+        // One that somebody needs as of the newest checkpoint, and nobody needs in front of the next.
+        store.rotate().unwrap();
+        store.append(&logs[1], ENTRY, 61).unwrap();
+        let number = segment_of(control.visible());
+        checkpoints(&store, &logs[0]);
+        let (bound, listed) = (control.visible(), Disk::Real.names(directory.path()).unwrap());
+        store.delete(&logs[1], logs[1].staged().unwrap().version, 100, None).unwrap();
+        store.checkpoint().unwrap();
+        let name = segment::file_name(number);
+        assert!(listed.contains(&name) && !directory.path().join(&name).exists());
+        let torn: Vec<String> = listed
+            .into_iter()
+            .filter(|name| checkpoint::start_of(name).is_some() || directory.path().join(name).exists())
+            .collect();
+        let recovery = || Recovery::new(&Disk::Real, directory.path(), &control, Some(bound));
+        // Of what is listed the newest checkpoint is there still.
+        let newest = torn.iter().filter_map(|name| checkpoint::start_of(name)).max().unwrap();
+        assert!(directory.path().join(format!("checkpoint-{newest:016x}")).exists());
+        assert!(is_to_begin_anew(recovery().run_over(&torn)));
+        let mut whole = Recovery::new(&Disk::Real, directory.path(), &control, Some(control.visible()));
+        whole.run().unwrap();
+        assert_eq!(whole.report(0).damage, []);
     }
 
     #[test]

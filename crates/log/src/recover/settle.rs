@@ -1,17 +1,27 @@
 //! What replay cannot tell batch by batch, settled when it is over: what became of forks, and what they keep.
 
-use super::Recovery;
+use super::{Recovery, missing_segment};
+use crate::extents::Extent;
 use crate::fork::orphaned;
 use crate::log::Log;
-use crate::{LogId, Offset, Position};
+use crate::segment;
+use crate::{LogId, Offset, Position, position, segment_of};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 impl Recovery {
+    /// All of it, in the order that it takes.
+    pub(super) fn settle(&mut self) {
+        self.settle_forks();
+        self.logs.values().for_each(|log| log.lock().show());
+        self.drop_purged();
+        self.miss_extents();
+    }
+
     /// What replay could not tell: logs retained for forks that a checkpoint no longer had, and forks
     /// whose parent is lost.
-    pub(super) fn settle_forks(&mut self) {
+    fn settle_forks(&mut self) {
         let deleted: Vec<Arc<Log>> = self.logs.values().filter(|log| log.lock().deleting).cloned().collect();
         deleted.iter().for_each(|log| self.collect(log, Position::MAX));
         let mut orphans = Vec::new();
@@ -29,7 +39,7 @@ impl Recovery {
     /// Lets go of what was purged and nobody inherits: what lies below the first offset of a log and of every log
     /// that descends from it. Counting forks is not enough: a checkpoint may know a log as it was before a purge,
     /// and a fork that was made after, when what it has no part in was gone.
-    pub(super) fn drop_purged(&self) {
+    fn drop_purged(&self) {
         let mut logs: Vec<&Arc<Log>> = self.logs.values().collect();
         if logs.iter().all(|log| log.lock().first == 0) {
             return;
@@ -45,6 +55,31 @@ impl Recovery {
             if let Some(lineage) = &inner.lineage {
                 let parents = needed.entry(lineage.branch.parent).or_insert(Offset::MAX);
                 *parents = first.min(*parents);
+            }
+        }
+    }
+
+    /// Refuses logs with payload in segments that are gone.
+    fn miss_extents(&mut self) {
+        let mut missing: BTreeMap<u32, Vec<LogId>> = BTreeMap::new();
+        for log in self.logs.values() {
+            let mut inner = log.lock();
+            let gone = |extent: &&Extent| !self.headers.contains_key(&segment_of(extent.position));
+            let Some(extent) = inner.extents.all().iter().find(gone).copied() else { continue };
+            let number = segment_of(extent.position);
+            missing.entry(number).or_default().push(log.id());
+            inner.note_damage(|| missing_segment(number, vec![log.id()]));
+        }
+        for (number, logs) in missing {
+            let damage = missing_segment(number, logs);
+            self.missing.entry(number).or_insert_with(|| damage.clone());
+            self.report.damage.push(damage);
+        }
+        // One that nobody needs is no loss, and yet not as it was.
+        for number in std::mem::take(&mut self.headless) {
+            let file = segment::file_name(number);
+            if self.report.damage.iter().all(|damage| damage.file != file) {
+                self.lost(file, position(number, 0));
             }
         }
     }

@@ -40,7 +40,7 @@ def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     """
     if words.keys() <= {"end", "uncommitted"}:
         words["tail"] = True
-    return _Following(log.cursor(**words))
+    return Following(log.cursor(**words))
 
 
 class _Hung:
@@ -56,7 +56,7 @@ class _Hung:
             self.waits.set_result(None)
 
 
-class _Following(AsyncGenerator[Any, None]):
+class Following(AsyncGenerator[Any, None]):
     """What a cursor, or who hears of new logs, comes to, as it comes.
 
     Unlike a generator's function it outlives a wait that is cancelled, by a timeout say: nothing was taken then, and the next
@@ -130,13 +130,11 @@ class _Following(AsyncGenerator[Any, None]):
         if self._hung is None or self._hung.loop is not loop:
             self._let_go()
             self._hung = _Hung(loop)
-        self._hung.waits = loop.create_future()
+        elif self._hung.waits.done():
+            self._hung.waits = loop.create_future()
         return self._hung
 
     def _let_go(self) -> None:
         hung, self._hung = self._hung, None
         if hung is not None and not hung.loop.is_closed():
             hung.take_down()
-
-
-follow = _Following
