@@ -32,7 +32,7 @@ pub struct ThalwegServer {
 /// `server` is null or a server.
 unsafe fn runs(server: *const ThalwegServer) -> bool {
     // SAFETY: the caller's promise, and not null; a run borrows the other fields.
-    !server.is_null() && unsafe { &*(&raw const (*server).runs) }.get()
+    !server.is_null() && unsafe { &(*server).runs }.get()
 }
 
 /// The server, unless it is one of its callbacks that asks.
@@ -69,7 +69,7 @@ unsafe fn run(
     // SAFETY: the caller's promise.
     unsafe { at_rest(server) }?;
     // SAFETY: it is a server; callbacks look at the one field and are kept from the other.
-    let (runs, server) = unsafe { (&*(&raw const (*server).runs), &mut *(&raw mut (*server).server)) };
+    let (runs, server) = unsafe { (&(*server).runs, &mut (*server).server) };
     runs.set(true);
     let _over = Over(runs);
     run(server)
@@ -445,12 +445,10 @@ mod tests {
         let path = directory.path().join("test.sock");
         let name = CString::new(path.to_str().unwrap()).unwrap();
         let (mut server, mut stopper) = (null_mut(), null_mut());
+        let names = [name.as_ptr()];
         // SAFETY: one string, places for the handles, and a context that outlives the run.
         unsafe {
-            assert_eq!(
-                thalweg_server_open(&raw const *&name.as_ptr(), 1, std::ptr::null(), &raw mut server),
-                0
-            );
+            assert_eq!(thalweg_server_open(names.as_ptr(), 1, std::ptr::null(), &raw mut server), 0);
             assert_eq!(thalweg_server_stopper(server, &raw mut stopper), 0);
             let mut client = UnixStream::connect(&path).unwrap();
             client.write_all(b"\x02\0\0\0hi").unwrap();

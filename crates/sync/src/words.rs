@@ -137,7 +137,6 @@ impl Words {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use thalweg_sys::disk::Disk;
 
     #[test]
     fn a_word_that_only_grows_ends_at_the_largest_value_of_all_who_race() {

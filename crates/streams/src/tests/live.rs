@@ -70,6 +70,21 @@ fn a_long_poll_times_out_with_204_at_the_tail() {
 }
 
 #[test]
+fn a_long_poll_whose_time_is_up_reads_nothing_that_is_cold() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    world.post("s", "text/plain", "late");
+    world.model.cool();
+    let ended = Reply::new(world.streams.deadline(&poll.topic, &poll.live, world.now), 0);
+    assert_eq!((ended.status, ended.next()), (204, at(1, 4).as_str()), "the next poll finds it");
+    let Advance::Cold(work) = world.advance(&poll) else { panic!("cold bytes were read") };
+    (work.0)();
+    let ended = world.streams.deadline(&poll.topic, &poll.live, world.now);
+    assert_eq!(Reply::new(ended, 0).body, "late");
+}
+
+#[test]
 fn nobody_waits_at_the_tail_of_a_closed_stream() {
     let mut world = World::new();
     world.put("s", "text/plain", "data");
