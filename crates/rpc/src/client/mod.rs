@@ -100,7 +100,7 @@ impl Client {
     pub fn expect_schema(&mut self, hash: &[u8; 32]) -> Result<(), Error> {
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         let version = self.call("rpc.version", "")?;
-        if version.contains(&format!("\"schema\":\"{hash}\"")) {
+        if error::member(version, "schema").is_some_and(|schema| schema == hash) {
             return Ok(());
         }
         let what = format!("the server is {version}, and {hash} is expected");
