@@ -747,8 +747,8 @@ struct thalweg_client_options thalweg_client_defaults(void);
 
 /**
  * What went wrong last on this thread, in words, with what to do about it. Only of use right after a function has
- * answered with a fault: one that succeeds leaves it as it was. Lent until the next function fails on this thread; never
- * null.
+ * answered with a fault, or has handed out why a call has no answer: one that succeeds leaves it as it was. Lent until that
+ * happens again on this thread; never null.
  */
 const char *thalweg_error_detail(void);
 

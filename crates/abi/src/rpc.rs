@@ -5,7 +5,7 @@
 use crate::borrowed;
 use crate::client::wait;
 use crate::client_options::{duration, milliseconds};
-use crate::outcome::{code, text, value};
+use crate::outcome::{code, keep, text, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -411,7 +411,8 @@ unsafe fn hear(
         call = of_which.number();
         match outcome {
             Ok(answers) => of.answers = answers,
-            Err(error) => (of.detail, fault) = (text(&error.to_string()), error.fault as u16),
+            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside it.
+            Err(error) => (of.detail, fault) = (keep(&error), error.fault as u16),
         }
     }
     let told = ThalwegRpcDone { call, answers: of.answers.len(), detail: of.detail.as_ptr(), fault };
