@@ -131,6 +131,9 @@ await check("values that do not fit are refused", () => {
       /^moods: "glad" is no word of calm, in-a-hurry, lost$/],
     ["an object for a map", "EchoPlaces", { places: [{ name: "", moods: { now: "calm" } }] },
       /^moods: a value of Object is no Map$/],
+    // Each alone would be read as the same key, and both together as one that is there twice.
+    ["half a character for a key", "EchoPlaces", { places: [{ name: "", moods: new Map([["\ud800", "calm"], ["\ud801", "lost"]]) }] },
+      /^moods: "\\ud800" is no key: UTF-8 has no lone surrogate$/],
     ["a string for an i64", "EchoNumbers", { ...numbers, signedLarge: "5" }, /^signedLarge: "5" is no bigint/],
     ["a string for an f64", "EchoNumbers", { ...numbers, precise: "5" }, /^precise: "5" is no number$/],
     ["too much for an f32", "EchoNumbers", { ...numbers, single: 1e300 }, /^single: 1e\+300 is no 32-bit float$/],

@@ -259,6 +259,10 @@ struct thalweg_rpc_options {
    */
   uint32_t in_flight_max;
   /**
+   * Services that `thalweg_rpc_target` keeps beside the client's own.
+   */
+  uint32_t targets_max;
+  /**
    * What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
    * read while the client is opened, and not afterwards.
    */
@@ -747,8 +751,8 @@ struct thalweg_client_options thalweg_client_defaults(void);
 
 /**
  * What went wrong last on this thread, in words, with what to do about it. Only of use right after a function has
- * answered with a fault: one that succeeds leaves it as it was. Lent until the next function fails on this thread; never
- * null.
+ * answered with a fault, or has handed out why a call has no answer: one that succeeds leaves it as it was. Lent until that
+ * happens again on this thread; never null.
  */
 const char *thalweg_error_detail(void);
 
@@ -841,8 +845,10 @@ uint16_t thalweg_rpc_open(const char *url,
 void thalweg_rpc_close(struct thalweg_rpc *client);
 
 /**
- * Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. Faults: as
- * of `thalweg_rpc_open`.
+ * Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. As many
+ * are kept as the options say. In favour of one more, the one goes that was not called for longest and has neither a connection
+ * nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another.
+ * Faults: as of `thalweg_rpc_open`.
  *
  * Requires:
  * `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.

@@ -4,7 +4,7 @@
 
 use crate::borrowed;
 use crate::client_options::{ThalwegCallOptions, ThalwegClientOptions, options_of};
-use crate::outcome::{code, text, value};
+use crate::outcome::{code, keep, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -344,7 +344,8 @@ fn told(event: Event<'_>, detail: &mut CString) -> ThalwegEvent {
         EventKind::Item => (ThalwegEventKind::Item, 0),
         EventKind::End => (ThalwegEventKind::End, 0),
         EventKind::Failed(error) => {
-            *detail = text(&error.to_string());
+            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside it.
+            *detail = keep(&error);
             (ThalwegEventKind::Failed, error.fault as u16)
         }
     };

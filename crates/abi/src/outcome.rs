@@ -12,8 +12,8 @@ thread_local! {
 }
 
 /// What went wrong last on this thread, in words, with what to do about it. Only of use right after a function has
-/// answered with a fault: one that succeeds leaves it as it was. Lent until the next function fails on this thread; never
-/// null.
+/// answered with a fault, or has handed out why a call has no answer: one that succeeds leaves it as it was. Lent until that
+/// happens again on this thread; never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn thalweg_error_detail() -> *const c_char {
     // Where a thread ends, after what it keeps is gone, there are no words.
@@ -27,9 +27,16 @@ pub(crate) fn code(act: impl FnOnce() -> Result<(), Error>) -> u16 {
         Ok(Err(error)) => error,
         Err(panic) => Error::new(Fault::System, panicked(&*panic)),
     };
-    // What cannot be kept is not said: a thread that ends may still close what it opened.
-    let _ = DETAIL.try_with(|detail| detail.replace(text(&error.to_string())));
+    keep(&error);
     error.fault as u16
+}
+
+/// Has this be what went wrong last on this thread; the words.
+pub(crate) fn keep(error: &Error) -> CString {
+    let words = text(&error.to_string());
+    // What cannot be kept is not said: a thread that ends may still close what it opened.
+    let _ = DETAIL.try_with(|detail| detail.replace(words.clone()));
+    words
 }
 
 /// The same for a function that cannot fail but by a panic: then it answers with `otherwise`.

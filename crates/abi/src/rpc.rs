@@ -5,7 +5,7 @@
 use crate::borrowed;
 use crate::client::wait;
 use crate::client_options::{duration, milliseconds};
-use crate::outcome::{code, text, value};
+use crate::outcome::{code, keep, text, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -18,8 +18,6 @@ use thalweg_wire::fault::Fault;
 /// `thalweg_rpc_close`.
 pub struct ThalwegRpc {
     client: Client,
-    /// By their numbers.
-    targets: Vec<Target>,
     /// What came of the calls that were taken last.
     answers: Answers,
     /// Why they have none, or the words of the error that was read last.
@@ -42,6 +40,8 @@ pub struct ThalwegRpcOptions {
     pub idle_max: u32,
     /// Requests that have not ended; one more is THALWEG_OVERLOADED.
     pub in_flight_max: u32,
+    /// Services that `thalweg_rpc_target` keeps beside the client's own.
+    pub targets_max: u32,
     /// What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
     /// read while the client is opened, and not afterwards.
     pub token: *const c_char,
@@ -142,6 +142,7 @@ impl From<&Options> for ThalwegRpcOptions {
             connections_max: count(of.connections_max),
             idle_max: count(of.idle_max),
             in_flight_max: count(of.in_flight_max),
+            targets_max: count(of.targets_max),
             token: std::ptr::null(),
             spin: of.spin,
         }
@@ -165,6 +166,7 @@ unsafe fn taken(of: &ThalwegRpcOptions) -> Result<Options, Error> {
         connections_max: of.connections_max as usize,
         idle_max: of.idle_max as usize,
         in_flight_max: of.in_flight_max as usize,
+        targets_max: of.targets_max as usize,
         spin: of.spin,
         token,
     })
@@ -195,10 +197,8 @@ pub unsafe extern "C" fn thalweg_rpc_open(
         let (url, options) = unsafe { (borrowed::string(url, "the URL")?, borrowed::option(options)) };
         // SAFETY: the caller's promise.
         let options = options.map(|options| unsafe { taken(options) }).transpose()?;
-        let mut client = Client::new(url, options.unwrap_or_default())?;
-        // The client's own service is the first of its targets.
-        let targets = vec![client.target(url)?];
-        let opened = ThalwegRpc { client, targets, answers: Answers::default(), detail: CString::default() };
+        let client = Client::new(url, options.unwrap_or_default())?;
+        let opened = ThalwegRpc { client, answers: Answers::default(), detail: CString::default() };
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(Box::into_raw(Box::new(opened))) };
         Ok(())
@@ -217,8 +217,10 @@ pub unsafe extern "C" fn thalweg_rpc_close(client: *mut ThalwegRpc) {
     }
 }
 
-/// Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. Faults: as
-/// of `thalweg_rpc_open`.
+/// Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. As many
+/// are kept as the options say. In favour of one more, the one goes that was not called for longest and has neither a connection
+/// nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another.
+/// Faults: as of `thalweg_rpc_open`.
 ///
 /// # Safety
 /// `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
@@ -233,14 +235,9 @@ pub unsafe extern "C" fn thalweg_rpc_target(
         // SAFETY: the caller's promise.
         let (of, url) =
             unsafe { (borrowed::handle(client, "the client")?, borrowed::string(url, "the URL")?) };
-        let named = of.client.target(url)?;
-        let known = of.targets.iter().position(|target| *target == named);
-        let number = known.unwrap_or_else(|| {
-            of.targets.push(named);
-            of.targets.len() - 1
-        });
+        let number = of.client.target(url)?.number();
         // SAFETY: the caller's promise; what stands there is not read.
-        unsafe { place.write(count(number)) };
+        unsafe { place.write(number) };
         Ok(())
     })
 }
@@ -287,9 +284,6 @@ pub unsafe extern "C" fn thalweg_rpc_begin(
         let ask = unsafe { borrowed::option(ask) }.copied();
         let is_batch = ask.map_or(calls.len() > 1, |ask| ask.batch);
         let ask = ask.unwrap_or_default();
-        let target = of.targets.get(ask.target as usize).copied().ok_or_else(|| {
-            Error::new(Fault::BadArgument, format!("{} is no target of this client", ask.target))
-        })?;
         let begun = of.client.begin(&Ask {
             calls: &calls,
             call: None,
@@ -297,7 +291,7 @@ pub unsafe extern "C" fn thalweg_rpc_begin(
             notifies: ask.notifies,
             is_idempotent: ask.idempotent,
             deadline: duration(ask.deadline_ms),
-            target: Some(target),
+            target: Some(Target::from_number(ask.target)),
         })?;
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(begun.number()) };
@@ -411,7 +405,8 @@ unsafe fn hear(
         call = of_which.number();
         match outcome {
             Ok(answers) => of.answers = answers,
-            Err(error) => (of.detail, fault) = (text(&error.to_string()), error.fault as u16),
+            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside it.
+            Err(error) => (of.detail, fault) = (keep(&error), error.fault as u16),
         }
     }
     let told = ThalwegRpcDone { call, answers: of.answers.len(), detail: of.detail.as_ptr(), fault };

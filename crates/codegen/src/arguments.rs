@@ -6,6 +6,9 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use thalweg_schema::{Service, casing};
 
+/// The longest name that Zig's own build takes for a package.
+const ZIG_PACKAGE_MAX: usize = 32;
+
 /// A target language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Language {
@@ -97,6 +100,13 @@ impl Arguments {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
             if !package.starts_with(|c: char| c.is_ascii_lowercase()) || !package.chars().all(fits) {
                 return Err(format!("--package {package}: small letters, digits, - and _, a letter first"));
+            }
+            if self.lang == Language::Zig && package.len() > ZIG_PACKAGE_MAX {
+                return Err(format!(
+                    "--package {package}: Zig takes no package whose name is longer than {ZIG_PACKAGE_MAX} characters, and this \
+                     has {}: choose a shorter one",
+                    package.len()
+                ));
             }
         }
         if self.runtime.is_some() && matches!(self.lang, Language::Zig | Language::Erlang) {

@@ -54,6 +54,12 @@ fn options_that_do_not_go_together_are_refused() {
     assert!(refused("cpp", &["--cpp-namespace", "a::"]).contains("no namespace"));
     assert!(refused("rust", &["--prefix", "echo"]).contains("LikeThis"));
     assert!(refused("rust", &["--package", "Echo"]).contains("small letters"));
+    // Zig's own build says so of the file it would get.
+    let (fits, longer) = ("a".repeat(32), "a".repeat(33));
+    assert!(refused("zig", &["--package", &longer]).contains("longer than 32 characters, and this has 33"));
+    assert!(
+        generated("zig", &["--package", &fits]).is_ok() && generated("rust", &["--package", &longer]).is_ok()
+    );
     assert!(refused("zig", &["--runtime", "x"]).contains("--runtime is for"));
     assert!(refused("rust", &["--strip-method-prefix", "Peek"]).contains("add --client or --server"));
     assert!(refused("rust", &["--client", "--strip-method-prefix", "Poke"]).contains("no command begins"));

@@ -140,6 +140,24 @@ fn what_the_server_says_is_told_from_what_went_wrong() {
     assert_eq!(client.statistics().opened, 1);
 }
 
+/// Sixty-four zeros, as a hash of zeros is written.
+macro_rules! zeros {
+    () => {
+        "0000000000000000000000000000000000000000000000000000000000000000"
+    };
+}
+
+#[test]
+fn a_schema_is_what_the_version_itself_says_however_it_is_written() {
+    const SPACED: &str = concat!(r#"{"jsonrpc":"2.0","result":{ "schema" : ""#, zeros!(), r#"" },"id":ID}"#);
+    const INSIDE: &str =
+        concat!(r#"{"jsonrpc":"2.0","result":{"of":{"schema":""#, zeros!(), r#""}},"id":ID}"#);
+    let (url, _asked) = scripted(&[Act::Answer(SPACED), Act::Answer(INSIDE)]);
+    let mut client = Client::new(&url, patient()).unwrap();
+    client.expect_schema(&[0; 32]).unwrap();
+    assert_eq!(fault(&client.expect_schema(&[0; 32]).unwrap_err()), Fault::SchemaMismatch);
+}
+
 #[test]
 fn a_server_of_another_schema_is_told_from_the_right_one() {
     let server = Running::start(ServerOptions::default());
@@ -430,6 +448,28 @@ fn what_was_taken_for_no_request_may_be_made_again() {
     let said = |code, data: &str| Said { code, message: String::new(), data: data.to_owned() }.retry();
     assert_eq!((said(-32603, ""), said(-32700, "")), (Retry::Unknown, Retry::Safe));
     assert_eq!(said(-32600, r#"{"fault":"frame_too_large"}"#), Retry::Never);
+}
+
+/// A fault is the member of that name of the object itself, however that is written.
+#[test]
+fn what_stands_inside_of_an_errors_data_is_no_fault_of_it() {
+    let fault = |data: &str| Said { code: 1, message: String::new(), data: data.to_owned() }.fault();
+    for (data, expected) in [
+        (r#"{"cause":{"fault":"overloaded"}}"#, None),
+        (r#"[{"fault":"overloaded"}]"#, None),
+        (r#"{"text":"\"fault\":\"overloaded\""}"#, None),
+        (r#""fault""#, None),
+        ("", None),
+        (r#"{"fault":["overloaded"]}"#, None),
+        (r#"{"fault":"no such word"}"#, None),
+        (r#"{ "cause": {"fault":"refused"}, "fault" : "overloaded" }"#, Some(Fault::Overloaded)),
+        (r#"{"\u0066ault":"over\u006coaded"}"#, Some(Fault::Overloaded)),
+        // As JSON is read nearly everywhere.
+        (r#"{"fault":"refused","fault":"overloaded"}"#, Some(Fault::Overloaded)),
+        (r#"{"fault":"refused","fault":null}"#, None),
+    ] {
+        assert_eq!(fault(data), expected, "{data}");
+    }
 }
 
 #[test]

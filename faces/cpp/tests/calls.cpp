@@ -3,6 +3,7 @@
 #include "support.hpp"
 
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <mutex>
 
@@ -309,6 +310,81 @@ void told_of_the_end() {
     holds(heard == 2);
 }
 
+/// What a callback throws comes out of the turn, and the others are told in the next.
+void callbacks_that_throw() {
+    EchoService service;
+    const Path path("callbacks.sock");
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    echo::EchoAsyncClient calls(client);
+    int heard = 0;
+    int thrown = 0;
+    for (int n = 0; n < 2; n++) {
+        calls.bytes(one_byte).then([&](auto& pending) {
+            heard += pending.take().data == one_byte.data ? 1 : 0;
+            throw std::runtime_error("out of a callback");
+        });
+    }
+    // What was asked and has no answer: its callback is told why, and throws it on.
+    calls.fail(echo::EchoFail{.reason = "no"}).then([&](auto& pending) {
+        heard++;
+        pending.take();
+    });
+    while (heard < 3) {
+        try {
+            client.turn(Wait::block());
+        } catch (const std::runtime_error& error) {
+            thrown += error.what() == std::string(heard < 3 ? "out of a callback" : "no") ? 1 : 0;
+        }
+    }
+    holds(thrown == 3 && serves(client));
+}
+
+/// Sends one item that is none, and says when nobody waits for more.
+class Garbled {
+public:
+    void operator()(thalweg::Incoming request) {
+        reply_ = std::move(request.reply);
+        // Nobody waits for a second one: what changes is that nobody waits for anything.
+        holds(reply_->item(Frame{0xc1}) == thalweg::Flow::wait);
+        reply_->changed([this] { left_.set_value(); });
+    }
+    /// Waits for that, and ends the call.
+    [[nodiscard]] bool is_left() {
+        const bool changed = left_.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+        const bool left = changed && reply_->cancelled();
+        reply_.reset();
+        return left;
+    }
+
+private:
+    std::promise<void> left_;
+    std::unique_ptr<thalweg::Reply> reply_;
+};
+
+/// A call of which something cannot be read is not left open, whether or not anybody hears of that.
+void items_that_are_none(bool takes) {
+    Garbled garbled;
+    const Path path("garbled.sock");
+    const Running server(path, std::ref(garbled));
+    thalweg::Client client(path, client_options());
+    echo::EchoAsyncClient calls(client);
+    client.with({.credit = 1});
+    std::optional items(calls.count(ten));
+    while (!items->ready()) client.turn(Wait::block());
+    if (takes) {
+        try {
+            items->take();
+            holds(false);
+        } catch (const thalweg::DecodeError&) {
+        }
+    } else {
+        items.reset();
+    }
+    client.flush();
+    holds(garbled.is_left());
+}
+
 /// A call of another kind between the items of a stream that is waited for.
 void between_items(const std::string& endpoint, std::uint32_t credit) {
     EchoService service;
@@ -399,6 +475,9 @@ void calls() {
     waiting_in_other_ways();
     destroyed_tasks();
     told_of_the_end();
+    callbacks_that_throw();
+    items_that_are_none(true);
+    items_that_are_none(false);
     between_items("between.sock", 0);
     between_items("between.shm", 2);
     deadlines();

@@ -165,6 +165,27 @@ void by_turns() {
     holds(ended == Fault::closed);
 }
 
+/// Who hears of a client's end may use it, to no avail, and throw.
+void told_of_the_end() {
+    const Door door;
+    auto client = std::make_unique<thalweg::RpcClient>(door.url());
+    auto& calls = *client;
+    std::uint64_t first = 0;
+    int heard = 0;
+    const auto listener = [&](auto, const thalweg::Error* why) {
+        holds(why != nullptr && why->fault() == Fault::closed);
+        heard++;
+        holds(fault_of([&] { calls.begin({{"Same", "[2]"}}, [](auto, auto) { holds(false); }); }) == Fault::closed);
+        holds(fault_of([&] { calls.call("Same"); }) == Fault::closed);
+        calls.cancel(first);
+        throw *why;
+    };
+    first = client->begin({{"Same", "[1]"}}, listener);
+    client->begin({{"Same", "[1]"}}, listener);
+    client.reset();
+    holds(heard == 2);
+}
+
 std::string right(const std::string& id) { return R"({"jsonrpc":"2.0","result":"right","id":)" + id + "}"; }
 
 /// An answer with another id is not taken, and its connection closed.
@@ -238,6 +259,7 @@ void remote() {
     waiting();
     of_a_schema();
     by_turns();
+    told_of_the_end();
     other_ids();
     repeated();
     in_time();

@@ -2,6 +2,7 @@
 
 #include "support.hpp"
 
+#include <future>
 #include <set>
 
 #include <poll.h>
@@ -130,6 +131,73 @@ void throwing() {
     asking.join();
 }
 
+/// Who asked is told of it: an answer without a word would be taken for a success.
+void throwing_serially() {
+    const Path path("throwing-serially.sock");
+    thalweg::Server server({path}, server_options());
+    std::thread asking([&] {
+        thalweg::Client client(path, client_options());
+        try {
+            client.wait(echo::EchoAsyncClient(client).bytes(echo::EchoBytes{}));
+            holds(false);
+        } catch (const thalweg::Refused& refused) {
+            holds(refused.what() == std::string("not a dispatcher"));
+        }
+    });
+    try {
+        server.run([](FrameView, Frame& answer) {
+            answer = {1};
+            throw std::runtime_error("not a dispatcher");
+        });
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("not a dispatcher"));
+    }
+    asking.join();
+}
+
+/// Of two requests that came in one turn the handler throws at the first: the second is not left behind.
+void throwing_by_turns() {
+    EchoService service;
+    const Path path("throwing-by-turns.sock");
+    thalweg::Server server({path}, server_options());
+    std::atomic<bool> connected = false;
+    std::promise<void> may_ask, asked;
+    std::thread asking([&] {
+        thalweg::Client client(path, client_options());
+        connected = true;
+        may_ask.get_future().wait();
+        echo::EchoAsyncClient calls(client);
+        auto first = calls.bytes(echo::EchoBytes{});
+        client.with({.deadline = std::chrono::seconds(10)});
+        auto second = calls.bytes(echo::EchoBytes{});
+        client.flush();
+        asked.set_value();
+        holds(fault_of([&] { client.wait(std::move(first)); }) == Fault::abandoned);
+        holds(fault_of([&] { client.wait(std::move(second)); }) == Fault{});
+    });
+    bool throws = true;
+    int handled = 0;
+    const auto take = [&](thalweg::Incoming request) {
+        if (std::exchange(throws, false)) throw std::runtime_error("at the first");
+        echo::dispatch(service, request.frame, std::move(request.reply));
+        handled++;
+    };
+    while (!connected) server.turn(Wait::within(std::chrono::milliseconds(10)), take);
+    may_ask.set_value();
+    asked.get_future().wait();
+    while (throws) {
+        try {
+            server.turn(Wait::block(), take);
+        } catch (const std::runtime_error& error) {
+            holds(error.what() == std::string("at the first"));
+        }
+    }
+    server.turn(Wait::block(), take);
+    holds(handled == 1);
+    asking.join();
+}
+
 /// Two clients and a server in one thread's loop.
 void in_a_foreign_loop() {
     EchoService service;
@@ -167,6 +235,8 @@ void serving() {
     carelessness();
     serially();
     throwing();
+    throwing_serially();
+    throwing_by_turns();
     in_a_foreign_loop();
 }
 

@@ -41,6 +41,7 @@ impl RpcOptions {
             in_flight_max: self.in_flight_max.map_or(usual.in_flight_max, |count| count as usize),
             answer_bytes_max: self.answer_bytes_max.map_or(usual.answer_bytes_max, |bytes| bytes as usize),
             token: self.token.as_deref().map(Bearer::new).transpose()?,
+            ..usual
         })
     }
 }

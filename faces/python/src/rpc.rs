@@ -65,6 +65,7 @@ impl Caller {
             answer_bytes_max,
             spin,
             token: token.map(Bearer::new).transpose().raise(py)?,
+            ..Options::default()
         };
         // A name may have to be looked up.
         let client = py.detach(|| Client::new(url, options)).raise(py)?;

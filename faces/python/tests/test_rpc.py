@@ -6,8 +6,11 @@ import re
 import socket
 import threading
 import unittest
+from collections import UserDict, UserList, UserString, deque
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from served import Served
 from thalweg import rpc
@@ -81,6 +84,23 @@ class Parameters(unittest.TestCase):
         self.assertEqual(text, '{"a":"NaN","b":["Infinity",["-Infinity",1.5]],"c":"NaN"}')
         self.assertEqual(rpc.dump(["Infinity"]), '["Infinity"]')
 
+    def test_mappings_and_sequences_of_any_class_are_parameters_at_every_depth(self) -> None:
+        for given, text in [
+            (MappingProxyType({"a": 1}), '{"a":1}'),
+            (UserDict(a=UserList([range(2), deque([b"\xff"])])), '{"a":[[0,1],["/w=="]]}'),
+            (range(3), "[0,1,2]"),
+            ({"a": [MappingProxyType({"b": UserString("c")})]}, '{"a":[{"b":"c"}]}'),
+            ([MappingProxyType({"a": (math.nan, UserList([math.inf, UserString("NaN")]))})], '[{"a":["NaN",["Infinity","NaN"]]}]'),
+        ]:
+            with self.subTest(given):
+                self.assertEqual(rpc.dump(given), text)
+        wrong: list[Any] = ["ab", b"ab", bytearray(b"ab"), memoryview(b"ab"), UserString("ab"), 7, {1}]
+        for given in wrong:
+            with self.subTest(given), self.assertRaises(BadArgument):
+                rpc.dump(given)
+        with self.assertRaisesRegex(TypeError, "set is nothing that JSON has"):
+            rpc.dump([{1}])
+
 
 class Faulty(unittest.TestCase):
     """Against servers that do what they should not."""
@@ -117,6 +137,25 @@ class Faulty(unittest.TestCase):
                 client.call("Any")
             self.assertEqual(client.statistics["closed"], closed)
         self.assertEqual(client.call("Any"), "right")
+
+    def test_a_fault_that_is_no_word_is_none_and_takes_nothing_from_other_answers(self) -> None:
+        def says(number: str, asked: int) -> str:
+            data = {1: '{"fault":["overloaded"]}', 2: '{"fault": "overloaded"}', 3: '{"cause":{"fault":"overloaded"}}'}[min(asked, 3)]
+            return f'{{"jsonrpc":"2.0","error":{{"code":1,"message":"no","data":{data}}},"id":{number}}}'
+
+        _, client = self.start(says)
+        for fault in (None, Fault.OVERLOADED, None):
+            with self.assertRaises(RemoteError) as caught:
+                client.call("Any")
+            self.assertEqual((caught.exception.number, caught.exception.fault), (1, fault))
+
+        def batch(number: str, _: int) -> str:
+            refused = f'{{"jsonrpc":"2.0","error":{{"code":1,"message":"no","data":{{"fault":{{}}}}}},"id":{number}}}'
+            return f"[{refused},{right(str(int(number) + 1))}]"
+
+        _, client = self.start(batch)
+        refused, answer = client.batch([("Any", None), ("Any", None)])
+        self.assertEqual((str(refused), refused.fault, answer), ("no (1)", None, "right"))
 
     def test_where_a_kept_connection_ends_only_what_may_be_repeated_is_repeated_and_once(self) -> None:
         server, client = self.start(lambda number, asked: right(number) if asked in (1, 3, 5) else None)

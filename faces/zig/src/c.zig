@@ -107,6 +107,7 @@ pub const RpcOptions = extern struct {
     connections_max: u32,
     idle_max: u32,
     in_flight_max: u32,
+    targets_max: u32,
     token: ?[*:0]const u8 = null,
     spin: bool,
 };

@@ -173,6 +173,7 @@ fn carelessness(folder: []const u8) !void {
     fails(client.receive(), error.Abandoned, "a reply that was dropped");
     try client.send("22");
     fails(client.receive(), error.Overloaded, "a fault of the handler's");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "come back later") != null, "what the handler said, in the words");
 }
 
 /// Answers at once, one by one.
@@ -246,6 +247,7 @@ fn remotely() !void {
     var nobody = try thalweg.Rpc.open("http://127.0.0.1:1/rpc/none", thalweg.Rpc.defaults());
     defer nobody.close();
     fails(nobody.call("Knock", "{}"), error.NoServer, "a call of nobody");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "127.0.0.1:1") != null, "who does not answer the call, in the words");
     fails(nobody.expectSchema(&@as([32]u8, @splat(0))), error.NoServer, "a schema of nobody");
     holds((try nobody.next()) == null, "nothing else came");
     fails(nobody.answerAt(0), error.BadArgument, "an answer there is not");

@@ -1,6 +1,7 @@
 //! The functions as C calls them, against a server on a thread.
 
 use super::*;
+use crate::outcome::thalweg_error_detail;
 use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -177,7 +178,35 @@ fn another_target_is_named_by_a_number_and_a_dead_one_is_a_fault() {
     let done = wait_for(client, begin(client, &[call(c"Knock", c"[1]")], Some(ask)).1);
     assert_eq!((done.answers, done.fault), (0, Fault::NoServer as u16));
     // SAFETY: lent until the next call.
-    assert!(unsafe { CStr::from_ptr(done.detail) }.to_str().unwrap().contains("nobody listens"));
+    let words = |detail: *const c_char| unsafe { CStr::from_ptr(detail) }.to_str().unwrap().to_owned();
+    assert!(words(done.detail).contains("nobody listens"), "{}", words(done.detail));
+    // For whoever makes an error of the fault.
+    assert_eq!(words(thalweg_error_detail()), words(done.detail));
+    // SAFETY: a client that was not closed.
+    unsafe { thalweg_rpc_close(client) };
+}
+
+#[test]
+fn the_number_of_a_target_that_was_dropped_is_refused() {
+    let server = Running::start();
+    let options = ThalwegRpcOptions { targets_max: 1, ..thalweg_rpc_defaults() };
+    let mut client = null_mut();
+    // SAFETY: a string, options, and a place.
+    assert_eq!(unsafe { thalweg_rpc_open(server.url.as_ptr(), &raw const options, &raw mut client) }, 0);
+    let target = |url: &CStr| {
+        let mut number = 0;
+        // SAFETY: a client, a string, and a place.
+        assert_eq!(unsafe { thalweg_rpc_target(client, url.as_ptr(), &raw mut number) }, 0);
+        number
+    };
+    assert_eq!(
+        (target(c"http://127.0.0.1:9/a"), target(c"http://127.0.0.1:9/b"), target(&server.url)),
+        (1, 2, 0)
+    );
+    let ask = |target| Some(ThalwegRpcAsk { target, ..ThalwegRpcAsk::default() });
+    assert_eq!(begin(client, &[call(c"Knock", c"[1]")], ask(1)).0, Fault::BadArgument as u16);
+    assert_eq!(begin(client, &[call(c"Knock", c"[1]")], ask(2)).0, 0);
+    assert_eq!(target(c"http://127.0.0.1:9/a"), 3);
     // SAFETY: a client that was not closed.
     unsafe { thalweg_rpc_close(client) };
 }

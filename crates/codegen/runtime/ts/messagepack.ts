@@ -549,6 +549,8 @@ export class Writer {
     if (!isA(values, "Map")) throw this.#misfit(values, "Map");
     this.#mapLength(values.size);
     for (const [key, value] of [...values].sort(([a], [b]) => byCodePoints(a, b))) {
+      // Two of them would become one, there twice.
+      if (/\p{Surrogate}/u.test(key)) throw this.refuse(`${shown(key)} is no key: UTF-8 has no lone surrogate`);
       this.string(key);
       write(this, value);
     }

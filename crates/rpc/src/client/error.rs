@@ -1,9 +1,10 @@
 //! Why a call has no result.
 
+use std::borrow::Cow;
 use std::fmt;
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::{Fault, Retry};
-use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR};
+use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR, Quoted, Text};
 
 /// An error that the server answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +20,7 @@ pub struct Said {
 impl Said {
     /// The word of one table that servers of ours put beside the number, if they did.
     pub fn fault(&self) -> Option<Fault> {
-        let at = self.data.find("\"fault\":\"")? + "\"fault\":\"".len();
-        let word = self.data[at..].split('"').next()?;
+        let word = member(&self.data, "fault")?;
         Fault::ALL.iter().copied().find(|fault| fault.word() == word)
     }
 
@@ -34,6 +34,23 @@ impl Said {
             None => Retry::Unknown,
         }
     }
+}
+
+/// What a JSON object says under a name, if that is a string: the object itself, and nothing inside of it. Of a name that is
+/// there twice the last counts, as in other faces.
+pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    let mut text = Text::new(object);
+    let mut found = None;
+    let mut goes_on = text.begin_object().ok()?;
+    while goes_on {
+        let is_asked = text.key().ok()?.text() == name;
+        let value = text.value().ok()?;
+        if is_asked {
+            found = Text::new(value).string().ok().map(Quoted::text);
+        }
+        goes_on = text.next_member().ok()?;
+    }
+    found
 }
 
 impl fmt::Display for Said {

@@ -19,6 +19,7 @@ mod dialing;
 mod error;
 mod exchange;
 mod options;
+mod places;
 mod pool;
 mod target;
 mod watch;
@@ -61,7 +62,8 @@ impl Client {
         Ok(Self { pool, target, last: Answers::default() })
     }
 
-    /// Another service, or the same at another address, over the same connections.
+    /// Another service, or the same at another address, over the same connections. As many are kept as
+    /// [`Options::targets_max`] says: whoever calls ever new ones names each before its call.
     ///
     /// # Errors
     /// As [`Client::new`].
@@ -100,7 +102,7 @@ impl Client {
     pub fn expect_schema(&mut self, hash: &[u8; 32]) -> Result<(), Error> {
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         let version = self.call("rpc.version", "")?;
-        if version.contains(&format!("\"schema\":\"{hash}\"")) {
+        if error::member(version, "schema").is_some_and(|schema| schema == hash) {
             return Ok(());
         }
         let what = format!("the server is {version}, and {hash} is expected");

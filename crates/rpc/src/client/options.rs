@@ -19,6 +19,9 @@ pub struct Options {
     pub idle_for: Duration,
     /// Exchanges that have not ended; one more is [`Fault::Overloaded`].
     pub in_flight_max: usize,
+    /// Services that were named beside the client's own. In favour of one more, the one goes that was not called for longest
+    /// and has neither a connection nor a call that waits for one; its [`Target`] is [`Fault::BadArgument`] then.
+    pub targets_max: usize,
     /// The longest answer.
     pub answer_bytes_max: usize,
     /// May look for some microseconds for an answer before it sleeps, as long as that finds any.
@@ -35,6 +38,7 @@ impl Default for Options {
             idle_max: 2,
             idle_for: Duration::from_secs(30),
             in_flight_max: 1_024,
+            targets_max: 1_024,
             answer_bytes_max: 64 << 20,
             spin: true,
             token: None,
@@ -45,7 +49,8 @@ impl Default for Options {
 impl Options {
     /// Refuses what can never be right.
     pub(crate) fn checked(self) -> Result<Self, Failure> {
-        if self.connections_max == 0 || self.in_flight_max == 0 || self.answer_bytes_max == 0 {
+        let bounds = [self.connections_max, self.in_flight_max, self.targets_max, self.answer_bytes_max];
+        if bounds.contains(&0) {
             return Err(Failure::new(
                 Fault::BadArgument,
                 "a bound of a client is 0: nothing could be called",

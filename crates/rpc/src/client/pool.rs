@@ -5,7 +5,8 @@ use super::connection::{Connection, KEPT_BYTES, Step};
 use super::exchange::{Exchange, never_sent};
 use super::left;
 use super::options::{Ask, Options, Statistics};
-use super::target::{Place, SiteId, Sites, Target};
+use super::places::Places;
+use super::target::{SiteId, Target};
 use super::watch::Watch;
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,17 +23,9 @@ const FRESH: Duration = Duration::from_millis(1);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
-/// A URL that was named.
-struct Named {
-    url: String,
-    place: Place,
-    site: SiteId,
-}
-
 pub(crate) struct Pool {
     options: Options,
-    places: Vec<Named>,
-    sites: Sites,
+    places: Places,
     connections: Vec<Connection>,
     /// What waits for a connection to be free.
     queue: VecDeque<(SiteId, Exchange)>,
@@ -51,8 +44,7 @@ impl Pool {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
-            places: Vec::new(),
-            sites: Sites::default(),
+            places: Places::default(),
             connections: Vec::new(),
             queue: VecDeque::new(),
             done: VecDeque::new(),
@@ -66,13 +58,10 @@ impl Pool {
     }
 
     pub(crate) fn target(&mut self, url: &str) -> Result<Target, Failure> {
-        if let Some(known) = self.places.iter().position(|known| known.url == url) {
-            return Ok(Target(known));
-        }
-        let place = Place::of(url, self.options.token.as_ref())?;
-        let site = self.sites.with(&place.addresses);
-        self.places.push(Named { url: url.to_owned(), place, site });
-        Ok(Target(self.places.len() - 1))
+        let (connections, queue) = (&self.connections, &self.queue);
+        let busy =
+            || connections.iter().map(|of| of.site).chain(queue.iter().map(|(site, _)| *site)).collect();
+        self.places.with(url, self.options.token.as_ref(), self.options.targets_max, busy)
     }
 
     /// Begins an exchange. It goes out at once if there is a connection for it, or may be one.
@@ -80,9 +69,7 @@ impl Pool {
         if self.in_flight() >= self.options.in_flight_max {
             return Err(Failure::new(Fault::Overloaded, format!("{} in flight", self.options.in_flight_max)));
         }
-        let Some(Named { place, site, .. }) = self.places.get(ask.target.unwrap_or(target).0) else {
-            return Err(Failure::new(Fault::BadArgument, "a target of another client"));
-        };
+        let (place, site) = self.places.at(ask.target.unwrap_or(target))?;
         let deadline = ask.deadline.or(self.options.deadline);
         let now = Instant::now();
         let until = deadline.and_then(|deadline| now.checked_add(deadline));
@@ -90,7 +77,6 @@ impl Pool {
         let exchange = Exchange::new(name, first_id, place, ask, until, std::mem::take(&mut self.room))?;
         self.last_call += 1;
         self.last_id += exchange.calls;
-        let site = *site;
         self.start(site, exchange, now);
         Ok(name)
     }
@@ -116,7 +102,7 @@ impl Pool {
             self.queue.push_back((site, exchange));
             return true;
         }
-        match Connection::dial(site, self.sites.addresses(site), exchange) {
+        match Connection::dial(site, self.places.sites.addresses(site), exchange) {
             Ok(connection) => {
                 self.statistics.opened += 1;
                 self.connections.push(connection);
@@ -153,7 +139,7 @@ impl Pool {
                 if !keeps {
                     self.drop_connection(place);
                 }
-                self.sites.answered(site, address);
+                self.places.sites.answered(site, address);
                 self.finish(exchange, outcome);
                 self.free(site);
             }
@@ -458,7 +444,7 @@ impl Pool {
 /// Without what is sent, and the memory of it: a token is in there.
 impl fmt::Debug for Pool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.places.iter().map(|known| &known.url).collect();
+        let urls: Vec<_> = self.places.urls().collect();
         out.debug_struct("Pool")
             .field("options", &self.options)
             .field("places", &urls)

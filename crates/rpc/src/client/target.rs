@@ -2,15 +2,28 @@
 
 use super::bearer::Bearer;
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::is_port;
 
-/// A service that calls may go to; of the client that named it.
+/// A service that calls may go to; of the client that named it, and as long as that keeps it:
+/// [`Options::targets_max`](super::Options::targets_max).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target(pub(crate) usize);
+pub struct Target(pub(crate) u32);
+
+impl Target {
+    /// The target as a number, which no other of its client has: 0 is the client's own service.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The target that has this number. One that the client never had, or has no more, is refused where it is called.
+    pub fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
 
 /// What a URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,39 +96,79 @@ fn shown(url: &str) -> Cow<'_, str> {
 }
 
 /// A host: calls to all URLs with the same addresses share its connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SiteId(pub(crate) usize);
 
 /// The hosts that were named.
 #[derive(Debug, Default)]
-pub(crate) struct Sites(Vec<Site>);
+pub(crate) struct Sites {
+    all: Vec<Site>,
+    by_addresses: HashMap<Vec<SocketAddr>, SiteId>,
+    /// Of which no place is left: to be used again.
+    free: Vec<SiteId>,
+}
 
 #[derive(Debug)]
 struct Site {
     addresses: Vec<SocketAddr>,
     /// Which of them is tried first: where somebody answered last.
     first: usize,
+    /// How many places are there.
+    names: usize,
 }
 
 impl Sites {
-    /// The host that has these addresses.
+    /// The host that has these addresses, for one more place.
     pub(crate) fn with(&mut self, addresses: &[SocketAddr]) -> SiteId {
-        let known = self.0.iter().position(|site| site.addresses == addresses);
-        SiteId(known.unwrap_or_else(|| {
-            self.0.push(Site { addresses: addresses.to_vec(), first: 0 });
-            self.0.len() - 1
-        }))
+        if let Some(&known) = self.by_addresses.get(addresses) {
+            self.all[known.0].names += 1;
+            return known;
+        }
+        let site = Site { addresses: addresses.to_vec(), first: 0, names: 1 };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.all[id.0] = site;
+                id
+            }
+            None => {
+                self.all.push(site);
+                SiteId(self.all.len() - 1)
+            }
+        };
+        self.by_addresses.insert(addresses.to_vec(), id);
+        id
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_addresses.len()
+    }
+
+    /// How many places are at a host.
+    pub(crate) fn names(&self, SiteId(site): SiteId) -> usize {
+        self.all.get(site).map_or(0, |site| site.names)
+    }
+
+    /// A place of this host is dropped. With the last goes the host: nothing else may know it then.
+    pub(crate) fn without(&mut self, id: SiteId) {
+        let Some(site) = self.all.get_mut(id.0).filter(|site| site.names > 0) else { return };
+        site.names -= 1;
+        if site.names == 0 {
+            self.by_addresses.remove(&std::mem::take(&mut site.addresses));
+            self.free.push(id);
+        }
     }
 
     /// Where to look for a host, in this order.
     pub(crate) fn addresses(&self, SiteId(site): SiteId) -> VecDeque<SocketAddr> {
-        let Some(Site { addresses, first }) = self.0.get(site) else { return VecDeque::new() };
+        let Some(Site { addresses, first, .. }) = self.all.get(site) else { return VecDeque::new() };
         addresses.iter().cycle().skip(*first).take(addresses.len()).copied().collect()
     }
 
     /// Somebody answered there.
     pub(crate) fn answered(&mut self, SiteId(site): SiteId, at: SocketAddr) {
-        let Some(site) = self.0.get_mut(site) else { return };
+        let Some(site) = self.all.get_mut(site) else { return };
         if let Some(first) = site.addresses.iter().position(|address| *address == at) {
             site.first = first;
         }
@@ -173,6 +226,13 @@ mod tests {
         assert_eq!(sites.addresses(site), [a, b, c]);
         sites.answered(site, b);
         assert_eq!(sites.addresses(site), [b, c, a]);
+        // As often as it was named it is let go of, and its number serves another.
+        sites.without(site);
+        assert_eq!((sites.names(site), sites.addresses(site).len()), (1, 3));
+        sites.without(site);
+        sites.without(site);
+        assert_eq!((sites.names(site), sites.with(&[c])), (0, site));
+        assert_eq!(sites.addresses(site), [c]);
     }
 
     #[test]

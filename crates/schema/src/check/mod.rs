@@ -54,6 +54,7 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
     check.no_type_contains_itself();
     check.no_inline_giants(&commands);
     check.no_names_fall_together(&commands);
+    check.no_methods_fall_together(&commands);
     if !check.findings.is_empty() {
         return Err(check.findings);
     }

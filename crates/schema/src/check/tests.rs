@@ -119,6 +119,32 @@ fn a_service_is_not_called_what_a_namespace_cannot_be() {
     assert_eq!(valid(&types("").replace("Echo", "Test")).name, "Test");
 }
 
+/// `KVID` is one word and `KVId` two, and the method of either is `id`.
+#[test]
+fn commands_that_are_one_without_the_service_in_front_are_refused() {
+    let of = |commands: &str| {
+        let whole = types("").replace("\"Echo\"", "\"KV\"");
+        whole.replace("\"Say\": {\n\"request\": {}, \"response\": {}\n}", commands)
+    };
+    const EMPTY: &str = "{ \"request\": {}, \"response\": {} }";
+    broken(
+        &of(&format!("\"ID\": {EMPTY},\n\"Id\": {EMPTY}")),
+        "\"Id\"",
+        "the command ID and the command Id become one identifier, id",
+    );
+    // A stream's items beside a command.
+    let stream = EMPTY.replace("} }", "}, \"stream\": {} }");
+    broken(
+        &of(&format!("\"IDItem\": {EMPTY},\n\"Id\": {stream}")),
+        "\"Id\"",
+        "the command IDItem and the message IdItem become one identifier, id_item",
+    );
+    // Told once where they are one with the service in front too: of request and response.
+    let whole = parse("t", &of(&format!("\"GetID\": {EMPTY}, \"GetId\": {EMPTY}"))).unwrap_err();
+    assert_eq!(whole.list.len(), 2, "{whole}");
+    assert_eq!(valid(&of(&format!("\"ID\": {EMPTY}, \"Ids\": {EMPTY}"))).commands.len(), 2);
+}
+
 #[test]
 fn a_prefix_that_makes_a_name_anew_that_is_taken_is_told() {
     let service = valid(&types("\"types\": { \"MirrorSay\": {}, \"OtherSayView\": {} },"));

@@ -4,7 +4,7 @@ use super::Check;
 use super::commands::messages;
 use crate::casing::snake;
 use crate::jsonc::Span;
-use crate::model::{Command, Field, Service, Type, contained};
+use crate::model::{Command, Field, Message, Service, Type, contained};
 use crate::words;
 use std::collections::BTreeMap;
 
@@ -139,6 +139,31 @@ impl Check {
             let Some((_, other, _)) = earlier.filter(|(_, other, _)| other != what) else { continue };
             let what = format!("{other} and {what} become one identifier");
             self.wrong(*at, what, "rename one of them");
+        }
+    }
+
+    /// So do commands without the service's name in front, which become methods, and their messages, of which one is told
+    /// from another by that. `ID` and `Id` are the same there, and apart as `KVID`, which is one word, and `KVId`.
+    pub(super) fn no_methods_fall_together(&mut self, commands: &[Command]) {
+        let all = || commands.iter().flat_map(|command| messages(command).map(move |m| (command, m)));
+        let shown = |command: &Command, message: &Message| match message.stem == command.name {
+            true => format!("the command {}", command.name),
+            false => format!("the message {}", message.stem),
+        };
+        for command in commands {
+            // Once for a command: where requests fall together, so do their responses.
+            let clash = messages(command).find_map(|message| {
+                let stem = snake(&message.stem);
+                let earlier = all().take_while(|(_, other)| !std::ptr::eq(*other, message));
+                // Those that are one with the service's name too were told.
+                let mut earlier = earlier.filter(|(_, other)| snake(&other.tag) != snake(&message.tag));
+                let (owner, other) = earlier.find(|(_, other)| snake(&other.stem) == stem)?;
+                let (other, this) = (shown(owner, other), shown(command, message));
+                Some(format!("{other} and {this} become one identifier, {stem}"))
+            });
+            if let Some(what) = clash {
+                self.wrong(self.command_place(&command.name), what, "rename one of them");
+            }
         }
     }
 

@@ -58,17 +58,23 @@ public:
     }
     RpcClient(const RpcClient&) = delete;
     RpcClient& operator=(const RpcClient&) = delete;
-    /// What was begun and has not ended is told so.
+    /// What was begun and has not ended is told so. What a listener throws here is not heard of.
     ~RpcClient() {
-        thalweg_rpc_close(client_);
-        const Error closed(Fault::closed, "the client was destroyed");
-        for (const auto& [call, listener] : std::exchange(listeners_, {})) listener({}, &closed);
+        // Who is told may go on to call and cancel: of a client that is closed by then.
+        thalweg_rpc_close(std::exchange(client_, nullptr));
+        const Error closed = destroyed();
+        for (const auto& [call, listener] : std::exchange(listeners_, {})) {
+            try {
+                listener({}, &closed);
+            } catch (...) {
+            }
+        }
     }
 
     /// Another service, or the same at another address, for `thalweg_rpc_ask::target`.
     std::uint32_t target(const std::string& url) {
         std::uint32_t number = 0;
-        check(thalweg_rpc_target(client_, url.c_str(), &number));
+        check(thalweg_rpc_target(handle(), url.c_str(), &number));
         return number;
     }
 
@@ -93,7 +99,7 @@ public:
     }
 
     /// Asks whether the client's own service was made from the schema with this hash, as generated code has it. Throws Error.
-    void expect_schema(const std::array<std::uint8_t, 32>& hash) { check(thalweg_rpc_expect_schema(client_, hash.data())); }
+    void expect_schema(const std::array<std::uint8_t, 32>& hash) { check(thalweg_rpc_expect_schema(handle(), hash.data())); }
 
     /// Begins calls, which leave with the next turn. Throws Error: then nothing was begun.
     std::uint64_t begin(const std::vector<RpcCall>& calls, Listener listener, thalweg_rpc_ask ask = {}) {
@@ -105,15 +111,16 @@ public:
     /// Nobody waits for what was begun any more; its listener is not told.
     void cancel(std::uint64_t call) {
         listeners_.erase(call);
-        check(thalweg_rpc_cancel(client_, call));
+        if (client_ != nullptr) check(thalweg_rpc_cancel(client_, call));
     }
 
-    /// Writes, waits, reads, and tells listeners what came; of how many calls.
+    /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws comes out of here; the
+    /// others are told in the next turn.
     std::size_t turn(Wait wait) {
-        check(thalweg_rpc_turn(client_, wait.ms(), nullptr));
+        check(thalweg_rpc_turn(handle(), wait.ms(), nullptr));
         std::size_t told = 0;
         for (thalweg_rpc_done done{};; told++) {
-            check(thalweg_rpc_next(client_, &done));
+            check(thalweg_rpc_next(handle(), &done));
             if (done.call == 0) return told;
             const auto found = listeners_.extract(done.call);
             if (found.empty()) continue;
@@ -130,12 +137,19 @@ public:
     /// after each round of calls.
     [[nodiscard]] int descriptor() {
         int descriptor = -1;
-        check(thalweg_rpc_descriptor(client_, &descriptor));
+        check(thalweg_rpc_descriptor(handle(), &descriptor));
         return descriptor;
     }
     [[nodiscard]] thalweg_rpc_statistics statistics() const { return thalweg_rpc_statistics_of(client_); }
 
 private:
+    static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
+
+    thalweg_rpc* handle() {
+        if (client_ == nullptr) throw destroyed();
+        return client_;
+    }
+
     std::uint64_t put(const std::vector<RpcCall>& calls, const thalweg_rpc_ask& ask) {
         std::vector<thalweg_rpc_call> list;
         list.reserve(calls.size());
@@ -143,7 +157,7 @@ private:
             list.push_back({.method = call.method.c_str(), .params = call.params.c_str()});
         }
         std::uint64_t number = 0;
-        check(thalweg_rpc_begin(client_, list.data(), list.size(), &ask, &number));
+        check(thalweg_rpc_begin(handle(), list.data(), list.size(), &ask, &number));
         return number;
     }
 

@@ -55,6 +55,7 @@ class Server {
 public:
     /// Listens. A path is taken over only from a server that is dead. Throws Error.
     explicit Server(const std::vector<std::string>& endpoints, const ServerOptions& options = ServerOptions()) {
+        if (options.error_tag != nullptr) error_tag_ = options.error_tag;
         std::vector<const char*> paths;
         for (const std::string& endpoint : endpoints) paths.push_back(endpoint.c_str());
         thalweg_server* server = nullptr;
@@ -63,16 +64,12 @@ public:
     }
 
     /// Answers one request after the other until the server is stopped: `handle(FrameView request, Frame& answer)`. What it
-    /// throws stops the server and comes out of here.
+    /// throws stops the server and comes out of here; whoever asked gets the service's error with its words.
     template <class F> void run(F&& handle) {
-        Caught<F> call{handle, stopper(), {}};
+        Serial<F> call{{handle, stopper(), {}}, error_tag_};
         const auto answer = [](void* context, const std::uint8_t* request, std::size_t length, thalweg_answer* out) {
-            auto& self = *static_cast<Caught<F>*>(context);
-            self.guard([&] {
-                Scratch frame;
-                self.call(FrameView(request, length), frame.bytes);
-                thalweg_answer_write(out, frame.bytes.data(), frame.bytes.size());
-            });
+            auto& self = *static_cast<Serial<F>*>(context);
+            self.guard([&] { self.answer(FrameView(request, length), out); });
         };
         check(thalweg_server_run(server_.get(), answer, &call));
         call.rethrow();
@@ -91,15 +88,12 @@ public:
         call.rethrow();
     }
 
-    /// Reads, writes, waits; then hands what came to `handle(Incoming)`. Says how many requests that were.
+    /// Reads, writes, waits; then hands what came to `handle(Incoming)`. Says how many requests that were. What it throws
+    /// comes out of here; the others are handed out by the next turn, which waits for nothing more.
     template <class F> std::size_t turn(Wait wait, F&& handle) {
-        check(thalweg_server_turn(server_.get(), wait.ms(), nullptr));
-        for (std::size_t count = 0;; count++) {
-            thalweg_request request{};
-            check(thalweg_server_next(server_.get(), &request));
-            if (request.reply == nullptr) return count;
-            handle(taken(request));
-        }
+        const std::size_t left = hand_out(handle);
+        check(thalweg_server_turn(server_.get(), (left > 0 ? Wait::poll() : wait).ms(), nullptr));
+        return left + hand_out(handle);
     }
 
     /// Whether it was stopped and everything that was begun is answered: the end of a loop of turns.
@@ -167,6 +161,45 @@ private:
         }
     };
 
+    /// Where a serial handler's error goes.
+    class Written : public Reply {
+    public:
+        explicit Written(thalweg_answer* out) : out_(out) {}
+        Flow item(FrameView) override { return Flow::gone; }
+        void end(FrameView frame) override { check(thalweg_answer_write(out_, frame.data(), frame.size())); }
+
+    private:
+        thalweg_answer* out_;
+    };
+
+    template <class F> struct Serial : Caught<F> {
+        std::string_view error;
+
+        void answer(FrameView request, thalweg_answer* out) {
+            Scratch frame;
+            // An answer without a word of it would be taken for a success.
+            try {
+                this->call(request, frame.bytes);
+            } catch (const std::exception& problem) {
+                Written(out).fail(Fault::refused, error, problem.what());
+                throw;
+            } catch (...) {
+                Written(out).fail(Fault::refused, error, "the handler threw something that is no std::exception");
+                throw;
+            }
+            Written(out).end(frame.bytes);
+        }
+    };
+
+    template <class F> std::size_t hand_out(F& handle) {
+        for (std::size_t count = 0;; count++) {
+            thalweg_request request{};
+            check(thalweg_server_next(server_.get(), &request));
+            if (request.reply == nullptr) return count;
+            handle(taken(request));
+        }
+    }
+
     static Incoming taken(const thalweg_request& request) {
         Incoming incoming;
         incoming.client = request.client;
@@ -181,6 +214,8 @@ private:
         void operator()(thalweg_server* server) const { thalweg_server_close(server); }
     };
     std::unique_ptr<thalweg_server, Close> server_;
+    /// The library's own where none is given.
+    std::string error_tag_ = "ErrorResponse";
 };
 
 } // namespace thalweg

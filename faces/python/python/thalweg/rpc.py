@@ -13,6 +13,7 @@ import asyncio
 import base64
 import json
 import math
+from collections import UserString
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, cast
 
@@ -75,7 +76,7 @@ class Statistics(TypedDict):
     in_flight: int
 
 
-_BY_WORD: Final[dict[Any, Fault]] = {fault.name.lower(): fault for fault in Fault}
+_BY_WORD: Final[dict[str, Fault]] = {fault.name.lower(): fault for fault in Fault}
 
 
 # No JSON, and no request.
@@ -101,7 +102,9 @@ class RemoteError(Error):
         self.number = number
         self.message = message
         self.data = data
-        self.fault = _BY_WORD.get(data.get("fault")) if isinstance(data, dict) else None
+        word = data.get("fault") if isinstance(data, dict) else None
+        # Another server's may be anything.
+        self.fault = _BY_WORD.get(word) if isinstance(word, str) else None
 
     def __str__(self) -> str:
         return f"{self.message} ({self.number})"
@@ -115,11 +118,16 @@ class RemoteError(Error):
         return "safe" if self.number in _NOT_BEGUN else "unknown"
 
 
+_BYTES: Final = (bytes, bytearray, memoryview)
+# What is a sequence, and goes as one string.
+_TEXTS: Final = (str, UserString, *_BYTES)
+
+
 def dump(params: Params) -> str:
     """Parameters as text."""
     if params is None:
         return ""
-    if isinstance(params, (str, bytes)) or not isinstance(params, (Mapping, Sequence)):
+    if isinstance(params, _TEXTS) or not isinstance(params, (Mapping, Sequence)):
         raise BadArgument("parameters are a mapping or a sequence, or None")
     text = _json(params)
     # json writes words without quotes for floats that JSON has no number for.
@@ -127,7 +135,7 @@ def dump(params: Params) -> str:
 
 
 def _json(params: Any) -> str:
-    return json.dumps(params, default=_bytes, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(params, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 
 def _worded(value: Any) -> Any:
@@ -137,16 +145,24 @@ def _worded(value: Any) -> Any:
             return "NaN"
         case float() if value in (math.inf, -math.inf):
             return "Infinity" if value > 0 else "-Infinity"
-        case dict():
+        case Mapping():
             return {_worded(key): _worded(item) for key, item in value.items()}
-        case list() | tuple():
+        case Sequence() if not isinstance(value, _TEXTS):
             return [_worded(item) for item in value]
     return value
 
 
-def _bytes(value: Any) -> str:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode()
+def _plain(value: Any) -> Any:
+    """What json does not know, as what it does."""
+    match value:
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(value).decode()
+        case UserString():
+            return str(value)
+        case Mapping():
+            return dict(value)
+        case Sequence():
+            return list(value)
     raise TypeError(f"{type(value).__name__} is nothing that JSON has")
 
 

@@ -102,25 +102,29 @@ public:
     Awaiter<Pending> operator co_await() { return {*this, state_->waiting}; }
 
 private:
+    using Outcome = std::variant<std::monostate, R, std::exception_ptr>;
+
     struct State : Listener {
         explicit State(std::string_view tag) : error(tag) {}
-        void item(FrameView) override { settle(std::make_exception_ptr(Error(Fault::bad_answer, "an item of a stream"))); }
-        void end(FrameView frame) override {
+        void item(FrameView) override { failed(std::make_exception_ptr(Error(Fault::bad_answer, "an item of a stream"))); }
+        void end(FrameView frame) override { settle(read(frame)); }
+        void failed(std::exception_ptr why) override { settle(Outcome(std::move(why))); }
+        Outcome read(FrameView frame) const {
             try {
-                settle(own(answer<typename Codec<R>::View>(frame, error)));
+                return Outcome(std::in_place_type<R>, own(answer<typename Codec<R>::View>(frame, error)));
             } catch (...) {
-                settle(std::current_exception());
+                return Outcome(std::current_exception());
             }
         }
-        void failed(std::exception_ptr why) override { settle(std::move(why)); }
-        template <class T> void settle(T&& with) {
+        void settle(Outcome with) {
             if (outcome.index() != 0) return;
-            outcome.template emplace<std::decay_t<T>>(std::forward<T>(with));
+            outcome = std::move(with);
+            // What a callback throws is no outcome: it is for whoever drives the transport.
             waiting.tell();
         }
 
         std::string_view error;
-        std::variant<std::monostate, R, std::exception_ptr> outcome;
+        Outcome outcome;
         Waiting waiting;
     };
 
@@ -139,7 +143,7 @@ public:
     Items& operator=(const Items&) = delete;
     Items& operator=(Items&&) = delete;
     ~Items() {
-        if (state_ && !state_->ended()) transport_.cancel(begun_.call);
+        if (state_) leave();
     }
 
     /// Whether `take` has something to say.
@@ -147,8 +151,9 @@ public:
     /// The next item once it is ready; nothing when the stream has ended; throws what went wrong.
     std::optional<I> take() {
         if (state_->items.empty()) {
-            if (state_->why) std::rethrow_exception(state_->why);
-            return std::nullopt;
+            if (!state_->why) return std::nullopt;
+            leave();
+            std::rethrow_exception(state_->why);
         }
         std::optional<I> item(std::move(state_->items.front()));
         state_->items.pop_front();
@@ -167,17 +172,25 @@ public:
     Awaiter<Items> next() { return {*this, state_->waiting}; }
 
 private:
+    /// Nobody reads on, be it that something that came could not be read: the call does not stay open for that.
+    void leave() {
+        if (!state_->is_over && !std::exchange(has_left_, true)) transport_.cancel(begun_.call);
+    }
+
     struct State : Listener {
         explicit State(std::string_view tag) : error(tag) {}
         void item(FrameView frame) override {
             hear([&] { items.push_back(own(answer<typename Codec<I>::View>(frame, error))); });
         }
         void end(FrameView frame) override {
+            is_over = true;
             hear([&] { response = own(answer<typename Codec<R>::View>(frame, error)); });
         }
         void failed(std::exception_ptr reason) override {
+            is_over = true;
             hear([&] { std::rethrow_exception(reason); });
         }
+        /// Whether nothing more is read.
         [[nodiscard]] bool ended() const { return response || why; }
         template <class F> void hear(F&& read) {
             if (ended()) return;
@@ -193,6 +206,8 @@ private:
         std::deque<I> items;
         std::optional<R> response;
         std::exception_ptr why;
+        /// Whether the call has ended, and not only reading.
+        bool is_over = false;
         Waiting waiting;
     };
 
@@ -200,6 +215,7 @@ private:
     std::shared_ptr<State> state_;
     Begun begun_;
     std::uint32_t taken_ = 0;
+    bool has_left_ = false;
 };
 
 } // namespace thalweg

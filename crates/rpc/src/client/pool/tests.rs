@@ -1,6 +1,7 @@
 //! The pool against servers that refuse, say nothing, or are not there.
 
 use super::super::bearer::Bearer;
+use super::super::target::Place;
 use super::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,11 +11,16 @@ use thalweg_sys::socket;
 /// Nothing over TCP goes to everybody: connecting fails before it has begun.
 const NOWHERE: &str = "http://255.255.255.255:9/x";
 
+fn at(pool: &mut Pool, target: Target) -> (Place, SiteId) {
+    let (place, site) = pool.places.at(target).unwrap();
+    (place.clone(), site)
+}
+
 #[test]
 fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
     let mut pool = Pool::new(Options::default());
     let target = pool.target(NOWHERE).unwrap();
-    let (place, site) = (pool.places[target.0].place.clone(), pool.places[target.0].site);
+    let (place, site) = at(&mut pool, target);
     for number in 1..=3 {
         let name = CallId::from_number(number);
         let ask = Ask::one("m", "");
@@ -29,9 +35,8 @@ fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
 fn pool_of(addresses: &[SocketAddr], options: Options) -> (Pool, Target) {
     let mut pool = Pool::new(options);
     let place = Place { addresses: addresses.to_vec(), ..Place::of(NOWHERE, None).unwrap() };
-    let site = pool.sites.with(&place.addresses);
-    pool.places.push(Named { url: NOWHERE.to_owned(), place, site });
-    (pool, Target(0))
+    let target = pool.places.add(NOWHERE, place);
+    (pool, target)
 }
 
 fn answer(pool: &mut Pool, target: Target, turns: bool) -> Result<Answers, Failure> {
@@ -131,7 +136,7 @@ fn a_token_is_not_printed_with_what_it_goes_in() {
     let options = Options { token: Some(Bearer::new(token).unwrap()), ..Options::default() };
     let mut pool = Pool::new(options);
     let target = pool.target(NOWHERE).unwrap();
-    let (place, site) = (pool.places[target.0].place.clone(), pool.places[target.0].site);
+    let (place, site) = at(&mut pool, target);
     let ask = Ask::one("m", "");
     let exchange = Exchange::new(CallId::from_number(1), 1, &place, &ask, None, Vec::new()).unwrap();
     pool.room.clone_from(&exchange.text);
@@ -150,4 +155,50 @@ fn a_long_request_does_not_keep_its_memory() {
     pool.begin(target, &Ask::one("m", &format!("[\"{}\"]", "x".repeat(8 << 20)))).unwrap();
     assert!(pool.next().unwrap().outcome.is_err());
     assert!(pool.room.capacity() <= KEPT_BYTES, "{}", pool.room.capacity());
+}
+
+#[test]
+fn a_client_that_follows_a_service_from_port_to_port_keeps_no_more_places_than_it_may() {
+    let mut pool = Pool::new(Options { targets_max: 100, ..Options::default() });
+    let url = |number: usize| format!("http://127.{}.{}.1:9/x", number / 250, number % 250);
+    let own = pool.target(NOWHERE).unwrap();
+    let early = pool.target(&url(0)).unwrap();
+    let mut last = early;
+    for number in 1..10_000 {
+        last = pool.target(&url(number)).unwrap();
+        // Called all along.
+        assert_eq!(pool.target(&url(0)).unwrap(), early);
+        assert!(pool.places.len() <= 101 && pool.places.sites.len() <= 101, "{number}");
+    }
+    assert_eq!((own.number(), last.number(), pool.places.len()), (0, 9_999 + 1, 101));
+    for kept in [own, early, last] {
+        pool.places.at(kept).unwrap();
+    }
+    // What was dropped is refused, and never another's; named anew it has another number.
+    let refused = pool.begin(Target::from_number(7), &Ask::one("m", "")).unwrap_err();
+    assert!(refused.fault == Fault::BadArgument && refused.detail.contains("7 is no target"), "{refused}");
+    assert_eq!(pool.target(&url(6)).unwrap().number(), 10_001);
+}
+
+#[test]
+fn what_a_call_is_under_way_to_or_waits_for_is_not_dropped() {
+    let mut pool = Pool::new(Options { targets_max: 2, connections_max: 1, ..Options::default() });
+    pool.target(NOWHERE).unwrap();
+    let (address, _kept) = silent();
+    let busy = pool.target(&format!("http://{address}/x")).unwrap();
+    for _ in 0..2 {
+        pool.begin(busy, &Ask::one("m", "")).unwrap();
+    }
+    assert_eq!((pool.connections.len(), pool.queue.len()), (1, 1));
+    for number in 0..50 {
+        // At the same host under another name, and elsewhere.
+        pool.target(&format!("http://{address}/{number}")).unwrap();
+        pool.target(&format!("http://127.0.1.{number}:9/x")).unwrap();
+        assert!(pool.places.len() <= 3);
+    }
+    let sites: Vec<_> =
+        pool.connections.iter().map(|of| of.site).chain(pool.queue.iter().map(|of| of.0)).collect();
+    for site in sites {
+        assert_eq!(pool.places.sites.addresses(site), [address]);
+    }
 }
