@@ -3,6 +3,7 @@
 mod address;
 mod append;
 mod channel;
+mod compare;
 mod connection;
 mod copy;
 mod events;
