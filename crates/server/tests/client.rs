@@ -46,6 +46,27 @@ fn lines_of_json_are_messages_in_and_out() {
     // One document for a stream of messages needs no flag.
     assert!(run(url, &["append", "j"], "[\n 9,\n 10\n]").status.success());
     assert!(says(url, &["read", "j", "--from", end]).ends_with("9\n10\n"));
+
+    // Bytes would have the brackets and commas of an array between them.
+    says(url, &["create", "t"]);
+    let (code, complaint) = fails(url, &["append", "t", "--json", "1", "2"]);
+    assert!(code == 2 && complaint.contains("leave it away"), "{complaint}");
+    assert_eq!(says(url, &["read", "t"]), "");
+}
+
+#[test]
+fn messages_that_go_together_take_no_more_than_they_may() {
+    let (directory, server) = memory();
+    let path = directory.path().join("lines");
+    std::fs::write(&path, "1234\n5678\n90123456789\n7\n8\n").unwrap();
+    says(&server.url, &["create", "j", "--content-type", "application/json"]);
+    let file = path.to_str().unwrap();
+    let append = ["append", "j", "--json", "--file", file, "--batch-bytes", "12"];
+    let report = &json_of(&server.url, &append)[0];
+    // Two that fill it, one that is too large for any company, and the rest.
+    let sent = "[1234,5678][90123456789][7,8]".len();
+    assert_eq!((&report["appends"], &report["bytes"]), (&json!(3), &json!(sent)), "{report}");
+    assert_eq!(says(&server.url, &["read", "j"]), "1234\n5678\n90123456789\n7\n8\n");
 }
 
 #[test]
