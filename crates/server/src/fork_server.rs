@@ -28,7 +28,9 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     let control =
         ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
     let server = Server::bind(std::slice::from_ref(&options.control), control);
-    let mut server = server.map_err(Failure::Service)?;
+    // Nobody was to be reached.
+    let served = |error: thalweg_service::Error| Failure::Undone(error.to_string());
+    let mut server = server.map_err(served)?;
     let supervisor = Supervisor::start(Options {
         servers_max: options.servers_max as usize,
         patience: Duration::from_millis(options.patience_ms.into()),
@@ -48,7 +50,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     supervisor.end();
     stopper.stop();
     match thread.join() {
-        Ok(outcome) => outcome.map_err(Failure::Service),
+        Ok(outcome) => outcome.map_err(served),
         Err(_) => Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
     }
 }
