@@ -6,7 +6,6 @@ use crate::supervisor::listeners;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fork::generated::types::SCHEMA_HASH;
 use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
@@ -61,7 +60,7 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
     match (asked, inherited.len()) {
         (asked, 0) => Ok(First::At(asked.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))),
         (Some(_), _) => Err(wrong("a socket was handed over: leave --address away, or hand none over")),
-        (None, 1) => Ok(First::On(Arc::new(inherited.remove(0)))),
+        (None, 1) => Ok(First::On(inherited.remove(0))),
         (None, _) => Err(wrong("more than one socket was handed over; a program begins at one")),
     }
 }
