@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use thalweg_rpc::{Mount, Server, ServerOptions};
 use thalweg_sys::epoll::{Epoll, Events, Timeout};
+use thalweg_sys::signal::Signals;
 use thalweg_sys::{fork, socket};
 
 /// What a copy that panicked ends with.
@@ -145,6 +146,9 @@ impl AsFd for Program {
 /// Serves by JSON-RPC, under a supervisor, until it is to end. `mount` makes a service and says its name, anew for each place to
 /// listen at and in each copy: what it captures is the state that a fork copies, so it must have no descriptor and no thread.
 ///
+/// `SIGTERM`, `SIGINT` and `SIGHUP`, which it takes, are orders to end in good order, too: who stops a service may tell every process
+/// of it.
+///
 /// It returns in the process that was started. A copy ends with what it serves: what called this is not its to go on with.
 ///
 /// # Errors
@@ -176,19 +180,24 @@ fn live(
     options: &ServerOptions,
     mount: &dyn Fn() -> (&'static str, Mount),
 ) -> io::Result<bool> {
+    // Anew in each copy: what is told of signals here leads nowhere there.
+    let signals = Signals::take()?;
     let mut serving = Serving::default();
-    let mut epoll = watching(program, &serving)?;
+    let mut epoll = watching(program, &signals, &serving)?;
     let mut events = Events::with_capacity(2);
     loop {
         epoll.wait(&mut events, 2, Timeout::Never)?;
         serving.turn()?;
+        if signals.next()?.is_some() {
+            return serving.end().map(|()| false);
+        }
         match program.order()? {
-            None if program.is_alone => epoll = watching(program, &serving)?,
+            None if program.is_alone => epoll = watching(program, &signals, &serving)?,
             None => {}
             Some(Order::Listen(listener)) => match listening(listener, options, mount) {
                 Ok(begun) => {
                     serving.go_on_with(Some(begun))?;
-                    epoll = watching(program, &serving)?;
+                    epoll = watching(program, &signals, &serving)?;
                     program.done()?;
                 }
                 Err(error) => program.failed(&error.to_string())?,
@@ -219,6 +228,7 @@ fn listening(
 }
 
 /// What is readable when there is an order, or something for a server to do. A line whose other end is gone stays readable for good.
-fn watching(program: &Program, serving: &Serving) -> io::Result<Epoll> {
-    serving.watched((!program.is_alone).then(|| program.as_fd()))
+fn watching(program: &Program, signals: &Signals, serving: &Serving) -> io::Result<Epoll> {
+    let line = (!program.is_alone).then(|| program.as_fd());
+    serving.watched(line.into_iter().chain([signals.as_fd()]))
 }

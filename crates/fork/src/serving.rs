@@ -42,7 +42,7 @@ impl Serving {
     /// Answers what was begun, wherever that was.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.go_on_with(None)?;
-        let (epoll, mut events) = (self.watched(None)?, Events::with_capacity(EVENTS_MAX));
+        let (epoll, mut events) = (self.watched([])?, Events::with_capacity(EVENTS_MAX));
         while !self.before.is_empty() {
             epoll.wait(&mut events, EVENTS_MAX, Timeout::Never)?;
             self.turn()?;
@@ -50,8 +50,11 @@ impl Serving {
         Ok(())
     }
 
-    /// Ready when there is something to do, or something at a descriptor beside.
-    pub(crate) fn watched(&self, beside: Option<BorrowedFd<'_>>) -> io::Result<Epoll> {
+    /// Ready when there is something to do, or something at one of the descriptors beside.
+    pub(crate) fn watched<'a>(
+        &'a self,
+        beside: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> io::Result<Epoll> {
         let epoll = Epoll::new()?;
         let servers = self.now.iter().chain(&self.before).map(Server::descriptor);
         for (token, descriptor) in beside.into_iter().chain(servers).enumerate() {

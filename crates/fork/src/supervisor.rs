@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -35,7 +35,7 @@ use thalweg_wire::service::{Command, Responder};
 const BACKLOG: u32 = 1_024;
 
 /// What is started, and how long it may take.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Options {
     /// The program, and its arguments.
     pub program: Vec<OsString>,
@@ -48,12 +48,13 @@ pub struct Options {
 }
 
 /// Where a program listens first.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum First {
     /// At an address; port 0 for any.
     At(SocketAddr),
-    /// At a listening TCP socket that somebody else made.
-    On(Arc<OwnedFd>),
+    /// At a listening TCP socket that somebody else made. It is the program's alone once that has it: whoever kept one of the same
+    /// would have connections wait there for nobody when the program has moved.
+    On(OwnedFd),
 }
 
 impl Options {
@@ -74,7 +75,8 @@ pub struct Supervisor {
 }
 
 struct Shared {
-    options: Options,
+    servers_max: usize,
+    patience: Duration,
     /// Where copies listen unless something else is asked for.
     home: IpAddr,
     table: Mutex<Table>,
@@ -168,14 +170,15 @@ impl Supervisor {
     /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
         fork::adopt_orphans().map_err(at("adopt orphans"))?;
-        let Some((program, arguments)) = options.program.split_first() else {
+        let Options { program, first, servers_max, patience } = options;
+        let Some((program, arguments)) = program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
         };
-        let (listener, address) = match &options.first {
-            First::At(address) => listen(*address).map_err(at(&format!("listen at {address}")))?,
+        let (listener, address) = match first {
+            First::At(address) => listen(address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
-        let (mut told, theirs) = Told::pair(options.patience).map_err(at("make a pair of sockets"))?;
+        let (mut told, theirs) = Told::pair(patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
         let mut started = process::Command::new(program)
             .args(arguments)
@@ -194,8 +197,11 @@ impl Supervisor {
                 "{program} does not take orders as docs/forks.md has them: {why}"
             )));
         }
+        // From here on it is the program's alone.
+        drop(listener);
         let shared = Shared {
-            options,
+            servers_max,
+            patience,
             home: address.ip(),
             table: Mutex::default(),
             bell: EventFd::new()?,
@@ -277,7 +283,7 @@ impl Supervisor {
                 let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
             }
         }
-        let until = Instant::now() + self.shared.options.patience;
+        let until = Instant::now() + self.shared.patience;
         while !self.is_over() && Instant::now() < until {
             self.heard();
             if !self.is_over() {
@@ -374,7 +380,7 @@ impl Supervisor {
 
     /// A place for one more server.
     fn take_place(&self) -> Result<Place, String> {
-        let most = self.shared.options.servers_max;
+        let most = self.shared.servers_max;
         let mut table = self.shared.table.lock();
         if table.servers.len() + table.coming >= most {
             return Err(format!("servers_full: {most} servers run, and there may be no more"));
@@ -437,7 +443,7 @@ impl Supervisor {
     /// Waits until the kernel has said that a process is gone.
     fn await_gone(&self, number: u64) -> Result<(), String> {
         let mut table = self.shared.table.lock();
-        let until = Instant::now() + self.shared.options.patience;
+        let until = Instant::now() + self.shared.patience;
         while table.servers.contains_key(&number) {
             if self.shared.gone.wait_until(&mut table, until).timed_out() {
                 return Err("not_gone: the process does not end".to_owned());
@@ -484,14 +490,16 @@ fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
 }
 
 /// The same of a socket that listens already.
-fn taken(listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
+fn taken(listener: OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
     let address = socket::local_address(listener.as_fd());
     let address = address.map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidInput, "the socket handed over is not one that listens at TCP")
     })?;
-    // As a listener of ours hands it on to what is accepted.
+    // As a listener of ours hands it on to what is accepted, and waits for nobody.
     socket::set_no_delay(listener.as_fd())?;
-    Ok((socket::duplicate(listener.as_fd())?, address))
+    let listener = TcpListener::from(listener);
+    listener.set_nonblocking(true)?;
+    Ok((listener.into(), address))
 }
 
 impl ForksHandler for Supervisor {

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -214,10 +214,14 @@ impl Control {
     }
 
     fn start_program(name: &str, patience: Duration) -> Self {
+        Self::start_at(anywhere(), name, patience)
+    }
+
+    fn start_at(first: First, name: &str, patience: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let gate = directory.path().join("gate");
         let program = vec![std::env::current_exe().unwrap().into(), name.into(), gate.clone().into()];
-        let options = Options::new(program, anywhere());
+        let options = Options::new(program, first);
         let supervisor = Supervisor::start(Options { patience, servers_max: 4, ..options }).unwrap();
         let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
         let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
@@ -419,14 +423,52 @@ fn no_more_are_forked_at_once_than_there_are_places() {
 }
 
 fn a_server_moves() {
+    let handed_over = TcpListener::bind("127.0.0.1:0").unwrap();
+    for first in [anywhere(), First::On(handed_over.into())] {
+        let control = Control::start_at(first, "sum", Duration::from_secs(60));
+        let mut forks = control.forks();
+        let before = control.first();
+        let (_, process) = add(&before, 7);
+        let moved = forks.rebind(&ForksRebind { server: "1".into(), address: "127.0.0.1:0".into() }).unwrap();
+        assert_eq!(add(&moved.address, 1), (8, process));
+        assert_eq!(control.first(), moved.address);
+        assert!(TcpStream::connect(&*before).is_err(), "it still listens where it did");
+        // What it left is free for it to come back to.
+        let back =
+            forks.rebind(&ForksRebind { server: "1".into(), address: before.as_str().into() }).unwrap();
+        assert_eq!(back.address, before);
+        forks.shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+        assert!(TcpStream::connect(&*before).is_err(), "nobody is there");
+        control.end();
+    }
+}
+
+/// Whether a process has a signal to look at that is blocked.
+fn is_told(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    pending.is_some_and(|signals| signals.trim().bytes().any(|digit| digit != b'0'))
+}
+
+#[allow(clippy::zombie_processes, reason = "the supervisor waits for every child there is")]
+fn a_server_that_is_signalled_answers_what_was_begun() {
     let control = Control::start();
-    let mut forks = control.forks();
-    let before = control.first();
-    let (_, process) = add(&before, 7);
-    let moved = forks.rebind(&ForksRebind { server: "1".into(), address: "127.0.0.1:0".into() }).unwrap();
-    assert_eq!(add(&moved.address, 1), (8, process));
-    assert_eq!(control.first(), moved.address);
-    assert!(TcpStream::connect(before).is_err(), "it still listens where it did");
+    let copy = fork(&mut control.forks(), "1").1;
+    for address in [control.first(), copy] {
+        let (_, process) = add(&address, 7);
+        std::fs::write(&control.gate, "").unwrap();
+        std::thread::scope(|scope| {
+            let begun = scope.spawn(|| add(&address, 1));
+            let gate = Gate(&control.gate);
+            until("busy", || reached(&control.gate).exists());
+            std::process::Command::new("kill").args(["-s", "TERM", &process.to_string()]).spawn().unwrap();
+            until("told", || is_told(process) || !runs(process));
+            drop(gate);
+            assert_eq!(begun.join().unwrap(), (8, process));
+        });
+        until("ended", || !runs(process));
+    }
+    until("over", || control.supervisor.is_over());
     control.end();
 }
 
@@ -915,6 +957,7 @@ const TESTS: &[Test] = &[
     ("what_goes_wrong_stays_in_the_parent", what_goes_wrong_stays_in_the_parent),
     ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
+    ("a_server_that_is_signalled_answers_what_was_begun", a_server_that_is_signalled_answers_what_was_begun),
     ("whoever_called_where_a_server_was_is_answered", whoever_called_where_a_server_was_is_answered),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
     ("nothing_is_used_up_by_many_generations", nothing_is_used_up_by_many_generations),

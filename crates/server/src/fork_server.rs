@@ -6,7 +6,6 @@ use crate::supervisor::listeners;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fork::generated::types::SCHEMA_HASH;
 use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
@@ -28,7 +27,9 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     let control =
         ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
     let server = Server::bind(std::slice::from_ref(&options.control), control);
-    let mut server = server.map_err(Failure::Service)?;
+    // Nobody was to be reached.
+    let served = |error: thalweg_service::Error| Failure::Undone(error.to_string());
+    let mut server = server.map_err(served)?;
     let supervisor = Supervisor::start(Options {
         servers_max: options.servers_max as usize,
         patience: Duration::from_millis(options.patience_ms.into()),
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     supervisor.end();
     stopper.stop();
     match thread.join() {
-        Ok(outcome) => outcome.map_err(Failure::Service),
+        Ok(outcome) => outcome.map_err(served),
         Err(_) => Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
     }
 }
@@ -59,7 +60,7 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
     match (asked, inherited.len()) {
         (asked, 0) => Ok(First::At(asked.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))),
         (Some(_), _) => Err(wrong("a socket was handed over: leave --address away, or hand none over")),
-        (None, 1) => Ok(First::On(Arc::new(inherited.remove(0)))),
+        (None, 1) => Ok(First::On(inherited.remove(0))),
         (None, _) => Err(wrong("more than one socket was handed over; a program begins at one")),
     }
 }

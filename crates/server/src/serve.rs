@@ -197,6 +197,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let keeping =
         Keeping { identity: certificate.as_ref().map(Certificate::identity), guarded: front.is_guarded() };
     let mut doors = open_doors(wanted, inherited, reactors, keeping)?;
+    let mut rpc_doors = open_doors(&options.rpc_listen, Vec::new(), 1, keeping)?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
     let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;
@@ -210,8 +211,6 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         spin: options.spin == Switch::On,
     };
     let mut reactor_threads = common.start_all(&mut doors)?;
-    let mut rpc_doors = listen::open(&options.rpc_listen, 1, keeping)
-        .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
         reactor_threads.push(common.start(reactors, Doing::Rpc, listening)?);
         doors.paths.append(&mut rpc_doors.paths);

@@ -46,6 +46,27 @@ fn lines_of_json_are_messages_in_and_out() {
     // One document for a stream of messages needs no flag.
     assert!(run(url, &["append", "j"], "[\n 9,\n 10\n]").status.success());
     assert!(says(url, &["read", "j", "--from", end]).ends_with("9\n10\n"));
+
+    // Bytes would have the brackets and commas of an array between them.
+    says(url, &["create", "t"]);
+    let (code, complaint) = fails(url, &["append", "t", "--json", "1", "2"]);
+    assert!(code == 2 && complaint.contains("leave it away"), "{complaint}");
+    assert_eq!(says(url, &["read", "t"]), "");
+}
+
+#[test]
+fn messages_that_go_together_take_no_more_than_they_may() {
+    let (directory, server) = memory();
+    let path = directory.path().join("lines");
+    std::fs::write(&path, "1234\n5678\n90123456789\n7\n8\n").unwrap();
+    says(&server.url, &["create", "j", "--content-type", "application/json"]);
+    let file = path.to_str().unwrap();
+    let append = ["append", "j", "--json", "--file", file, "--batch-bytes", "12"];
+    let report = &json_of(&server.url, &append)[0];
+    // Two that fill it, one that is too large for any company, and the rest.
+    let sent = "[1234,5678][90123456789][7,8]".len();
+    assert_eq!((&report["appends"], &report["bytes"]), (&json!(3), &json!(sent)), "{report}");
+    assert_eq!(says(&server.url, &["read", "j"]), "1234\n5678\n90123456789\n7\n8\n");
 }
 
 #[test]
@@ -348,6 +369,13 @@ fn a_copy_goes_on_where_it_was_and_leaves_others_alone() {
     assert!(code == 6 && complaint.contains("text/plain"), "{complaint}");
     assert_eq!(fails(&from.url, &["cp", "nothing", "x"]).0, 4);
     assert_eq!(fails(&from.url, &["cp", "t", "t"]).0, 6);
+    // What is closed already is a copy if it holds the same, and not if it is only as long.
+    for (held, is_copy) in [("hello tail", true), ("other bytes", false), ("HELLO TAIL", false)] {
+        says(&to.url, &["create", held]);
+        says(&to.url, &["append", held, held, "--close"]);
+        let output = run(&from.url, &["cp", "t", held, "--to-url", &to.url], "");
+        assert_eq!(output.status.code(), Some(if is_copy { 0 } else { 6 }), "{held}: {output:?}");
+    }
 }
 
 #[test]
@@ -438,6 +466,55 @@ fn a_fork_begins_as_its_source_and_goes_its_own_way() {
     assert_eq!(fails(url, &["fork", "s", "x"]).0, 6);
     let (code, complaint) = fails(url, &["fork", "http://elsewhere/v1/stream/s", "x"]);
     assert!(code == 6 && complaint.contains("use cp"), "{complaint}");
+}
+
+#[test]
+fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    for (kind, record) in
+        [("text/plain", "r".repeat(50_000)), ("application/json", format!("[\"{}\"]", "j".repeat(49_997)))]
+    {
+        let put = |name: &str| {
+            let head = format!(
+                "PUT /v1/stream/{name} HTTP/1.1\r\nContent-Type: {kind}\r\nStream-Retain-Bytes: 60000\r\nContent-Length: 0"
+            );
+            assert!(common::ask(&server, &head).starts_with("HTTP/1.1 201 "));
+        };
+        let append = |name: &str| assert!(run(url, &["append", name], &record).status.success());
+        let bytes = |name: &str| json_of(url, &["ls", name])[0]["keptBytes"].as_u64().unwrap();
+        let trimmed_to = |name: &str, most: u64| {
+            // The server looks after it every few seconds.
+            while bytes(name) > most {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        let (source, begun) = (format!("{kind}-source"), format!("{kind}-begun"));
+        put(&source);
+        put(&begun);
+        append(&begun);
+        json_of(url, &["cp", &begun, &format!("{begun}-copy")]);
+        for _ in 0..4 {
+            append(&source);
+            append(&begun);
+        }
+        trimmed_to(&source, 120_000);
+        trimmed_to(&begun, 120_000);
+        let copy = format!("{source}-copy");
+        let cp = || json_of(url, &["cp", &source, &copy]).remove(0);
+        let left = bytes(&source);
+        assert_eq!(cp()["bytes"], left);
+        assert_eq!(cp()["bytes"], 0, "it has it all");
+        says(url, &["close", &source]);
+        let closed = cp();
+        assert_eq!((&closed["bytes"], &closed["closed"]), (&json!(0), &json!(true)), "{closed}");
+        assert_eq!(cp()["closed"], true, "and says so again");
+        assert!(says(url, &["read", &copy]) == says(url, &["read", &source]), "{kind}");
+        // Of one that lacks what is gone nobody makes a whole.
+        let (code, complaint) = fails(url, &["cp", &begun, &format!("{begun}-copy")]);
+        assert!(code == 6 && complaint.contains("let go of bytes"), "{complaint}");
+        assert_eq!(bytes(&format!("{begun}-copy")), 50_000);
+    }
 }
 
 /// The producer's identity that `cp` uses for a source: the same in every version, or no copy could be gone on

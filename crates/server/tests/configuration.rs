@@ -5,7 +5,7 @@
 mod common;
 
 use common::{PROGRAM, Server, fails, says};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -213,6 +213,23 @@ fn a_listener_handed_over_is_used_and_the_supervisor_told() {
     server.end();
     // The listener is the supervisor's: it still takes connections for the next server.
     assert!(TcpStream::connect(address).is_ok());
+}
+
+#[test]
+fn nobody_is_answered_by_a_server_that_cannot_listen_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut waiting = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    waiting.write_all(b"PUT /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut command = activated(listener.try_clone().unwrap().into());
+    command.args(["--rpc", "on", "--rpc-listen", &taken.local_addr().unwrap().to_string(), "--data"]);
+    let output = command.arg(directory.path()).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && complaint.contains("cannot listen at"), "{complaint}");
+    waiting.set_nonblocking(true).unwrap();
+    let heard = waiting.read(&mut [0; 256]);
+    assert!(heard.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "{heard:?}");
 }
 
 #[test]

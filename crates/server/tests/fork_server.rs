@@ -123,4 +123,8 @@ fn what_is_no_program_or_does_not_answer_is_refused_and_leaves_nothing() {
     assert!(complaint.contains(&format!("cannot listen at {address}: ")), "{complaint}");
     let output = run(Path::new("nowhere"), &["cat"]);
     assert_eq!(output.status.code(), Some(2), "an endpoint ends in .sock or .shm");
+    // Nobody makes a socket there, and nobody was to be reached.
+    let output = run(Path::new("/sys/thalweg.sock"), &["cat"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && complaint.contains("may not use"), "{complaint}");
 }

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 from thalweg.fork_server import serve
 
@@ -18,6 +20,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         while line := await reader.readline():
             if line == b"thread\n":
                 threading.Thread(target=threading.Event().wait, daemon=True).start()
+                line = b"0"
+            if line == b"fail\n":
+                asyncio.get_running_loop().call_soon(sys.exit, "as asked")
                 line = b"0"
             if line == b"descriptors\n":
                 numbers = [int(name) for name in os.listdir("/proc/self/fd")]
@@ -41,4 +46,12 @@ async def listen(listener):
     return await asyncio.start_server(answer, sock=listener)
 
 
-serve(listen, forked=writers.clear, grace=60.0 if "patient" in sys.argv else 0.5)
+kept: Path | None = None
+if "leaving" in sys.argv:
+    kept = Path(tempfile.gettempdir()) / f"thalweg-forked-sum-{os.getpid()}"
+    kept.touch()
+try:
+    serve(listen, forked=writers.clear, grace=60.0 if "patient" in sys.argv else 0.5)
+finally:
+    if kept is not None:
+        kept.unlink()

@@ -191,3 +191,34 @@ class Ending(Supervised):
         moved.close()
         self.tell("Shutdown", "1")
         self.assertEqual(connection.lines.read(), b"7 %d\n" % process)
+
+    def test_a_server_that_is_signalled_answers_what_was_begun(self) -> None:
+        copy = self.tell("Fork", "1", None)["address"]
+        for address, number in ((self.address, signal.SIGTERM), (copy, signal.SIGINT)):
+            connection = self.connect(address)
+            _, process = connection.ask(6)
+            self.assertEqual(connection.ask("late"), [0])
+            os.kill(process, number)
+            self.assertEqual(connection.lines.read(), b"6 %d\n" % process)
+            until("the server is gone", lambda process=process: not is_there(process))
+
+
+class Leaving(Supervised):
+    words = "leaving"
+
+    def test_a_copy_leaves_to_its_parent_what_is_to_be_done_behind_serving(self) -> None:
+        process = self.connect(self.address).ask(1)[1]
+        kept = Path(tempfile.gettempdir()) / f"thalweg-forked-sum-{process}"
+        self.addCleanup(kept.unlink, missing_ok=True)
+        self.assertTrue(kept.exists())
+        copy = self.tell("Fork", "1", None)
+        failing = self.connect(self.tell("Fork", "1", None)["address"])
+        self.tell("Shutdown", copy["server"])
+        self.assertTrue(kept.exists())
+        # What ends by an exception leaves it, too.
+        process = failing.ask(0)[1]
+        failing.ask("fail")
+        until("the copy is gone", lambda: not is_there(process))
+        self.assertTrue(kept.exists())
+        self.tell("Shutdown", "1")
+        self.assertFalse(kept.exists())

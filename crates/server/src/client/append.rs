@@ -88,6 +88,12 @@ impl Batch {
         self.body.len() < self.bytes_max && self.messages < MESSAGES_MAX
     }
 
+    /// Whether it can go with what is there. A message that is too large goes alone, and bytes can be cut.
+    fn takes(&self, piece: &[u8]) -> bool {
+        let beside = self.messages == 0 || self.body.len() + piece.len() + ",]".len() <= self.bytes_max;
+        !self.json || beside
+    }
+
     fn take(&mut self) -> Vec<u8> {
         if self.json && self.messages > 0 {
             self.body.push(b']');
@@ -131,6 +137,11 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     let mut session = Session::new(&address.url);
     // Also tells whether the server and the stream are there before any input is read.
     let head = session.ask("HEAD", &address.target(""), &[], b"")?;
+    if options.json && !is_json(&head) {
+        return Err(Failure::Asked(
+            "--json appends messages to a stream of application/json, which this is not: leave it away",
+        ));
+    }
     let known = head.field("content-type").unwrap_or("application/octet-stream");
     let content_type = options.content_type.as_deref().unwrap_or(known).to_owned();
     let whole = is_json(&head) && !options.json;
@@ -215,7 +226,11 @@ fn append_input(
         while !ended && batch.has_room() {
             let more = if is_file || whole { pieces.recv().ok() } else { pieces.try_recv().ok() };
             match more {
-                Some(Ok(piece)) => batch.push(&piece),
+                Some(Ok(piece)) if batch.takes(&piece) => batch.push(&piece),
+                Some(Ok(piece)) => {
+                    carried = Some(piece);
+                    break;
+                }
                 Some(Err(failure)) => (failed, ended) = (Some(failure), true),
                 None if is_file || whole => ended = true,
                 None => break,
@@ -322,13 +337,14 @@ mod tests {
 
     #[test]
     fn a_batch_of_messages_is_an_array_and_stops_when_full() {
-        let mut batch = Batch { json: true, body: Vec::new(), messages: 0, bytes_max: 4 };
+        let mut batch = Batch { json: true, body: Vec::new(), messages: 0, bytes_max: 7 };
         assert!(batch.take().is_empty());
         batch.push(b"1");
-        assert!(batch.has_room());
+        assert!(batch.has_room() && batch.takes(b"[2]") && !batch.takes(b"[23]"));
         batch.push(b"[2]");
-        assert!(!batch.has_room());
+        assert!(!batch.takes(b"3"));
         assert_eq!(batch.take(), b"[1,[2]]");
+        assert!(batch.takes(b"\"too long\""), "alone");
         batch.push(b"x");
         assert_eq!(batch.take(), b"[x]");
     }

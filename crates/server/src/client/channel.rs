@@ -8,7 +8,8 @@ use std::time::Duration;
 use thalweg_http::tls::{Peer, Trust};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Above the pauses a live response makes between two comments, and above a long-poll's patience.
+/// Above the pauses a live response makes between two comments, and above a long-poll's patience. For as long a server may
+/// take nothing of what it is sent.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 * 1024;
 
@@ -43,6 +44,7 @@ impl Channel {
             Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
                 Ok(Self::Unix(stream))
             }
             Endpoint::Tcp(address) => connect(address).map(Self::Tcp),
@@ -85,6 +87,7 @@ fn connect(address: &str) -> io::Result<TcpStream> {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => {
                 stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }

@@ -356,6 +356,11 @@ impl Connection {
         bytes.extend_from_slice(body);
         // A server may refuse early and close: what it said is worth more than the broken pipe.
         let sent = self.stream.write_all(&bytes);
+        if let Err(error) = &sent
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            return Err(Failure::Broken(late("the server took nothing")));
+        }
         let head = match (self.head(method == "HEAD"), sent) {
             (Err(Failure::Broken(_)), Err(error)) => return Err(Failure::Broken(error)),
             (outcome, _) => outcome?,
@@ -437,13 +442,16 @@ impl Connection {
                 self.received.extend_from_slice(&piece[..count]);
                 Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Failure::Broken(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("the server said nothing for {} s", ANSWER_TIMEOUT.as_secs()),
-            ))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(Failure::Broken(late("the server said nothing")))
+            }
             Err(error) => Err(Failure::Broken(error)),
         }
     }
+}
+
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("{what} for {} s", ANSWER_TIMEOUT.as_secs()))
 }
 
 /// What a refusal without a body means, as every one of a HEAD is.
@@ -475,6 +483,8 @@ fn refusal(said: &[u8]) -> String {
 mod tests {
     use super::super::{scripted, session::passes};
     use super::*;
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
 
     #[test]
     fn urls() {
@@ -510,6 +520,34 @@ mod tests {
             panic!("somebody there")
         };
         assert!(failure.to_string().contains("start it with `thalweg serve`"), "{failure}");
+    }
+
+    #[test]
+    fn a_server_that_takes_nothing_is_waited_for_no_longer_than_one_that_says_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let (tcp, unix) =
+            (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), UnixListener::bind(&path).unwrap());
+        let tcp_url = format!("http://{}", tcp.local_addr().unwrap());
+        let body = vec![0; 64 << 20];
+        for url in [tcp_url, format!("unix:{}", path.display())] {
+            let mut connection = Connection::open(&Url::parse(&url).unwrap()).unwrap();
+            // As long as a test may wait.
+            let (before, set) = match &connection.stream {
+                Channel::Tcp(stream) => {
+                    (stream.write_timeout(), stream.set_write_timeout(Some(Duration::from_millis(20))))
+                }
+                Channel::Unix(stream) => {
+                    (stream.write_timeout(), stream.set_write_timeout(Some(Duration::from_millis(20))))
+                }
+                Channel::Tls(_) => panic!("nothing is sealed here"),
+            };
+            set.unwrap();
+            assert_eq!(before.unwrap(), Some(ANSWER_TIMEOUT));
+            let failure = connection.ask("POST", "/v1/stream/a", &[], &body).unwrap_err();
+            assert!(failure.to_string().contains("took nothing") && passes(&failure), "{failure}");
+        }
+        drop(unix);
     }
 
     #[test]

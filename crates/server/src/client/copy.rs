@@ -4,8 +4,12 @@
 //! which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever else has
 //! written to the destination is noticed, and it is left alone; so is a source that is made anew while it is copied. So is a copy of a fork that had nothing of its own
 //! yet: until then it goes by its source's identity.
+//!
+//! A source may have let its first bytes go before it was copied. The identity then says behind how many the copy began, so that
+//! one that is gone on with begins where it ended, or not at all.
 
 use super::address::Address;
+use super::compare::{Reader, hold_the_same, stored};
 use super::connection::{Failure, Head};
 use super::is_json;
 use super::output::{Output, messages, notice};
@@ -55,6 +59,10 @@ impl End {
     fn content_type(&self) -> &str {
         self.head.field("content-type").unwrap_or("application/octet-stream")
     }
+
+    fn reader(&mut self) -> Reader<'_> {
+        Reader::new(&mut self.session, &self.address)
+    }
 }
 
 fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
@@ -97,28 +105,16 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
         let why = format!("{} holds {}, not {content_type}", options.destination, destination.content_type());
         return Err(Failure::Copy(why));
     }
-    let id = identity(&source);
-    let sequence = expected(&mut destination, &id)?;
-    let resumed_at = destination.place.offset;
-    if resumed_at > 0 && sequence == 0 || resumed_at > source.place.offset {
-        let why = format!("{} holds something else: copy to a new stream", options.destination);
-        return Err(Failure::Copy(why));
-    }
     let close = source.head.says("stream-closed") && !options.keep_open;
-    let closed_before = destination.head.says("stream-closed");
     let patience = Duration::from_secs(options.retry_s);
-    let producer =
-        Producer::new(destination.session, &destination.address, content_type, Some(id), sequence, patience);
-    if closed_before && resumed_at < source.place.offset {
-        return Err(Failure::Copy(format!(
-            "{} is closed already: copy to a new stream",
-            options.destination
-        )));
-    }
+    let resumed_at = destination.place.offset;
+    let closed_before = destination.head.says("stream-closed");
     let copied = if closed_before {
+        check_closed(&mut source, &mut destination, patience)?;
         Copied { bytes: 0, next_offset: text(destination.place) }
     } else {
-        run(&mut source, producer, destination.place, close, patience)?
+        let begun = begin(&mut source, &mut destination, patience)?;
+        run(&mut source, destination, begun, close, patience)?
     };
     let report = Report {
         source: &options.source,
@@ -131,6 +127,74 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
     output.say(&copied.next_offset, &report)
 }
 
+fn holds_something_else(destination: &End) -> Failure {
+    Failure::Copy(format!("{} holds something else: copy to a new stream", destination.address.name))
+}
+
+/// Whether a destination that is closed holds all of the source: nobody can tell any more who wrote it.
+fn check_closed(source: &mut End, destination: &mut End, patience: Duration) -> Result<(), Failure> {
+    let (here, there) = (source.place.offset, destination.place.offset);
+    let base = if here == 0 { 0 } else { first(source, patience)?.1 };
+    if there + base < here {
+        let name = &destination.address.name;
+        return Err(Failure::Copy(format!("{name} is closed already: copy to a new stream")));
+    }
+    let is_copy = there + base == here && hold_the_same(source.reader(), destination.reader(), patience)?;
+    if is_copy { Ok(()) } else { Err(holds_something_else(destination)) }
+}
+
+/// What a copy goes on from.
+struct Begun {
+    id: String,
+    sequence: u64,
+    /// Bytes of the source that were gone when it was begun.
+    base: u64,
+    /// The source's first, where it is known already.
+    first: Option<Chunk>,
+}
+
+/// Where the source is to be gone on with, and as whom.
+fn begin(source: &mut End, destination: &mut End, patience: Duration) -> Result<Begun, Failure> {
+    let id = identity(source);
+    let sequence = expected(destination, &id)?;
+    let resumed_at = destination.place.offset;
+    let begun = if source.place.offset == 0 || sequence > 0 {
+        Begun { id, sequence, base: 0, first: None }
+    } else {
+        let (piece, base) = first(source, patience)?;
+        if base == 0 {
+            Begun { id, sequence, base, first: Some(piece) }
+        } else {
+            let id = format!("{id}-{base}");
+            let sequence = expected(destination, &id)?;
+            Begun { id, sequence, base, first: Some(piece).filter(|_| resumed_at == 0) }
+        }
+    };
+    if resumed_at > 0 && begun.sequence == 0 && begun.base > 0 {
+        return Err(Failure::Copy(format!(
+            "{} holds something else, or a copy of {} from when it still had bytes that are gone now: copy to a new stream",
+            destination.address.name, source.address.name
+        )));
+    }
+    if resumed_at > 0 && begun.sequence == 0 || resumed_at + begun.base > source.place.offset {
+        return Err(holds_something_else(destination));
+    }
+    Ok(begun)
+}
+
+/// The source's first chunk, and how many bytes before it are gone.
+fn first(source: &mut End, patience: Duration) -> Result<(Chunk, u64), Failure> {
+    let piece = patient_chunk(source, "-1", patience)?;
+    let base = begins_at(&piece)?;
+    Ok((piece, base))
+}
+
+/// Which of the stream's bytes a chunk begins with.
+fn begins_at(piece: &Chunk) -> Result<u64, Failure> {
+    let end = Token::parse(piece.next.as_bytes()).map_or(0, |token| token.offset);
+    Ok(end.saturating_sub(stored(piece)?.len() as u64))
+}
+
 struct Copied {
     bytes: u64,
     next_offset: String,
@@ -138,21 +202,25 @@ struct Copied {
 
 fn run(
     source: &mut End,
-    mut producer: Producer,
-    start: Token,
+    destination: End,
+    begun: Begun,
     close: bool,
     patience: Duration,
 ) -> Result<Copied, Failure> {
-    let mut progress = Progress::new(Some(source.place.offset - start.offset));
+    let Begun { id, sequence, base, first: mut found } = begun;
+    let content_type = destination.content_type().to_owned();
+    let start = destination.place;
+    let mut producer =
+        Producer::new(destination.session, &destination.address, content_type, Some(id), sequence, patience);
+    // As the source counts.
+    let mut end = start.offset + base;
+    let mut progress = Progress::new(Some(source.place.offset - end));
     let mut copied = Copied { bytes: 0, next_offset: text(start) };
-    let mut offset = text(Token { offset: start.offset, ..source.place });
-    if start.offset == 0 {
-        offset = "-1".to_owned();
-    }
-    let mut end = start.offset;
+    let mut offset = if end == 0 { "-1".to_owned() } else { text(Token { offset: end, ..source.place }) };
     let mut closed = false;
     while end < source.place.offset {
-        let piece = match patient_chunk(source, &offset, patience) {
+        let read = found.take().map_or_else(|| patient_chunk(source, &offset, patience), Ok);
+        let piece = match read {
             // A fork counts what it inherited in its source's name: such a place is found by walking there.
             Err(Failure::Refused { status: 410, .. }) if copied.bytes == 0 && end > 0 => {
                 walk(source, end, patience)?
@@ -172,7 +240,7 @@ fn run(
         let appended = producer.append(&piece.content, closed)?;
         end += grown;
         let there = Token::parse(appended.next_offset.as_bytes()).map(|token| token.offset);
-        if there != Some(end) {
+        if there != Some(end - base) {
             let why = "somebody else writes to the destination: copy to a new stream".to_owned();
             return Err(Failure::Copy(why));
         }
@@ -193,6 +261,12 @@ fn walk(source: &mut End, end: u64, patience: Duration) -> Result<Chunk, Failure
     loop {
         let mut piece = patient_chunk(source, &offset, patience)?;
         let reached = Token::parse(piece.next.as_bytes()).map_or(0, |token| token.offset);
+        if begins_at(&piece)? > end {
+            return Err(Failure::Copy(format!(
+                "{} has let go of bytes that the copy lacks: copy it to a new stream",
+                source.address.name
+            )));
+        }
         if reached > end {
             piece.content = behind(&piece, reached - end)?;
             return Ok(piece);
@@ -242,7 +316,10 @@ fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<C
 }
 
 /// Tries until it is there, for as long as patience lasts and what went wrong may pass.
-fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(super) fn patiently<T>(
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let start = Instant::now();
     loop {
         match attempt() {
@@ -282,9 +359,6 @@ fn expected(destination: &mut End, id: &str) -> Result<u64, Failure> {
     ];
     match destination.session.ask("POST", &destination.address.target(""), &fields, b"0") {
         Err(Failure::Refused { status: 409, head, why }) => {
-            if head.says("stream-closed") {
-                return Ok(1);
-            }
             let expected = head.field("producer-expected-seq").and_then(|text| text.parse().ok());
             expected.ok_or(Failure::Refused { status: 409, head, why })
         }
@@ -316,6 +390,18 @@ mod tests {
         assert!(kept("application/json", "[1]", 3).is_err());
     }
 
+    fn from_to(url: String) -> CopyOptions {
+        CopyOptions {
+            source: "from".to_owned(),
+            destination: "to".to_owned(),
+            server: Server { url, token: None, tls_ca: None },
+            to_url: None,
+            to_token: None,
+            keep_open: false,
+            retry_s: 0,
+        }
+    }
+
     /// Goes on with a copy of 5 bytes of `from`, which is made anew right after its `HEAD` and now holds `content`. Says what
     /// the copy came to, and what was asked for.
     fn copy_of_one_made_anew(content: &'static str) -> (Failure, Vec<String>) {
@@ -345,17 +431,38 @@ mod tests {
                 _ => answer(410, &[], ""),
             }
         });
-        let options = CopyOptions {
-            source: "from".to_owned(),
-            destination: "to".to_owned(),
-            server: Server { url, token: None, tls_ca: None },
-            to_url: None,
-            to_token: None,
-            keep_open: false,
-            retry_s: 0,
-        };
-        let failure = copy(&options, Output::Text).unwrap_err();
+        let failure = copy(&from_to(url), Output::Text).unwrap_err();
         (failure, heard.try_iter().collect())
+    }
+
+    #[test]
+    fn a_copy_that_began_behind_the_first_bytes_is_gone_on_with_where_it_ended() {
+        let token = |incarnation, offset| text(Token { incarnation, offset });
+        let (sender, heard) = std::sync::mpsc::channel();
+        let mut posts = 0;
+        let url = scripted::serve(move |asked| {
+            sender.send(asked.to_owned()).unwrap();
+            let at = |place: &str, body: &str| {
+                let fields = [("Content-Type", "text/plain"), ("Stream-Next-Offset", place)];
+                scripted::answer(200, &fields, body)
+            };
+            match asked {
+                "HEAD /v1/stream/from" => at(&token(1, 20), ""),
+                "HEAD /v1/stream/to" => at(&token(7, 4), ""),
+                "GET /v1/stream/from?offset=-1" => at(&token(1, 20), "0123456789"),
+                "POST /v1/stream/to" => {
+                    posts += 1;
+                    let expected = |next| scripted::answer(409, &[("Producer-Expected-Seq", next)], "");
+                    // First as whoever copies it from its beginning, then as who copies what is left.
+                    if posts < 3 { expected(["0", "1"][posts - 1]) } else { at(&token(7, 10), "") }
+                }
+                asked if asked.ends_with(&token(1, 14)) => at(&token(1, 20), "456789"),
+                _ => scripted::answer(410, &[], ""),
+            }
+        });
+        copy(&from_to(url), Output::Text).unwrap();
+        let asked: Vec<String> = heard.try_iter().collect();
+        assert_eq!(asked.iter().filter(|asked| asked.starts_with("POST ")).count(), 3, "{asked:?}");
     }
 
     fn own((name, value): (&str, &str)) -> (String, String) {

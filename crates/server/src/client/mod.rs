@@ -3,6 +3,7 @@
 mod address;
 mod append;
 mod channel;
+mod compare;
 mod connection;
 mod copy;
 mod events;
@@ -28,6 +29,7 @@ use connection::{Connection, Head};
 use neighbour::Via;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use thalweg_wire::media::{self, Kind};
 use verbs::{Lifetime, Server, Target};
 
 pub(crate) use connection::Failure;
@@ -214,13 +216,27 @@ fn remove(address: &Address, output: Output) -> Result<(), Failure> {
 }
 
 fn is_json(head: &Head) -> bool {
-    let content_type = head.field("content-type").unwrap_or_default();
-    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    names_json(head.field("content-type").unwrap_or_default())
+}
+
+/// Whether that is the content type of a stream of messages.
+fn names_json(content_type: &str) -> bool {
+    media::kind(content_type) == Kind::Json
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_content_type_is_judged_by_its_essence() {
+        for json in ["application/json", "Application/JSON; charset=utf-8"] {
+            assert!(names_json(json), "{json}");
+        }
+        for other in ["application/json-seq", "application/jsonl", "text/plain", ""] {
+            assert!(!names_json(other), "{other}");
+        }
+    }
 
     #[test]
     fn keys_of_json_are_in_camel_case() {

@@ -2,6 +2,7 @@
 //! memory, reconnects, resumes where it was.
 
 use super::connection::Failure;
+use super::names_json;
 use super::output::{Output, Printer, notice};
 use super::session::passes;
 use super::tail::{PAUSE_MAX, PAUSE_MIN};
@@ -76,7 +77,11 @@ fn follow(endpoint: &Endpoint, place: &mut Place<'_>) -> Result<(), Failure> {
     let mut client = LogClient::new(call);
     if !place.met {
         let head = client.head(&LogHead { name: place.name.into() }).map_err(refused)?;
-        place.printer.messages = head.content_type.starts_with("application/json");
+        place.printer.messages = names_json(&head.content_type);
+        if place.offset == "now" {
+            // Or what is appended while the server is away would be past it.
+            place.offset = head.next.into_owned();
+        }
         place.met = true;
     }
     let request = LogTail { name: place.name.into(), offset: Some(place.offset.clone().into()) };
@@ -115,6 +120,49 @@ fn refused(error: CallError<thalweg_service::Error>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::generated::types::{LogHeadResponse, LogRequest, LogTailResponse};
+    use std::sync::mpsc::channel;
+    use thalweg_service::{Reply, Request, Server, ServerOptions};
+    use thalweg_wire::messagepack::response_frame;
+    use thalweg_wire::service::error_frame;
+
+    #[test]
+    fn whoever_begins_now_goes_on_from_there_when_the_server_was_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint = Via::Sock.endpoint(directory.path());
+        let options = ServerOptions { schema: SCHEMA_HASH, ..ServerOptions::default() };
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+        let stopper = server.stopper();
+        let (asked, offsets) = channel();
+        let mut tails = 0;
+        let handler =
+            move |request: Request<'_>, reply: Reply| match LogRequest::decode(request.frame).unwrap() {
+                LogRequest::Head(_) => {
+                    let (content_type, next) = ("Application/JSON; charset=utf-8".into(), "then".into());
+                    let head = LogHeadResponse { content_type, next, closed: false };
+                    reply.end_with(|out| response_frame(&head, out));
+                }
+                LogRequest::Tail(tail) => {
+                    asked.send(tail.offset.unwrap().into_owned()).unwrap();
+                    tails += 1;
+                    if tails == 1 {
+                        reply.end(&error_frame("LogErrorResponse", "503 ending: the server ends"));
+                    } else {
+                        reply.end_with(|out| response_frame(&LogTailResponse { next: "end".into() }, out));
+                    }
+                }
+                other => panic!("{other:?}"),
+            };
+        let thread = std::thread::spawn(move || server.run_reactor(handler));
+        tail("a", Via::Sock, directory.path(), "now", Output::Text).unwrap();
+        let printer = Printer { output: Output::Text, messages: false };
+        let mut place = Place { name: "a", offset: "-1".to_owned(), met: false, printer };
+        follow(&endpoint, &mut place).unwrap();
+        assert!(place.printer.messages, "judged as HTTP has it");
+        stopper.stop();
+        thread.join().unwrap().unwrap();
+        assert_eq!(offsets.iter().collect::<Vec<_>>(), ["then", "then", "-1"]);
+    }
 
     #[test]
     fn a_refusal_keeps_the_status_it_begins_with() {

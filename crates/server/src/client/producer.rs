@@ -97,6 +97,6 @@ impl Producer {
 /// # Errors
 /// The kernel gives no random bytes.
 pub(super) fn fresh_id() -> Result<String, Failure> {
-    let word = || thalweg_sys::process::random_u64().map_err(Failure::Input);
+    let word = || thalweg_sys::process::random_u64().map_err(Failure::Random);
     Ok(format!("thalweg-{:016x}{:016x}", word()?, word()?))
 }

@@ -20,13 +20,16 @@ import asyncio
 import errno
 import gc
 import os
+import signal
 import socket
 import struct
 import sys
+import threading
+import traceback
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 __all__ = ["End", "Fork", "Listen", "Order", "Program", "Serving", "serve"]
 
@@ -75,6 +78,8 @@ class Program:
             raise RuntimeError(
                 "standard input is no supervisor's: start this with thalweg fork-server"
             ) from error
+        self.is_copy = False
+        """Whether this is a copy: what called this is not its to go on with."""
         self._begin()
 
     def _begin(self) -> None:
@@ -144,6 +149,7 @@ class Program:
             order.line.close()
             self.done()
             return False
+        self.is_copy = True
         os.dup2(order.line.fileno(), 0)
         _leave_descriptors()
         order.line.close()
@@ -244,13 +250,36 @@ def serve(
     `start` is called with each listening socket, and answers with what listens there. `forked` is called in each copy before it
     listens: it forgets what only the parent has, connections say. When the server is to end, what `wait_closed` waits for has `grace`
     seconds, where it moved from as well: with an `asyncio.Server` every connection, whether something is under way there or not. What
-    is left then is cancelled. Raises `RuntimeError` where there is no supervisor."""
+    is left then is cancelled. Raises `RuntimeError` where there is no supervisor.
+
+    `SIGTERM` and `SIGINT` have it end as well, unless something else handles them, or this is not the main thread.
+
+    It returns in the process that was started. A copy ends with what it serves, with 0, or 1 after an exception: neither what called
+    this nor what was registered to be done at the end (`finally`, `atexit`, `weakref.finalize`) is its to go on with, for it is about
+    what its parent has."""
     program = Program()
-    while True:
-        left = [_live(program, start, grace, loop_factory)]
-        if left[0] is None:
-            return
-        _forget(left, forked)
+    try:
+        while True:
+            left = [_live(program, start, grace, loop_factory)]
+            if left[0] is None:
+                break
+            _forget(left, forked)
+    except BaseException:
+        if not program.is_copy:
+            raise
+        traceback.print_exc()
+        _leave_process(1)
+    if program.is_copy:
+        _leave_process(0)
+
+
+def _leave_process(code: int) -> NoReturn:
+    """Ends this process, and does nothing but write what is not written yet."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def _live(
@@ -262,10 +291,13 @@ def _live(
     """One process's life, until it is over; or until it is copied, in the copy: then the loop that is left behind."""
     loop = loop_factory()
     asyncio.set_event_loop(loop)
+    heard = asyncio.Event()
+    signals: list[int] = []
+    _hear_signals(loop, heard, signals)
     serving: Serving | None = None
     moved: set[asyncio.Task[None]] = set()
     while True:
-        match loop.run_until_complete(_order(program)):
+        match loop.run_until_complete(_order(program, heard, signals)):
             case Listen(listener):
                 begun = loop.run_until_complete(_listen(program, start, listener))
                 if begun is not None:
@@ -275,8 +307,9 @@ def _live(
             case Fork() as order:
                 if program.fork(order):
                     return loop
-            case End():
-                program.done()
+            case End() | None as ending:
+                if ending is not None:
+                    program.done()
                 loop.run_until_complete(_end(serving, moved, grace))
                 asyncio.set_event_loop(None)
                 loop.close()
@@ -305,13 +338,35 @@ def _forget(left: list[asyncio.AbstractEventLoop | None], forked: Callable[[], N
             sys.unraisablehook = hook
 
 
-async def _order(program: Program) -> Order:
-    """Waits for what it is to do; for ever once nobody is there to say it."""
+def _hear_signals(loop: asyncio.AbstractEventLoop, heard: asyncio.Event, signals: list[int]) -> None:
+    """Collects the signals that say it is to end, but for those that somebody handles already."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def hear(number: int) -> None:
+        signals.append(number)
+        heard.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) not in (signal.SIG_DFL, signal.default_int_handler):
+            continue
+        try:
+            loop.add_signal_handler(number, hear, number)
+        except NotImplementedError:
+            # A loop that has none: the signal does what it did.
+            return
+        # `thalweg fork-server` starts programs that hear of none unless they want to.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
+
+
+async def _order(program: Program, heard: asyncio.Event, signals: list[int]) -> Order | None:
+    """Waits for what it is to do; for ever once nobody is there to say it. `None` when a signal says that it is to end."""
     loop = asyncio.get_running_loop()
-    heard = asyncio.Event()
     loop.add_reader(program.fileno(), heard.set)
     try:
         while True:
+            if signals:
+                return None
             order = program.order()
             if order is not None:
                 return order
