@@ -5,6 +5,7 @@ use crate::far::Far;
 use crate::floor::{Floor, SOCKET};
 use crate::near::{Near, count_until, key};
 use crate::served::{connect, endpoint, options};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -141,20 +142,25 @@ fn call<'m, C: Command>(client: &mut Client, message: &C::Request<'m>) -> Result
 
 /// Takes the answers of calls of one session or to one fork.
 fn take(client: &mut Client, calls: &[Called]) -> Result<(), Failure> {
-    let mut taken = 0;
-    while taken < calls.len() {
-        let Some(event) = client.next() else {
-            client.turn(Wait::Block)?;
-            continue;
-        };
-        let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
-        let (call, check) = calls[taken];
-        // Such calls are answered in their order.
-        if call != event.call {
-            return Err("another call's answer".into());
+    let mut calls: VecDeque<Called> = calls.iter().copied().collect();
+    loop {
+        take_what_came(client, &mut calls)?;
+        if calls.is_empty() {
+            return Ok(());
         }
+        client.turn(Wait::Block)?;
+    }
+}
+
+/// Takes those of them that are there.
+fn take_what_came(client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(), Failure> {
+    while !calls.is_empty()
+        && let Some(event) = client.next()
+    {
+        let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
+        // Such calls are answered in their order.
+        let (_, check) = calls.pop_front().filter(|(call, _)| *call == event.call).ok_or("another call's answer")?;
         check(event.frame)?;
-        taken += 1;
     }
     Ok(())
 }
@@ -237,7 +243,7 @@ fn percentile(
 /// reads which hold writes up have as many of them beside them.
 fn write_on_time(path: &Path, near: &Near, stopped: &Receiver<()>) -> Result<(), Failure> {
     let mut client = Client::connect(&endpoint(path)?, options(true))?;
-    let (began, mut calls) = (Instant::now(), Vec::new());
+    let (began, mut calls) = (Instant::now(), VecDeque::new());
     for number in 0_u32.. {
         let due = began + WRITE_EVERY * number;
         let left = due.saturating_duration_since(Instant::now());
@@ -246,13 +252,14 @@ fn write_on_time(path: &Path, near: &Near, stopped: &Receiver<()>) -> Result<(),
         }
         let key = key(near.keys - 1 - u64::from(number) % (near.keys / 2));
         let value = number.to_string().into_bytes().into();
-        calls.push(call::<commands::Put>(
+        calls.push_back(call::<commands::Put>(
             &mut client,
             &StatePut { place: "main".into(), key: key.into(), value },
         )?);
         client.turn(Wait::Poll)?;
+        take_what_came(&mut client, &mut calls)?;
     }
-    take(&mut client, &calls)
+    take(&mut client, calls.make_contiguous())
 }
 
 /// A fork made and dropped.

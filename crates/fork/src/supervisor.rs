@@ -210,8 +210,8 @@ impl Supervisor {
         let this = Self { shared: Arc::new(shared), asker: None };
         let place = this.take_place().map_err(io::Error::other)?;
         this.add(place, told, started.id(), address, None)?;
-        let shared = Arc::downgrade(&this.shared);
-        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || reap(&shared))?;
+        SUPERVISORS.lock().push(Arc::downgrade(&this.shared));
+        std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
         Ok(this)
     }
 
@@ -453,19 +453,22 @@ impl Supervisor {
     }
 }
 
+/// Those of this process: whoever waits for the end of any child may come by that of another's.
+static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
 /// Waits for every end there is, whether or not anybody is left to hear of it.
-fn reap(shared: &Weak<Shared>) {
+fn reap() {
     while let Ok(Some(process)) = fork::await_any_child() {
-        let Some(shared) = shared.upgrade() else {
-            fork::release(process);
-            continue;
-        };
-        let mut table = shared.table.lock();
-        table.ended(process);
+        let mut supervisors = SUPERVISORS.lock();
+        supervisors.retain(|shared| shared.strong_count() > 0);
+        let living: Vec<_> = supervisors.iter().filter_map(Weak::upgrade).collect();
+        drop(supervisors);
+        let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
+        tables.iter_mut().for_each(|table| table.ended(process));
         // From here on its number may be another's, which nobody must kill by the table.
         fork::release(process);
-        drop(table);
-        shared.ring();
+        drop(tables);
+        living.iter().for_each(|shared| shared.ring());
     }
 }
 

@@ -290,6 +290,11 @@ impl Neighbour {
         let numbers = known.all().iter().map(|segment| segment.header.number);
         let gone: Vec<u32> = numbers.filter(|number| view.find(*number).is_none()).collect();
         let lost = recovery.needed_of(&gone);
+        let listed = view.all().last().map_or(0, |segment| segment.header.number);
+        if !lost.is_empty() && self.control.visible() > position(listed + 1, SEGMENT_HEADER_BYTES) {
+            // What lets go of them may stand in a segment that came while the directory was read: looked at once that is listed.
+            return Err(io::ErrorKind::NotFound.into());
+        }
         for number in &lost {
             // A directory is read piece by piece: one that another took the place of meanwhile may not have been listed.
             match self.disk.open_read_only(&self.directory.join(segment::file_name(*number))) {

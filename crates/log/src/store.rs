@@ -126,7 +126,9 @@ impl Guard {
     fn stop(&self) {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();
-        if let Some(thread) = self.committer.lock().take() {
+        // The committer itself may be the last to have the store, while it tells somebody of what is durable: it ends behind that.
+        let others = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
+        if let Some(thread) = self.committer.lock().take().filter(others) {
             let _ = thread.join();
         }
     }

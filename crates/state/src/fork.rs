@@ -38,6 +38,9 @@ pub(crate) struct Moment {
 /// so there is none before somebody asks for a root.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
+/// A map of more keys takes milliseconds to let go of, if nobody shares them.
+const LARGE_KEYS: usize = 10_000;
+
 /// A fork in memory.
 #[derive(Debug)]
 pub(crate) struct Fork {
@@ -58,6 +61,8 @@ struct Views {
     pending: Option<Moment>,
     /// What becomes committed at which ticket, of a drop nothing.
     under_way: VecDeque<(Position, Option<Moment>)>,
+    /// What a fork that was dropped had committed. It may be much to let go of, and goes with the fork, where that keeps nobody waiting.
+    last: Option<Moment>,
 }
 
 impl Fork {
@@ -72,7 +77,7 @@ impl Fork {
         let (pending, begin) = (Some(moment.clone()), (born, Some(moment)));
         let (committed, under_way) =
             if born == 0 { (begin.1, VecDeque::new()) } else { (None, [begin].into()) };
-        let views = Views { committed, pending, under_way };
+        let views = Views { committed, pending, under_way, last: None };
         Self {
             log,
             line: Mutex::new(()),
@@ -254,6 +259,11 @@ impl Fork {
         drop(before);
     }
 
+    /// Whether letting go of it takes long, once it was dropped.
+    pub(crate) fn is_large(&self) -> bool {
+        self.views.lock().last.as_ref().is_some_and(|moment| moment.map.len() > LARGE_KEYS)
+    }
+
     /// Everything up to a ticket is durable. What was committed before is the caller's to let go of.
     pub(crate) fn complete(&self, up_to: Position) -> Vec<Option<Moment>> {
         let mut done = Vec::new();
@@ -262,7 +272,13 @@ impl Fork {
             done.extend(views.under_way.pop_front().map(|(_, moment)| moment));
         }
         if let Some(newest) = done.pop() {
-            done.push(std::mem::replace(&mut views.committed, newest));
+            let is_dropped = newest.is_none();
+            let before = std::mem::replace(&mut views.committed, newest);
+            if is_dropped {
+                views.last = before;
+            } else {
+                done.push(before);
+            }
         }
         done
     }

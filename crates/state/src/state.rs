@@ -310,13 +310,14 @@ impl State {
 
     /// Keeps no fork that was dropped, once that is durable. Whoever asks for it meanwhile is told by itself.
     fn forget(&self, fork: ForkId, ticket: Position) {
-        let shared = Arc::downgrade(&self.shared);
+        let (shared, caller) = (Arc::downgrade(&self.shared), std::thread::current().id());
         self.when(ticket, move |told| {
             // Whether the drop lasts is not known of a store that failed.
             if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
-                drop((gone, unreadable));
+                let waits = std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large());
+                let_go((gone, unreadable), waits);
             }
         });
     }
@@ -552,6 +553,14 @@ fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Erro
             Err(CommitError::Exists) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Lets go of what may be much: on a thread of its own where others wait for this one, as for whoever tells what is durable.
+fn let_go(gone: impl Send + 'static, waited_for: bool) {
+    if waited_for {
+        // Where the system starts no thread it goes here all the same.
+        drop(std::thread::Builder::new().name("let go".to_owned()).spawn(move || drop(gone)));
     }
 }
 

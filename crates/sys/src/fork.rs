@@ -46,9 +46,10 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// While it lives the ends of children can be waited for, and behind it as before: in a copy as well.
+/// While it lives the ends of children can be waited for, and behind it as before: in a copy as well. Nothing is changed where they can be
+/// anyway, for an end that somebody is still to hear of would be forgotten with the change.
 struct Heard {
-    before: libc::sigaction,
+    before: Option<libc::sigaction>,
 }
 
 impl Heard {
@@ -57,16 +58,22 @@ impl Heard {
         unsafe {
             let usual: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(libc::SIGCHLD, &raw const usual, &raw mut before);
-            Self { before }
+            libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut before);
+            if before.sa_sigaction != libc::SIG_IGN && before.sa_flags & libc::SA_NOCLDWAIT == 0 {
+                return Self { before: None };
+            }
+            libc::sigaction(libc::SIGCHLD, &raw const usual, std::ptr::null_mut());
+            Self { before: Some(before) }
         }
     }
 }
 
 impl Drop for Heard {
     fn drop(&mut self) {
-        // SAFETY: what was there before.
-        unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before, std::ptr::null_mut()) };
+        if let Some(before) = &self.before {
+            // SAFETY: what was there before.
+            unsafe { libc::sigaction(libc::SIGCHLD, before, std::ptr::null_mut()) };
+        }
     }
 }
 

@@ -21,22 +21,28 @@ function given(time) {
 /** The same, or now, for which only the native side has a number. */
 const orNow = (time) => (time === undefined || time === null ? NOW : given(time))
 
-// So many areas that nobody uses are kept for those who append next.
-const STAGES_KEPT = 4
+// So much of areas that nobody uses is kept for those who append next: as many as 256 logs need that append a little in one turn.
+const IDLE_BYTES_MAX = 4 << 20
 
 /** Areas of a store that are not in use: each is some log's for a turn. */
 class Stages {
   constructor() {
     this.idle = []
+    this.bytes = 0
   }
 
   take() {
-    return this.idle.pop() ?? new Stage()
+    const stage = this.idle.pop()
+    if (stage === undefined) return new Stage()
+    this.bytes -= stage.bytes.length
+    return stage
   }
 
   give(stage) {
     stage.clear()
-    if (this.idle.length < STAGES_KEPT) this.idle.push(stage)
+    if (this.bytes + stage.bytes.length > IDLE_BYTES_MAX) return
+    this.bytes += stage.bytes.length
+    this.idle.push(stage)
   }
 }
 

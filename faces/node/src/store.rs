@@ -457,8 +457,8 @@ impl Task for Purging {
         let purge = Purge { log, before, destroy, count_entries, time: now() };
         self.in_use.finish(|store| {
             // What was appended and is not durable yet goes too.
-            store.flush().map_err(|error| failure("IO", error))?;
-            store.purge(&purge).map_err(|error| commit(&error))
+            let purged = store.persist(store.written()).and_then(|()| store.purge(&purge));
+            purged.map_err(|error| commit(&error))
         })
     }
 

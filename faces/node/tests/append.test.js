@@ -2,6 +2,7 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
+const { setImmediate: turn } = require("node:timers/promises")
 const { ThalwegError, drain, folder, open, row, store, text } = require("./helpers.js")
 
 const modes = ["memory", "os", "sync"]
@@ -143,10 +144,28 @@ test("whoever says a time may append as well, and each hears of its own entry", 
   assert.deepEqual(read, [[await inner, "inner"], [outer, "outer"]])
 })
 
-test("logs that nobody holds cost the process next to nothing, however many there are", (context) => {
+test("logs that nobody holds cost the process next to nothing, however many there are", async (context) => {
+  require("node:v8").setFlagsFromString("--expose-gc")
+  const collect = require("node:vm").runInNewContext("gc")
   const opened = store(context, { segmentBytesMin: 1 << 20, segmentBytesMax: 1 << 24 })
   const before = process.memoryUsage().arrayBuffers
   for (let n = 0; n < 5_000; n++) opened.log(`log ${n}`).appendSync("x")
   assert.ok(process.memoryUsage().arrayBuffers - before < 20 << 20, "one area for all of them")
-  assert.equal(opened.log("log 7"), opened.log("log 7"), "one that is held is one")
+  const held = opened.log("log 7")
+  while (opened.open.size > 1) {
+    await turn()
+    collect()
+  }
+  assert.equal(opened.log("log 7"), held, "one that is held is one")
+})
+
+test("logs that are appended to in one turn have an area each, which the next turn's have again", async (context) => {
+  const opened = store(context)
+  const logs = Array.from({ length: 100 }, (_, n) => opened.log(`log ${n}`))
+  const append = () => Promise.all(logs.map((log) => log.append("x")))
+  await append()
+  const areas = new Set(opened.stages.idle)
+  assert.equal(areas.size, 100)
+  await append()
+  assert.ok(opened.stages.idle.every((area) => areas.has(area)))
 })

@@ -267,8 +267,10 @@ def serve(
     except BaseException:
         if not program.is_copy:
             raise
-        traceback.print_exc()
-        _leave_process(1)
+        try:
+            traceback.print_exc()
+        finally:
+            _leave_process(1)
     if program.is_copy:
         _leave_process(0)
 
