@@ -159,7 +159,8 @@ fn take_what_came(client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(
     {
         let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
         // Such calls are answered in their order.
-        let (_, check) = calls.pop_front().filter(|(call, _)| *call == event.call).ok_or("another call's answer")?;
+        let (_, check) =
+            calls.pop_front().filter(|(call, _)| *call == event.call).ok_or("another call's answer")?;
         check(event.frame)?;
     }
     Ok(())

@@ -24,6 +24,8 @@ pub struct ThalwegServer {
     lent: Vec<u8>,
     /// A run has it.
     runs: Cell<bool>,
+    /// To be copied for whoever asks, on any thread and in a run as well.
+    stopper: Stopper,
 }
 
 /// Whether a run has the server; only that is looked at.
@@ -146,14 +148,16 @@ pub unsafe extern "C" fn thalweg_server_open(
             None => unsafe { thalweg_server_defaults().options() }?,
         };
         let server = Server::bind(&endpoints?, options)?;
-        let opened = ThalwegServer { server, lent: Vec::new(), runs: Cell::new(false) };
+        let stopper = server.stopper();
+        let opened = ThalwegServer { server, lent: Vec::new(), runs: Cell::new(false), stopper };
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(Box::into_raw(Box::new(opened))) };
         Ok(())
     })
 }
 
-/// Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
+/// Ends every connection, takes the paths away (while somebody else goes on holding a directory's lock they stay, for whoever binds there next)
+/// and frees the server; null is fine. Replies that are still out may be used,
 /// and answer nobody. One of its callbacks cannot close it: then nothing is done.
 ///
 /// # Safety
@@ -350,7 +354,8 @@ impl Handler for Taker {
     }
 }
 
-/// What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server.
+/// What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may ask, and a callback, while
+/// the server is open.
 ///
 /// # Safety
 /// `server` is null or a server; `stopper` points to a place for a handle.
@@ -361,9 +366,11 @@ pub unsafe extern "C" fn thalweg_server_stopper(
 ) -> u16 {
     code(|| {
         let place = borrowed::place(stopper, "the place for the stopper")?;
-        // SAFETY: the caller's promise.
-        let server = unsafe { at_rest(server.cast_mut()) }?;
-        let made = ThalwegStopper { stopper: server.server.stopper() };
+        if server.is_null() {
+            return Err(Error::new(Fault::BadArgument, "the server is null"));
+        }
+        // SAFETY: the caller's promise, and not null; nobody borrows this field otherwise than to read it.
+        let made = ThalwegStopper { stopper: unsafe { &(*server).stopper }.clone() };
         // SAFETY: the caller's promise; what stands there is not read.
         unsafe { place.write(Box::into_raw(Box::new(made))) };
         Ok(())
@@ -429,7 +436,8 @@ mod tests {
             let (mut count, mut other) = (0, null_mut());
             refused.push(thalweg_server_turn(*server, 0, &raw mut count));
             refused.push(thalweg_server_run(*server, Some(handle), context));
-            refused.push(thalweg_server_stopper(*server, &raw mut other));
+            assert_eq!(thalweg_server_stopper(*server, &raw mut other), 0);
+            thalweg_stopper_free(other);
             assert_eq!(thalweg_server_descriptor(*server), -1);
             assert!(!thalweg_server_is_stopped(*server));
             assert_eq!(thalweg_server_statistics_of(*server).requests, 0);
@@ -454,7 +462,7 @@ mod tests {
             client.write_all(b"\x02\0\0\0hi").unwrap();
             let mut context = Callback { server, stopper, refused: Vec::new() };
             assert_eq!(thalweg_server_run(server, Some(handle), (&raw mut context).cast()), 0);
-            assert_eq!(context.refused, [Fault::BadArgument as u16; 3]);
+            assert_eq!(context.refused, [Fault::BadArgument as u16; 2]);
             let mut answer = [0; 8];
             client.read_exact(&mut answer).unwrap();
             assert_eq!(&answer, b"\x04\0\0\0done");

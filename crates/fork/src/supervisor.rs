@@ -170,6 +170,7 @@ impl Supervisor {
     /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
         fork::adopt_orphans().map_err(at("adopt orphans"))?;
+        fork::hear_children();
         let Options { program, first, servers_max, patience } = options;
         let Some((program, arguments)) = program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));

@@ -190,6 +190,7 @@ impl<S: Service> Http<S> {
         core.set_offset(key, next);
         let entry = core.entry(key).ok_or(Gone::Close)?;
         entry.flags.set(Flags::OPENED, true);
+        entry.flavour &= !Live::UNOPENED;
         Ok(entry.flags.has(Flags::CHUNKED))
     }
 

@@ -572,17 +572,27 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
 
 #[test]
 fn a_large_request_that_waits_hides_nothing_that_is_said_behind_it() {
-    let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
-    let mut peer = Peer::multiplexed(&server.path);
-    peer.call(0, b"keep");
-    let first = kept.recv().unwrap();
-    peer.call(1, &vec![7; 300_000]);
-    peer.cancel(0);
-    let cancelled = peer.receive();
-    assert_eq!((cancelled.id, cancelled.fault), (0, Some(Fault::Cancelled)));
-    drop(first);
-    kept.recv().unwrap().end(b"second");
-    assert_eq!(peer.receive(), end(1, b"second"));
+    // One that waits, one behind another, and one that is too long to wait.
+    for lengths in [&[300_000][..], &[10, 300_000], &[20_000_000]] {
+        let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+        let mut peer = Peer::multiplexed(&server.path);
+        peer.call(0, b"keep");
+        let first = kept.recv().unwrap();
+        for (id, length) in (1..).zip(lengths) {
+            peer.call(id, &vec![7; *length]);
+        }
+        peer.cancel(0);
+        let mut came = peer.receive();
+        if came.fault == Some(Fault::FrameTooLarge) {
+            came = peer.receive();
+        }
+        assert_eq!((came.id, came.fault), (0, Some(Fault::Cancelled)), "{lengths:?}");
+        drop(first);
+        for (id, _) in (1..).zip(lengths.iter().filter(|length| **length <= 300_000)) {
+            kept.recv().unwrap().end(b"later");
+            assert_eq!(peer.receive(), end(id, b"later"));
+        }
+    }
 }
 
 #[test]

@@ -316,7 +316,8 @@ impl State {
             if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
-                let waits = std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large());
+                let waits = std::thread::current().id() != caller
+                    && gone.as_ref().is_some_and(|gone| gone.is_large());
                 let_go((gone, unreadable), waits);
             }
         });

@@ -24,14 +24,16 @@ const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 /// A long-poll that began at `offset=now`: its answer depends on when it was asked.
 const FROM_NOW: u8 = 1 << 7;
-/// Of events: they begin where what is left does, not at an offset that somebody named.
-const RELATIVE: u8 = 1 << 7;
+/// It begins where what is left does, not at an offset that somebody named.
+const RELATIVE: u8 = 1 << 6;
+const _: () = assert!(FROM_NOW | RELATIVE == Live::UNOPENED);
 
 /// Bytes that frame a data and a control event, roughly.
 const FRAME_BYTES: usize = 240;
 
 impl<S: Store> Streams<S> {
-    /// The answer to a long-poll: at once if there is something to say, else a subscription.
+    /// The answer to a long-poll: at once if there is something to say, else a subscription. `begins`: from now on, and where what
+    /// is left does, should retention come between.
     ///
     /// # Errors
     /// What stands at the offset cannot be read.
@@ -39,11 +41,11 @@ impl<S: Store> Streams<S> {
         &self,
         found: Found<S>,
         offset: u64,
-        from_now: bool,
+        begins: Begins,
         cursor: u64,
         now: Now,
     ) -> Result<Answer<S::Stream>, StoreError> {
-        let flavour = flavour(&found) | if from_now { FROM_NOW } else { 0 };
+        let flavour = flavour(&found) | begins.flavour();
         let live = Live { mode: Mode::LongPoll, flavour, opened: false, offset, cursor };
         Ok(match self.poll(&found, &live, now)? {
             Some(response) => Answer::Respond(response),
@@ -56,31 +58,40 @@ impl<S: Store> Streams<S> {
         })
     }
 
-    /// The answer to a live read by events: a subscription, whose first events come with it. `relative`: it begins where what
-    /// is left does, should retention come between.
+    /// The answer to a live read by events: a subscription, whose first events come with it.
     pub(crate) fn await_events(
         found: Found<S>,
         offset: u64,
-        relative: bool,
+        begins: Begins,
         cursor: u64,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
-        let flavour = flavour(&found) | if relative { RELATIVE } else { 0 };
+        let flavour = flavour(&found) | begins.flavour() & !FROM_NOW;
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head }
     }
 
-    /// What a subscriber is to be sent now.
+    /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet, misses nothing that
+    /// retention took.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        if let Some(work) = self.store.cold(stream, live.offset, self.bytes_max(live.mode)) {
-            return Advance::Cold(work);
-        }
-        match live.mode {
-            Mode::Sse => self.events_left(stream, live, now),
-            Mode::LongPoll => match self.poll_stream(stream, live, now) {
-                Some(response) => Advance::Respond(response),
-                None => Advance::Wait,
-            },
+        let moves = live.flavour & RELATIVE != 0 && !live.opened;
+        let mut from = Live { flavour: live.flavour & !RELATIVE, ..*live };
+        loop {
+            if let Some(work) = self.store.cold(stream, from.offset, self.bytes_max(live.mode)) {
+                return Advance::Cold(work);
+            }
+            let advance = match live.mode {
+                Mode::Sse => self.events(stream, &from, now),
+                Mode::LongPoll => {
+                    self.poll_stream(stream, &from, now).map_or(Advance::Wait, Advance::Respond)
+                }
+            };
+            let first = self.store.visible(stream).map_or(0, |state| state.first);
+            let is_overtaken = matches!(&advance, Advance::Respond(refused) if refused.status == 410);
+            if !(moves && is_overtaken && first > from.offset) {
+                return advance;
+            }
+            from.offset = first;
         }
     }
 
@@ -137,23 +148,6 @@ impl<S: Store> Streams<S> {
         }
         // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
         Ok(read.closed.then(|| nothing_new(self.token(found, read.next), None)))
-    }
-
-    /// What there is to send. Who begins where what is left does, and was sent nothing yet, misses nothing that retention took.
-    fn events_left(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let mut from = Live { flavour: live.flavour & !RELATIVE, ..*live };
-        let moves = live.flavour & RELATIVE != 0 && !live.opened;
-        loop {
-            let advance = self.events(stream, &from, now);
-            let first = self.store.visible(stream).map_or(0, |state| state.first);
-            if !(moves && matches!(advance, Advance::Respond(_)) && first > from.offset) {
-                return advance;
-            }
-            from.offset = first;
-            if let Some(work) = self.store.cold(stream, first, self.bytes_max(Mode::Sse)) {
-                return Advance::Cold(work);
-            }
-        }
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
@@ -218,6 +212,21 @@ impl<S: Store> Streams<S> {
             StoreError::Gone => self.missing(stream).problem(),
             error => Problem::from(error),
         }
+    }
+}
+
+/// Where a live read begins, beside its offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begins {
+    /// At what was the end when it was asked.
+    pub(crate) now: bool,
+    /// Where what is left does, should retention take what lies at its offset.
+    pub(crate) relative: bool,
+}
+
+impl Begins {
+    fn flavour(self) -> u8 {
+        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { RELATIVE } else { 0 })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::access::Found;
 use crate::cache::{client_has, entity_tag, freshness};
 use crate::expiry::remaining_s;
 use crate::headers::{Headers, single};
-use crate::live::nothing_new;
+use crate::live::{Begins, nothing_new};
 use crate::problem::Problem;
 use crate::span::{End, Halt, Span};
 use crate::store::{Read, Store, StoreError};
@@ -90,13 +90,14 @@ impl<S: Store> Streams<S> {
         }
         // A time ahead of all records is the end there is now, as `now` is.
         let from_now = wish.start == Start::Now || wish.span.since_us.is_some() && offset >= found.state.tail;
+        let begins = Begins { now: from_now, relative: wish.is_relative() };
         match wish.live {
             // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
             Some(_) if wish.again && found.state.closed && offset == found.state.tail => {
                 Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }
-            Some(Mode::LongPoll) => self.await_news(found, offset, from_now, wish.cursor_floor, now),
-            Some(Mode::Sse) => Ok(Self::await_events(found, offset, wish.is_relative(), wish.cursor_floor)),
+            Some(Mode::LongPoll) => self.await_news(found, offset, begins, wish.cursor_floor, now),
+            Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, wish.cursor_floor)),
             None if wish.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
             None => self.catch_up(&found, (offset, from_now), end, request, now).map(Answer::Respond),
         }

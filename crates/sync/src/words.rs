@@ -137,6 +137,16 @@ impl Words {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use thalweg_sys::disk::Disk;
+
+    #[test]
+    #[should_panic(expected = "a map that may be written")]
+    fn what_may_only_be_read_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk::Real.create(&directory.path().join("words")).unwrap();
+        file.set_length(4096).unwrap();
+        Words::new(file.map(4096, false).unwrap()).store(0, 1);
+    }
 
     #[test]
     fn a_word_that_only_grows_ends_at_the_largest_value_of_all_who_race() {
@@ -278,14 +288,5 @@ mod models {
         who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<Strong>();
         assert_eq!(refuted::<PublishedRelaxed>(), [true; 2]);
         assert_eq!(refuted::<SeenRelaxed>(), [true; 2]);
-    }
-
-    #[test]
-    #[should_panic(expected = "a map that may be written")]
-    fn what_may_only_be_read_is_not_written() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = Disk::Real.create(&directory.path().join("words")).unwrap();
-        file.set_length(4096).unwrap();
-        Words::new(file.map(4096, false).unwrap()).store(0, 1);
     }
 }

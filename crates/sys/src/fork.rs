@@ -77,6 +77,12 @@ impl Drop for Heard {
     }
 }
 
+/// Has the ends of children be waited for from now on, by this process and by those that it starts, where whoever started it had them
+/// ignored.
+pub fn hear_children() {
+    std::mem::forget(Heard::begin());
+}
+
 /// Waits for what is in between; an error where it has made no copy.
 fn await_between(between: libc::pid_t) -> io::Result<()> {
     let mut status = 0;

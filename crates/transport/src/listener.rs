@@ -7,7 +7,8 @@
 //!
 //! A socket file outlives a killed server, so a path that exists means nothing by itself. A new listener
 //! asks whether somebody answers behind it: if so it refuses, if not it takes the leftover's place. It
-//! removes its own path when dropped, unless another has taken the place meanwhile. Looking and taking
+//! removes its own path when dropped, unless another has taken the place meanwhile, somebody else goes on holding that lock, or it is a
+//! copy of the process that bound it which drops it. Looking and taking
 //! happen under a lock on the directory, so two servers that start together cannot both win.
 
 use std::io;

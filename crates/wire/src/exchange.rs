@@ -145,7 +145,7 @@ pub enum Mode {
 pub struct Live {
     /// Long-poll or SSE.
     pub mode: Mode,
-    /// The service's own small encoding (JSON, text, base64 …); `http` carries it untouched.
+    /// The service's own small encoding (JSON, text, base64 …); `http` carries it, without [`Live::UNOPENED`] once `opened`.
     pub flavour: u8,
     /// SSE: at least one event has been sent, so nothing new means nothing to send.
     pub opened: bool,
@@ -153,6 +153,11 @@ pub struct Live {
     pub offset: u64,
     /// The cursor the client sent, 0 when none.
     pub cursor: u64,
+}
+
+impl Live {
+    /// Of a flavour, what matters until something was sent: those who stand alike afterwards are alike, however they began.
+    pub const UNOPENED: u8 = 0b1100_0000;
 }
 
 /// Work that may wait for a disk, for a thread that may.

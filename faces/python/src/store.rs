@@ -198,7 +198,8 @@ impl Store {
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
         // What was appended and is not durable yet goes too.
-        let purged = self.quietly(py, |store| store.persist(store.written()).and_then(|()| store.purge(&purge)))?;
+        let purged =
+            self.quietly(py, |store| store.persist(store.written()).and_then(|()| store.purge(&purge)))?;
         let purged = purged.map_err(|error| error::commit(&error, log))?;
         self.shared.send_idle_home();
         Ok(purged.into_iter().map(Purged::from).collect())

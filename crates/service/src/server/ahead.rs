@@ -25,6 +25,18 @@ impl Busy {
     }
 }
 
+impl Busy {
+    /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the one that waits: as many as two may
+    /// lie here whole, and what is said behind further ones is heard once they begin.
+    fn reach_behind(&mut self, waiting_bytes: usize) {
+        let begins = self.input.unread().len() - self.input.ahead().len();
+        if begins < waiting_bytes + AHEAD_BYTES_MAX {
+            let end = begins + cut::first_bytes(self.input.ahead(), HEADER_BYTES);
+            self.ahead_bytes_max = self.ahead_bytes_max.max(end + AHEAD_BYTES_MAX);
+        }
+    }
+}
+
 impl Engine {
     /// The connection may not begin the request that comes next: hears what stands behind it.
     pub(crate) fn pause(&mut self, (key, phase): (Key, Phase), busy: &mut Busy) {
@@ -58,8 +70,10 @@ impl Engine {
                     }
                     HEADER_BYTES
                 }
+                // A second one that comes in pieces, as it may behind one that is whole, hides nothing either.
+                Cut::More => return busy.reach_behind(waiting_bytes),
                 // What is wrong is told in its place too.
-                Cut::More | Cut::TooLong { .. } | Cut::Wrong { .. } => return,
+                Cut::TooLong { .. } | Cut::Wrong { .. } => return,
             };
             busy.input.pass_ahead(passed);
         }

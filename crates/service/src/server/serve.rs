@@ -62,7 +62,8 @@ impl Engine {
                     let first_bytes = cut::first_bytes(unread, head);
                     return busy.input.announce(first_bytes);
                 }
-                Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
+                // What is too long takes no place, and is refused at once.
+                Cut::Request { .. } if self.is_overfull(busy) => {
                     busy.input.wait(core.now_ms());
                     return self.pause((key, phase), busy);
                 }

@@ -165,15 +165,22 @@ impl<S: Store> Streams<S> {
         change: impl FnOnce(&mut Held<S>) -> Outcome,
     ) -> Outcome {
         let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
-        let outcome = {
-            let mut held = slot.held.lock();
-            let held = held.as_mut().ok_or_else(|| self.absent(id))?;
-            change(held).map_err(|refusal| refusal.after(self.store.ticket(&held.log)))
-        };
+        let outcome = self.locked(&slot, change);
         if outcome.is_ok() {
             shared.touched(&slot.id);
         }
         outcome
+    }
+
+    /// Does something with a subscription under its lock.
+    fn locked<T>(
+        &self,
+        slot: &Slot<S>,
+        act: impl FnOnce(&mut Held<S>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut held = slot.held.lock();
+        let held = held.as_mut().ok_or_else(|| self.absent(&slot.id))?;
+        act(held).map_err(|refusal| refusal.after(self.store.ticket(&held.log)))
     }
 
     /// There is no such subscription, once what there was is durably gone.
@@ -249,7 +256,7 @@ impl<S: Store> Streams<S> {
     /// PROTOCOL 7.2.
     fn claim(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
         let worker = request::worker(request)?;
-        shared.slot(id).ok_or_else(|| self.absent(id))?;
+        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         self.with(shared, id, |held| {
             if held.subscription.is_webhook() {
@@ -290,10 +297,15 @@ impl<S: Store> Streams<S> {
         self.store.visible(stream).is_none() && self.store.staged(stream).is_none()
     }
 
-    /// What acks mean, all of them, or what has to be brought into memory before that can be said.
-    fn understood(&self, acks: &[Said]) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
+    /// What acks mean, all of them, or what has to be brought into memory before that can be said. Those of streams that are not
+    /// linked change nothing, whatever they say.
+    fn understood(
+        &self,
+        acks: &[Said],
+        linked: &[bool],
+    ) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
         let (mut understood, mut cold) = (Vec::with_capacity(acks.len()), Vec::new());
-        for said in acks {
+        for (said, _) in acks.iter().zip(linked).filter(|(_, linked)| **linked) {
             match self.understood_one(said)? {
                 Ok(ack) => understood.push(ack),
                 Err(work) => cold.push(work),
@@ -349,18 +361,27 @@ impl<S: Store> Streams<S> {
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
         let claims = claims.and_then(|token| keys.verify(token, now.time_us)).map_err(unauthorized)?;
         let Work { wake_id, generation, acks, done } = request::work(request)?;
-        let acks = match self.understood(&acks)? {
-            Ok(acks) => acks,
-            Err(work) => return Ok(Served::Elsewhere(work)),
-        };
-        let (ticket, response) = self.with(shared, id, |held| {
+        let fence = |held: &Held<S>| {
             // PROTOCOL 7.3: a token is valid for its subscription alone.
             if claims.sub != id || claims.inc != held.incarnation || claims.aud != aud {
                 return Err(unauthorized(BadToken::Invalid));
             }
-            let present = held.subscription.generation;
-            let same_wake = wake_id == keys.wake_id(held.incarnation, present);
-            let fence = Fence { token: claims.generation, generation, same_wake };
+            let same_wake = wake_id == keys.wake_id(held.incarnation, held.subscription.generation);
+            Ok(Fence { token: claims.generation, generation, same_wake })
+        };
+        // Who is not let in, or not any more, is told that, and nothing is read for them.
+        let linked: Vec<bool> = self.locked(&slot, |held| {
+            let fence = fence(held)?;
+            let let_in = held.subscription.ack(fence, &[], false, now.time_us);
+            let_in.map_err(|why| Refusal::of(why, held.subscription.generation))?;
+            Ok(acks.iter().map(|(path, _)| held.subscription.links.contains_key(path)).collect())
+        })?;
+        let acks = match self.understood(&acks, &linked)? {
+            Ok(acks) => acks,
+            Err(work) => return Ok(Served::Elsewhere(work)),
+        };
+        let (ticket, response) = self.with(shared, id, |held| {
+            let (fence, present) = (fence(held)?, held.subscription.generation);
             let decide = |subscription: &Subscription| match verb {
                 "release" => subscription.release(fence, now.time_us),
                 _ => subscription.ack(fence, &acks, done, now.time_us),

@@ -505,6 +505,19 @@ fn an_ack_inside_a_message_is_no_offset_and_is_looked_up_elsewhere_where_that_wo
         assert_eq!(reply.code(), (400, "INVALID_OFFSET"), "{inside}");
         assert_eq!(world.get("s")["streams"][0]["acked_offset"], before);
     }
+    // Who is not let in is told that, whatever they ack.
+    let mut fenced = said(1, false);
+    fenced["generation"] = json!(wake["generation"].as_u64().unwrap() + 7);
+    assert_eq!(world.verb("s", "callback", &token, &fenced).code(), (409, "FENCED"));
+    world.put("t", &webhook(HOOK));
+    let foreign = world.verb("t", "callback", &token, &said(1, false));
+    assert_eq!(foreign.code(), (401, "TOKEN_INVALID"));
+    // And what is not linked is not looked at.
+    let mut beside = said(between, false);
+    world.create("apart");
+    world.append("apart", 1);
+    beside["acks"] = json!([{ "stream": "apart", "offset": beside["acks"][0]["offset"] }]);
+    assert_eq!(world.verb("s", "callback", &token, &beside).status, 200);
     world.model.cool();
     let authorization = format!("Bearer {token}");
     let fields = [("Authorization", authorization.as_str())];

@@ -259,6 +259,14 @@ fn events_from_the_beginning_that_retention_overtakes_begin_with_what_is_left() 
         let (events, _) = world.events(&mut tail).unwrap();
         assert!(events.contains("data:world\n") && !events.contains("hello"), "{query}: {events}");
     }
+    let mut waits = World::new();
+    waits.put("s", "text/plain", "");
+    let poll = waits.tail("s", "?offset=-1&live=long-poll");
+    waits.post("s", "text/plain", "hello");
+    waits.post("s", "text/plain", "world");
+    waits.model.trim_behind(5);
+    let Advance::Respond(answer) = waits.advance(&poll) else { panic!("nothing is left") };
+    assert_eq!(Reply::new(answer, 0).body, "world");
     // Whoever named an offset is told that it is gone.
     let named = world.tail("s", &format!("?offset={:016x}_{:016x}&live=sse", 1, 5));
     world.model.trim_behind(10);

@@ -46,6 +46,7 @@ fn a_port_somebody_listens_on_is_refused_even_by_another_of_ours() {
 
 #[test]
 fn of_servers_that_start_together_one_has_the_port() {
+    let mut won = 0;
     for _ in 0..20 {
         let free = Listener::tcp(loopback(), 1).unwrap().remove(0).local_address().unwrap();
         let starts = std::sync::Barrier::new(3);
@@ -57,8 +58,11 @@ fn of_servers_that_start_together_one_has_the_port() {
             let started: Vec<_> = (0..3).map(|_| scope.spawn(together)).collect();
             started.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
         });
-        assert!(had.iter().filter(|had| had.is_ok()).count() <= 1, "{had:?}");
+        let winners = had.iter().filter(|had| had.is_ok()).count();
+        assert!(winners <= 1, "{had:?}");
+        won += winners;
     }
+    assert!(won > 0, "somebody has it");
 }
 
 #[test]
