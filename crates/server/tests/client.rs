@@ -8,7 +8,7 @@ use common::{PROGRAM, Server, fails, run, says};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn memory() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
@@ -485,13 +485,21 @@ fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
         let bytes = |name: &str| json_of(url, &["ls", name])[0]["keptBytes"].as_u64().unwrap();
         let trimmed_to = |name: &str, most: u64| {
             // The server looks after it every few seconds.
+            let until = Instant::now() + Duration::from_secs(60);
             while bytes(name) > most {
+                assert!(Instant::now() < until, "{name} is kept whole");
                 std::thread::sleep(Duration::from_millis(50));
             }
         };
-        let (source, begun) = (format!("{kind}-source"), format!("{kind}-begun"));
-        put(&source);
-        put(&begun);
+        let names = ["source", "begun", "done"].map(|name| format!("{kind}-{name}"));
+        names.iter().for_each(|name| put(name));
+        let [source, begun, done] = names;
+        for _ in 0..3 {
+            append(&done);
+            json_of(url, &["cp", &done, &format!("{done}-copy")]);
+        }
+        says(url, &["close", &done]);
+        json_of(url, &["cp", &done, &format!("{done}-copy")]);
         append(&begun);
         json_of(url, &["cp", &begun, &format!("{begun}-copy")]);
         for _ in 0..4 {
@@ -510,6 +518,11 @@ fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
         assert_eq!((&closed["bytes"], &closed["closed"]), (&json!(0), &json!(true)), "{closed}");
         assert_eq!(cp()["closed"], true, "and says so again");
         assert!(says(url, &["read", &copy]) == says(url, &["read", &source]), "{kind}");
+        // What was copied whole before is a copy still.
+        trimmed_to(&done, 120_000);
+        let again = json_of(url, &["cp", &done, &format!("{done}-copy")]).remove(0);
+        assert_eq!((&again["bytes"], &again["closed"]), (&json!(0), &json!(true)), "{again}");
+        assert_eq!(bytes(&format!("{done}-copy")), 150_000);
         // Of one that lacks what is gone nobody makes a whole.
         let (code, complaint) = fails(url, &["cp", &begun, &format!("{begun}-copy")]);
         assert!(code == 6 && complaint.contains("let go of bytes"), "{complaint}");

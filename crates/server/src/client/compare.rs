@@ -32,12 +32,19 @@ pub(super) struct Reader<'a> {
     offset: String,
     /// Read and not compared yet.
     ready: Vec<u8>,
+    /// Bytes still to be passed over.
+    skip: u64,
     is_over: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(session: &'a mut Session, address: &'a Address) -> Self {
-        Self { session, address, offset: "-1".to_owned(), ready: Vec::new(), is_over: false }
+        Self { session, address, offset: "-1".to_owned(), ready: Vec::new(), skip: 0, is_over: false }
+    }
+
+    /// The same from so many bytes further on.
+    pub(super) fn behind(self, skip: u64) -> Self {
+        Self { skip, ..self }
     }
 
     /// Has something ready unless there is no more.
@@ -45,6 +52,9 @@ impl<'a> Reader<'a> {
         while self.ready.is_empty() && !self.is_over {
             let piece = patiently(patience, || chunk(self.session, self.address, &self.offset, None))?;
             self.ready = stored(&piece)?;
+            let passed = self.ready.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            self.ready.drain(..passed);
+            self.skip -= passed as u64;
             self.is_over = piece.last;
             self.offset = piece.next;
         }
@@ -52,7 +62,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether one stream holds what the other does, from the first byte of each to the last.
+/// Whether one stream holds what the other does, from where each reader begins to the last byte.
 pub(super) fn hold_the_same(
     mut one: Reader<'_>,
     mut other: Reader<'_>,

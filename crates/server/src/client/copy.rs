@@ -131,16 +131,29 @@ fn holds_something_else(destination: &End) -> Failure {
     Failure::Copy(format!("{} holds something else: copy to a new stream", destination.address.name))
 }
 
-/// Whether a destination that is closed holds all of the source: nobody can tell any more who wrote it.
+/// Whether a destination that is closed holds all of the source that there still is: nobody can tell any more who wrote it. What either has
+/// let go of is not asked for.
 fn check_closed(source: &mut End, destination: &mut End, patience: Duration) -> Result<(), Failure> {
     let (here, there) = (source.place.offset, destination.place.offset);
-    let base = if here == 0 { 0 } else { first(source, patience)?.1 };
-    if there + base < here {
+    let Some(base) = here.checked_sub(there) else { return Err(holds_something_else(destination)) };
+    let first_here = if here == 0 { 0 } else { first(source, patience)?.1 };
+    if base > first_here {
         let name = &destination.address.name;
         return Err(Failure::Copy(format!("{name} is closed already: copy to a new stream")));
     }
-    let is_copy = there + base == here && hold_the_same(source.reader(), destination.reader(), patience)?;
-    if is_copy { Ok(()) } else { Err(holds_something_else(destination)) }
+    let first_there = match there {
+        0 => 0,
+        _ => match first(destination, patience) {
+            // Who may only write it has it as long as it should be, and is told no more.
+            Err(Failure::Refused { status: 403, .. }) => return Ok(()),
+            found => found?.1,
+        },
+    };
+    // As the source counts.
+    let from = first_here.max(base + first_there);
+    let ours = source.reader().behind(from - first_here);
+    let theirs = destination.reader().behind(from - base - first_there);
+    if hold_the_same(ours, theirs, patience)? { Ok(()) } else { Err(holds_something_else(destination)) }
 }
 
 /// What a copy goes on from.

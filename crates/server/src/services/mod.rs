@@ -78,18 +78,20 @@ impl Running {
             error_tag: ask::ERROR_TAG.into(),
             ..options.clone()
         };
-        let log = Served::start("thalweg", wishes, log, |server| {
-            let news = Arc::new(News::new(server.bell()));
-            Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
-        })?;
-        // As between all steps of the start: see `serve::open_engine`.
-        code::release();
         let state = ServerOptions {
             schema: thalweg_state::SCHEMA_HASH,
             error_tag: thalweg_state::ERROR_TAG.into(),
             ..options
         };
-        let state = Served::start("state", wishes, state, |_| Ok(engine.state().clone()))?;
+        // Both, before either answers: where one cannot be had the server ends, and has acknowledged nothing.
+        let (log, state) = (Listening::at("thalweg", wishes, log)?, Listening::at("state", wishes, state)?);
+        let log = log.serve(|server| {
+            let news = Arc::new(News::new(server.bell()));
+            Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
+        })?;
+        // As between all steps of the start: see `serve::open_engine`.
+        code::release();
+        let state = state.serve(|_| Ok(engine.state().clone()))?;
         Ok(Some(Self { served: vec![log, state] }))
     }
 
@@ -116,17 +118,28 @@ impl Running {
     }
 }
 
-impl Served {
-    /// Listens at two paths of that name, and serves on a thread of that name.
-    fn start<H: Handler + Send + 'static>(
-        name: &str,
-        wishes: &ServeOptions,
-        options: ServerOptions,
-        handler: impl FnOnce(&Server) -> Result<H, Failure>,
-    ) -> Result<Self, Failure> {
+/// A service that listens, and answers nobody yet.
+struct Listening {
+    name: &'static str,
+    endpoints: [Endpoint; 2],
+    server: Server,
+}
+
+impl Listening {
+    /// Listens at two paths of that name.
+    fn at(name: &'static str, wishes: &ServeOptions, options: ServerOptions) -> Result<Self, Failure> {
         let path = |ending: &str| wishes.data.join(format!("{name}.{ending}"));
         let endpoints = [Endpoint::Socket(path("sock")), Endpoint::Shared(path("shm"))];
-        let mut server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
+        let server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
+        Ok(Self { name, endpoints, server })
+    }
+
+    /// Serves on a thread of that name.
+    fn serve<H: Handler + Send + 'static>(
+        self,
+        handler: impl FnOnce(&Server) -> Result<H, Failure>,
+    ) -> Result<Served, Failure> {
+        let Self { name, endpoints, mut server } = self;
         let (stopper, handler) = (server.stopper(), handler(&server)?);
         // A server lives on its thread.
         let run = move || {
@@ -136,7 +149,7 @@ impl Served {
         };
         let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
         let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
-        Ok(Self { endpoints, stopper, thread })
+        Ok(Served { endpoints, stopper, thread })
     }
 }
 

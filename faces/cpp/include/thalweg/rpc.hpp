@@ -63,9 +63,11 @@ public:
         // Who is told may go on to call and cancel: of a client that is closed by then.
         thalweg_rpc_close(std::exchange(client_, nullptr));
         const Error closed = destroyed();
-        for (const auto& [call, listener] : std::exchange(listeners_, {})) {
+        while (!listeners_.empty()) {
+            // One at a time: a call that is cancelled meanwhile is not told.
+            const auto told = listeners_.extract(listeners_.begin());
             try {
-                listener({}, &closed);
+                told.mapped()({}, &closed);
             } catch (...) {
             }
         }
