@@ -137,14 +137,14 @@ impl Words {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use thalweg_sys::disk::Disk;
+    use thalweg_sys::disk::{Allocation, Disk};
 
     #[test]
     #[should_panic(expected = "a map that may be written")]
     fn what_may_only_be_read_is_not_written() {
         let directory = tempfile::tempdir().unwrap();
         let file = Disk::Real.create(&directory.path().join("words")).unwrap();
-        file.set_length(4096).unwrap();
+        file.allocate(4096, Allocation::Reserved).unwrap();
         Words::new(file.map(4096, false).unwrap()).store(0, 1);
     }
 

@@ -5,7 +5,7 @@ use super::keys::{BadToken, Keys, Use};
 use super::refusal::Refusal;
 use super::request::{self, Said, Work};
 use super::subscription::{Ack, Change, Delivery, Fence, Link, Phase, Position, Refused, Subscription};
-use super::{Held, Subscriptions, encoding, explicit, see};
+use super::{Held, Slot, Subscriptions, encoding, explicit, see};
 use crate::Streams;
 use crate::headers::Headers;
 use crate::store::Store;
@@ -256,7 +256,7 @@ impl<S: Store> Streams<S> {
     /// PROTOCOL 7.2.
     fn claim(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
         let worker = request::worker(request)?;
-        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
+        shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         self.with(shared, id, |held| {
             if held.subscription.is_webhook() {
@@ -355,7 +355,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Result<Served, Refusal> {
         // A subscription that is gone says so before anybody is asked to prove anything about it.
-        shared.slot(id).ok_or_else(|| self.absent(id))?;
+        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
