@@ -966,7 +966,8 @@ uint16_t thalweg_server_open(const char *const *endpoints,
                              struct thalweg_server **server);
 
 /**
- * Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
+ * Ends every connection, takes the paths away (while somebody else goes on holding a directory's lock they stay, for whoever binds there next)
+ * and frees the server; null is fine. Replies that are still out may be used,
  * and answer nobody. One of its callbacks cannot close it: then nothing is done.
  *
  * Requires:
@@ -1050,7 +1051,8 @@ uint16_t thalweg_server_run_reactor(struct thalweg_server *server,
                                     void *context);
 
 /**
- * What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server.
+ * What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may ask, and a callback, while
+ * the server is open.
  *
  * Requires:
  * `server` is null or a server; `stopper` points to a place for a handle.
