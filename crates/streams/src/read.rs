@@ -90,7 +90,8 @@ impl<S: Store> Streams<S> {
         }
         // A time ahead of all records is the end there is now, as `now` is.
         let from_now = wish.start == Start::Now || wish.span.since_us.is_some() && offset >= found.state.tail;
-        let begins = Begins { now: from_now, relative: wish.is_relative() };
+        // Who begins at the end that there was then misses what went since.
+        let begins = Begins { now: from_now, relative: wish.is_relative() && !from_now };
         match wish.live {
             // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
             Some(_) if wish.again && found.state.closed && offset == found.state.tail => {

@@ -9,10 +9,7 @@ use crate::hearing;
 use crate::shared::{Backing, Seat};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::future::Future;
 use std::io;
-use std::pin::pin;
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use thalweg_log::{Births, Cursor};
 use thalweg_sys::socket::SLEEP_MAX;
@@ -21,32 +18,17 @@ use thalweg_sys::socket::SLEEP_MAX;
 pub(crate) trait Following: Clone + Send {
     /// Whether something was committed that was not looked at.
     fn is_news(&self) -> bool;
-    /// The same; if not, the waker is told of the next commit of this process.
-    fn is_news_or_wakes(&self, waker: &Waker) -> bool;
-}
-
-/// Of this process's own store, whose commits wake who waits without a thread of ours.
-fn is_ready(changed: impl Future<Output = io::Result<()>>, waker: &Waker) -> bool {
-    pin!(changed).poll(&mut Context::from_waker(waker)).is_ready()
 }
 
 impl Following for Cursor {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
     }
-
-    fn is_news_or_wakes(&self, waker: &Waker) -> bool {
-        is_ready(self.changed(), waker)
-    }
 }
 
 impl Following for Births {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
-    }
-
-    fn is_news_or_wakes(&self, waker: &Waker) -> bool {
-        is_ready(self.changed(), waker)
     }
 }
 
@@ -107,14 +89,16 @@ fn sleep<T, F: Following>(
 /// Has `bell` rung by the next commit. `true`: there is news already, and it need not be waited for.
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker()?;
-    let abroad = seat.shared().with(|open| match &open.backing {
-        Backing::Own(_) => None,
-        Backing::Attached(attached) => Some(seat.shared().neighbour.arm(attached.maps(), &waker)),
+    let (maps, armed) = seat.shared().with(|open| match &open.backing {
+        Backing::Own(_) => (Some(open.maps.clone()), Ok(())),
+        Backing::Attached(attached) => (None, seat.shared().neighbour.arm(attached.maps(), &waker)),
     })?;
-    let own = abroad.is_none();
-    abroad.transpose().map_err(|error| error::io("start a thread", &error))?;
-    seat.with(|sits| match own {
-        true => who(sits).is_news_or_wakes(&waker),
-        false => who(sits).is_news(),
-    })
+    let failed = |error: io::Error| error::io("start a thread", &error);
+    armed.map_err(failed)?;
+    let is_news = seat.with(|sits| match &maps {
+        // The waker stays until the next commit, which wakes it without a thread of ours.
+        Some(maps) => maps.register(&waker, || who(sits).is_news()),
+        None => Ok(who(sits).is_news()),
+    })?;
+    is_news.map_err(failed)
 }
