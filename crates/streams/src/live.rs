@@ -22,11 +22,12 @@ use thalweg_wire::token::Token;
 const JSON: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
-/// A long-poll that began at `offset=now`: its answer depends on when it was asked.
-const FROM_NOW: u8 = 1 << 7;
-/// It begins where what is left does, not at an offset that somebody named.
-const RELATIVE: u8 = 1 << 6;
-const _: () = assert!(FROM_NOW | RELATIVE == Live::UNOPENED);
+/// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on when it was asked.
+const FROM_NOW: u8 = 1;
+/// Of a long-poll: it begins where what is left does, not at an offset that somebody named.
+const POLLS_LEFT: u8 = 2;
+/// Of events: the same.
+const RELATIVE: u8 = Live::UNOPENED;
 
 /// Bytes that frame a data and a control event, roughly.
 const FRAME_BYTES: usize = 240;
@@ -45,7 +46,7 @@ impl<S: Store> Streams<S> {
         cursor: u64,
         now: Now,
     ) -> Result<Answer<S::Stream>, StoreError> {
-        let flavour = flavour(&found) | begins.flavour();
+        let flavour = begins.of_poll();
         let live = Live { mode: Mode::LongPoll, flavour, opened: false, offset, cursor };
         Ok(match self.poll(&found, &live, now)? {
             Some(response) => Answer::Respond(response),
@@ -66,7 +67,7 @@ impl<S: Store> Streams<S> {
         cursor: u64,
     ) -> Answer<S::Stream> {
         let head = event_stream(media::kind(&found.config.content_type));
-        let flavour = flavour(&found) | begins.flavour() & !FROM_NOW;
+        let flavour = flavour(&found) | if begins.relative { RELATIVE } else { 0 };
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head }
     }
@@ -74,7 +75,10 @@ impl<S: Store> Streams<S> {
     /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet, misses nothing that
     /// retention took.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let moves = live.flavour & RELATIVE != 0 && !live.opened;
+        let moves = match live.mode {
+            Mode::Sse => live.flavour & RELATIVE != 0 && !live.opened,
+            Mode::LongPoll => live.flavour & POLLS_LEFT != 0,
+        };
         let mut from = Live { flavour: live.flavour & !RELATIVE, ..*live };
         loop {
             if let Some(work) = self.store.cold(stream, from.offset, self.bytes_max(live.mode)) {
@@ -225,8 +229,8 @@ pub(crate) struct Begins {
 }
 
 impl Begins {
-    fn flavour(self) -> u8 {
-        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { RELATIVE } else { 0 })
+    fn of_poll(self) -> u8 {
+        (if self.now { FROM_NOW } else { 0 }) | (if self.relative { POLLS_LEFT } else { 0 })
     }
 }
 

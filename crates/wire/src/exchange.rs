@@ -157,7 +157,7 @@ pub struct Live {
 
 impl Live {
     /// Of a flavour, what matters until something was sent: those who stand alike afterwards are alike, however they began.
-    pub const UNOPENED: u8 = 0b1100_0000;
+    pub const UNOPENED: u8 = 1 << 7;
 }
 
 /// Work that may wait for a disk, for a thread that may.
