@@ -5,7 +5,7 @@ import selectors
 import socket
 from asyncio import constants, sslproto
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVarTuple, Unpack
+from typing import Any
 
 from .._native import Loop
 from . import _signals
@@ -15,8 +15,6 @@ from ._pipes import ReadPipe, WritePipe
 from ._processes import ProcessTransport
 from ._sockets import Listener, Sockets, is_known
 from ._streams import StreamTransport
-
-_Ts = TypeVarTuple("_Ts")
 
 
 class _Watched(selectors.BaseSelector):
@@ -84,7 +82,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         if self._csock is not None and _signals.hear(self._csock.fileno()):
             self._hears = True
 
-    def add_signal_handler(self, sig: int, callback: Callable[[Unpack[_Ts]], object], *args: Unpack[_Ts]) -> None:
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
         """Has a signal handled in the loop."""
         try:
             super().add_signal_handler(sig, callback, *args)
