@@ -107,28 +107,30 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
         Ok((Client::connect(&endpoint(&path)?, options(true))?, token))
     };
     clients(work.clients, PACE, until, begin, |(client, token)| {
-        let mut calls = Vec::with_capacity(3 * work.depth);
+        let mut calls = VecDeque::with_capacity(3 * work.depth);
         for _ in 0..work.depth {
-            calls.push(call::<commands::Snapshot>(client, &StateSnapshot { session: (&**token).into() })?);
-            alone(work, client, &mut calls)?;
+            calls.push_back(call::<commands::Snapshot>(
+                client,
+                &StateSnapshot { session: (&**token).into() },
+            )?);
+            take_if_alone(work, client, &mut calls)?;
             let put =
                 StatePut { place: (&**token).into(), key: (&*middle).into(), value: b"other"[..].into() };
-            calls.push(call::<commands::Put>(client, &put)?);
-            alone(work, client, &mut calls)?;
-            calls.push(call::<commands::Rollback>(client, &StateRollback { session: (&**token).into() })?);
+            calls.push_back(call::<commands::Put>(client, &put)?);
+            take_if_alone(work, client, &mut calls)?;
+            calls.push_back(call::<commands::Rollback>(
+                client,
+                &StateRollback { session: (&**token).into() },
+            )?);
         }
-        take(client, &calls)?;
+        take(client, &mut calls)?;
         Ok(work.depth as u64)
     })
 }
 
 /// Where one cycle is under way at a time, so is one of its calls: whoever waits for each goes on with its answer.
-fn alone(work: &Work, client: &mut Client, calls: &mut Vec<Called>) -> Result<(), Failure> {
-    if work.depth == 1 {
-        take(client, calls)?;
-        calls.clear();
-    }
-    Ok(())
+fn take_if_alone(work: &Work, client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(), Failure> {
+    if work.depth == 1 { take(client, calls) } else { Ok(()) }
 }
 
 /// A call that was made, and how its answer is looked at.
@@ -141,10 +143,9 @@ fn call<'m, C: Command>(client: &mut Client, message: &C::Request<'m>) -> Result
 }
 
 /// Takes the answers of calls of one session or to one fork.
-fn take(client: &mut Client, calls: &[Called]) -> Result<(), Failure> {
-    let mut calls: VecDeque<Called> = calls.iter().copied().collect();
+fn take(client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(), Failure> {
     loop {
-        take_what_came(client, &mut calls)?;
+        take_what_came(client, calls)?;
         if calls.is_empty() {
             return Ok(());
         }
@@ -260,7 +261,7 @@ fn write_on_time(path: &Path, near: &Near, stopped: &Receiver<()>) -> Result<(),
         client.turn(Wait::Poll)?;
         take_what_came(&mut client, &mut calls)?;
     }
-    take(&mut client, calls.make_contiguous())
+    take(&mut client, &mut calls)
 }
 
 /// A fork made and dropped.

@@ -29,6 +29,7 @@ mod program;
 mod serving;
 mod session;
 mod supervisor;
+mod table;
 
 pub use control::Control;
 pub use program::{Branch, Order, Program, serve};

@@ -13,9 +13,9 @@ use crate::generated::types::{
     ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
     ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
 };
-use crate::keeper::{Job, Told, Undone, keep};
+use crate::keeper::{Told, Undone, keep};
+use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -23,7 +23,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, Stdio};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
@@ -84,54 +83,6 @@ struct Shared {
     bell: EventFd,
     /// The same, for threads.
     gone: Condvar,
-}
-
-#[derive(Default)]
-struct Table {
-    servers: BTreeMap<u64, Entry>,
-    last: u64,
-    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited for within patience.
-    coming: usize,
-    /// Nobody is taken in any more.
-    is_ending: bool,
-    /// Copies that nobody may have heard of yet, and the clients that asked for them.
-    unheard: BTreeMap<u64, u64>,
-    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
-    unknown: HashSet<u32>,
-}
-
-struct Entry {
-    process: u32,
-    address: SocketAddr,
-    parent: Option<u64>,
-    is_emancipated: bool,
-    /// It was told to outlive this process, and what became of that is not known yet.
-    may_be_emancipated: bool,
-    jobs: Sender<Job>,
-}
-
-impl Table {
-    /// A server came, or will not.
-    fn arrive(&mut self) {
-        self.coming -= 1;
-        if self.coming == 0 {
-            // Their numbers may be other processes' from here on.
-            self.unknown.clear();
-        }
-    }
-
-    /// A process has ended, whose parent is this one.
-    fn ended(&mut self, process: u32) {
-        let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
-        match known {
-            Some(number) => {
-                self.servers.remove(&number);
-                self.unheard.remove(&number);
-            }
-            None if self.coming > 0 => drop(self.unknown.insert(process)),
-            None => {}
-        }
-    }
 }
 
 impl Shared {

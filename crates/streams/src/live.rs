@@ -90,12 +90,14 @@ impl<S: Store> Streams<S> {
                     self.poll_stream(stream, &from, now).map_or(Advance::Wait, Advance::Respond)
                 }
             };
-            let first = self.store.visible(stream).map_or(0, |state| state.first);
             let is_overtaken = matches!(&advance, Advance::Respond(refused) if refused.status == 410);
-            if !(moves && is_overtaken && first > from.offset) {
+            if !(moves && is_overtaken) {
                 return advance;
             }
-            from.offset = first;
+            match self.store.visible(stream) {
+                Some(state) if state.first > from.offset => from.offset = state.first,
+                _ => return advance,
+            }
         }
     }
 

@@ -235,7 +235,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
         let who = Who::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
-        self.keep(who, waker);
+        self.keep(waker, |_| who);
         self.prepare();
         there()
     }
@@ -253,10 +253,14 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         .await;
     }
 
-    fn keep(&self, who: Who, waker: &Waker) {
+    /// Has a waker woken by the next wake, in place of the one that its owner had there.
+    fn keep(&self, waker: &Waker, who: impl FnOnce(&mut Tasks) -> Who) {
         let given = waker.clone();
-        // The one before it is dropped without the lock.
-        let _former = self.tasks.lock().wakers.insert(who, given);
+        let mut tasks = self.tasks.lock();
+        let who = who(&mut tasks);
+        let former = tasks.wakers.insert(who, given);
+        drop(tasks);
+        drop(former);
     }
 
     /// Sleeper: declares itself, for a last look; the sequence to sleep on.
@@ -276,14 +280,13 @@ struct Waiting<'g, P: Place, O: Orderings> {
 
 impl<P: Place, O: Orderings> Waiting<'_, P, O> {
     fn look(&mut self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
-        let gate = self.gate;
-        let who = *self.who.get_or_insert_with(|| {
-            let mut tasks = gate.tasks.lock();
-            tasks.futures += 1;
-            Who::Future(tasks.futures)
+        self.gate.keep(waker, |tasks| {
+            *self.who.get_or_insert_with(|| {
+                tasks.futures += 1;
+                Who::Future(tasks.futures)
+            })
         });
-        gate.keep(who, waker);
-        gate.prepare();
+        self.gate.prepare();
         there()
     }
 }

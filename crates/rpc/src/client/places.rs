@@ -96,13 +96,14 @@ impl Places {
 
     /// Where a target is, which is called now.
     pub(crate) fn at(&mut self, Target(number): Target) -> Result<(&Place, SiteId), Failure> {
-        self.touch(number);
-        let named = self.by_number.get(&number).ok_or_else(|| {
+        self.moment += 1;
+        let named = self.by_number.get_mut(&number).ok_or_else(|| {
             let what = format!(
                 "{number} is no target of this client, or one that was dropped because others were called since: name its URL anew"
             );
             Failure::new(Fault::BadArgument, what)
         })?;
+        named.used = self.moment;
         Ok((&named.place, named.site))
     }
 }

@@ -297,15 +297,10 @@ impl<S: Store> Streams<S> {
         self.store.visible(stream).is_none() && self.store.staged(stream).is_none()
     }
 
-    /// What acks mean, all of them, or what has to be brought into memory before that can be said. Those of streams that are not
-    /// linked change nothing, whatever they say.
-    fn understood(
-        &self,
-        acks: &[Said],
-        linked: &[bool],
-    ) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
+    /// What acks mean, all of them, or what has to be brought into memory before that can be said.
+    fn understood(&self, acks: &[Said]) -> Result<Result<Vec<Ack>, exchange::Work>, Refusal> {
         let (mut understood, mut cold) = (Vec::with_capacity(acks.len()), Vec::new());
-        for (said, _) in acks.iter().zip(linked).filter(|(_, linked)| **linked) {
+        for said in acks {
             match self.understood_one(said)? {
                 Ok(ack) => understood.push(ack),
                 Err(work) => cold.push(work),
@@ -369,14 +364,15 @@ impl<S: Store> Streams<S> {
             let same_wake = wake_id == keys.wake_id(held.incarnation, held.subscription.generation);
             Ok(Fence { token: claims.generation, generation, same_wake })
         };
-        // Who is not let in, or not any more, is told that, and nothing is read for them.
-        let linked: Vec<bool> = self.locked(&slot, |held| {
+        // Who is not let in, or not any more, is told that, and nothing is read for them; nor for what is said of streams that are
+        // not linked, which changes nothing.
+        let acks: Vec<Said> = self.locked(&slot, |held| {
             let fence = fence(held)?;
             let let_in = held.subscription.ack(fence, &[], false, now.time_us);
             let_in.map_err(|why| Refusal::of(why, held.subscription.generation))?;
-            Ok(acks.iter().map(|(path, _)| held.subscription.links.contains_key(path)).collect())
+            Ok(acks.into_iter().filter(|(path, _)| held.subscription.links.contains_key(path)).collect())
         })?;
-        let acks = match self.understood(&acks, &linked)? {
+        let acks = match self.understood(&acks)? {
             Ok(acks) => acks,
             Err(work) => return Ok(Served::Elsewhere(work)),
         };

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::exchange::{Answer, Method, Now, Request, Service};
 use thalweg_wire::field::Field;
+use thalweg_wire::token::Token;
 
 const START_US: u64 = 1_767_225_600_000_000;
 const SECOND_US: u64 = 1_000_000;
@@ -513,10 +514,12 @@ fn an_ack_inside_a_message_is_no_offset_and_is_looked_up_elsewhere_where_that_wo
     let foreign = world.verb("t", "callback", &token, &said(1, false));
     assert_eq!(foreign.code(), (401, "TOKEN_INVALID"));
     // And what is not linked is not looked at.
-    let mut beside = said(between, false);
     world.create("apart");
     world.append("apart", 1);
-    beside["acks"] = json!([{ "stream": "apart", "offset": beside["acks"][0]["offset"] }]);
+    let apart = world.model.find(b"apart").unwrap();
+    let inside = Token { incarnation: world.model.incarnation(&apart), offset: 1 }.encode();
+    let mut beside = said(between, false);
+    beside["acks"] = json!([{ "stream": "apart", "offset": std::str::from_utf8(&inside).unwrap() }]);
     assert_eq!(world.verb("s", "callback", &token, &beside).status, 200);
     world.model.cool();
     let authorization = format!("Bearer {token}");

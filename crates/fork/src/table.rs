@@ -1,0 +1,56 @@
+//! What a supervisor knows of its servers: plain words behind its lock.
+//!
+//! Owns no process. A server is in the table from when it has confirmed that it listens until the kernel has said that it is gone.
+
+use crate::keeper::Job;
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) servers: BTreeMap<u64, Entry>,
+    pub(crate) last: u64,
+    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited for within patience.
+    pub(crate) coming: usize,
+    /// Nobody is taken in any more.
+    pub(crate) is_ending: bool,
+    /// Copies that nobody may have heard of yet, and the clients that asked for them.
+    pub(crate) unheard: BTreeMap<u64, u64>,
+    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
+    pub(crate) unknown: HashSet<u32>,
+}
+
+pub(crate) struct Entry {
+    pub(crate) process: u32,
+    pub(crate) address: SocketAddr,
+    pub(crate) parent: Option<u64>,
+    pub(crate) is_emancipated: bool,
+    /// It was told to outlive this process, and what became of that is not known yet.
+    pub(crate) may_be_emancipated: bool,
+    pub(crate) jobs: Sender<Job>,
+}
+
+impl Table {
+    /// A server came, or will not.
+    pub(crate) fn arrive(&mut self) {
+        self.coming -= 1;
+        if self.coming == 0 {
+            // Their numbers may be other processes' from here on.
+            self.unknown.clear();
+        }
+    }
+
+    /// A process has ended, whose parent is this one.
+    pub(crate) fn ended(&mut self, process: u32) {
+        let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
+        match known {
+            Some(number) => {
+                self.servers.remove(&number);
+                self.unheard.remove(&number);
+            }
+            None if self.coming > 0 => drop(self.unknown.insert(process)),
+            None => {}
+        }
+    }
+}
