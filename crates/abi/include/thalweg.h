@@ -966,9 +966,9 @@ uint16_t thalweg_server_open(const char *const *endpoints,
                              struct thalweg_server **server);
 
 /**
- * Ends every connection, takes the paths away (while somebody else goes on holding a directory's lock they stay, for whoever binds there next)
- * and frees the server; null is fine. Replies that are still out may be used,
- * and answer nobody. One of its callbacks cannot close it: then nothing is done.
+ * Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes on holding a
+ * directory's lock the paths stay, for whoever binds there next to take away.) Replies that are still out may be used, and
+ * answer nobody. One of its callbacks cannot close it: then nothing is done.
  *
  * Requires:
  * `server` is null, or came from `thalweg_server_open` and was not closed.
