@@ -60,6 +60,8 @@ const STEPS: &[Step] = &[
     step("python", "xtask python"),
     step("asyncio", "xtask asyncio"),
     step("asyncio-libraries", "xtask asyncio --libraries"),
+    step("python-newest", "xtask python --newest"),
+    step("asyncio-newest", "xtask asyncio --newest"),
     step("codegen", "xtask codegen --check"),
     step("faults", "xtask faults --check"),
     step("header", "xtask header --check"),

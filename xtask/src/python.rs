@@ -2,8 +2,9 @@
 //! judged there: its tests (the README's examples among them), what type checkers see of it, and whether its stubs
 //! say what the module has. What builds and checks is installed by `.ci/tools` and pinned in `faces/python`.
 //!
-//! The wheel is one for all versions of CPython. `--interpreter` has it tested in another one than that of the tools: without
-//! NumPy, which they keep for their own, and without types, which do not depend on it.
+//! The wheel is one for all versions of CPython. `--newest` has it tested in the newest one, which the tools bring beside
+//! their own, and `--interpreter` in any: without NumPy, which they keep for their own, and without types, which do not
+//! depend on it.
 
 use crate::options::Options;
 use crate::server::{self, Scratch, cache, root, target};
@@ -27,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let scratch = Scratch::new("python")?;
     let python = installed_as_asked(&tools, scratch.path(), options)?;
     let mut tally = Tally::default();
-    if !options.text("interpreter", "").is_empty() {
+    if another(options).is_some() {
         tests(&python, &without_numpy(options)?, &mut tally)?;
         return Ok(tally);
     }
@@ -48,15 +49,25 @@ pub(crate) fn installed(tools: &Path, scratch: &Path) -> Result<PathBuf, String>
 
 /// The same for the interpreter that was asked for, where one was.
 pub(crate) fn installed_as_asked(tools: &Path, scratch: &Path, options: &Options) -> Result<PathBuf, String> {
-    match options.text("interpreter", "") {
-        "" => installed(tools, scratch),
-        other => installed_for(tools, scratch, Path::new(other)),
+    match another(options) {
+        None => installed(tools, scratch),
+        Some(other) => installed_for(tools, scratch, &other),
     }
 }
 
+/// The interpreter that was asked for, where it is not that of the tools.
+fn another(options: &Options) -> Option<PathBuf> {
+    if options.flag("newest") {
+        return Some(cache().join("cpython-newest/bin/python3"));
+    }
+    Some(options.text("interpreter", "")).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 fn installed_for(tools: &Path, scratch: &Path, interpreter: &Path) -> Result<PathBuf, String> {
-    if !tools.join("bin/maturin").exists() {
-        return Err(format!("{} is missing: run `make tools`", tools.display()));
+    for needed in [&tools.join("bin/maturin"), interpreter] {
+        if !needed.exists() {
+            return Err(format!("{} is missing: run `make tools`", needed.display()));
+        }
     }
     let wheel = build(tools, scratch)?;
     let python = environment(interpreter, scratch)?;

@@ -24,9 +24,9 @@ cargo xtask <task> [options]
   node                     the npm package: packed, installed in an empty folder, its tests and types
   faces-format             writes anew what the faces generate from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
-                             --only TEST,TEST  --interpreter PYTHON  another than that of the tools
+                             --only TEST,TEST  --newest  in the newest CPython  --interpreter PYTHON  in any
   asyncio                  CPython's own tests of asyncio on our event loop
-                             --only MODULE,MODULE  --interpreter PYTHON  --libraries  other people's, unchanged
+                             --only MODULE,MODULE  --newest  --interpreter PYTHON  --libraries  other people's, unchanged
   codegen                  writes what is generated from schemas/   --check  says how it differs
   faults                   writes the table of faults as every face has it   --check  says how it differs
   cpp                      the C++ face: installed, found by CMake, its tests with every access watched

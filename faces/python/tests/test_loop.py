@@ -139,7 +139,9 @@ class Scheduling(unittest.TestCase):
             return [*words, (repr(equal), repr(handles[0]._callback), repr(handles[0]._args))]
 
         def without_times(words: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-            return [(re.sub(r"when=[0-9.]+", "when", shows), *more) for shows, *more in words]
+            # From Python 3.14 on asyncio has a class of its own for what other threads schedule.
+            shown = (re.sub("when=[0-9.]+", "when", shows).replace("_ThreadSafeHandle", "Handle") for shows, *_ in words)
+            return [(shows, *more) for shows, (_, *more) in zip(shown, words, strict=True)]
 
         theirs = asyncio.SelectorEventLoop()
         self.addCleanup(theirs.close)
@@ -555,7 +557,15 @@ class Ways(unittest.TestCase):
 
     def test_nobody_who_does_not_ask_for_a_policy_needs_one(self) -> None:
         # Python 3.14 warns of them, and a later one has none.
-        program = "import asyncio; del asyncio.DefaultEventLoopPolicy; import thalweg; thalweg.new_event_loop().close()"
+        program = (
+            "import asyncio\n"
+            "for name in 'DefaultEventLoopPolicy', '__getattr__':\n"
+            "    vars(asyncio).pop(name, None)\n"
+            "import thalweg\n"
+            "from thalweg import *\n"
+            "from thalweg.loop import *\n"
+            "thalweg.new_event_loop().close()"
+        )
         ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 

@@ -60,7 +60,7 @@ def name(notes: Notes) -> object:
 
 class Case(unittest.IsolatedAsyncioTestCase):
     if hasattr(unittest.IsolatedAsyncioTestCase, "loop_factory"):
-        loop_factory = thalweg.new_event_loop
+        loop_factory = staticmethod(thalweg.new_event_loop)
     else:
 
         def _setupAsyncioRunner(self) -> None:

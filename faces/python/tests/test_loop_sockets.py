@@ -234,6 +234,44 @@ class Waits(Case):
 
         self.run_it(main())
 
+    def test_who_keeps_a_refusal_keeps_no_cycle(self) -> None:
+        async def main() -> None:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                address = listener.getsockname()
+            with socket.socket() as near:
+                near.setblocking(False)
+                try:
+                    await self.loop.sock_connect(near, address)
+                except ConnectionRefusedError as refused:
+                    # The turn that brings it knows the future itself.
+                    await asyncio.sleep(0)
+                    keepers = [each for each in gc.get_referrers(refused) if isinstance(each, asyncio.Future)]
+                    self.assertEqual(keepers, [])
+                else:
+                    self.fail("nobody listens there")
+
+        self.run_it(main())
+
+    def test_a_socket_has_one_transport(self) -> None:
+        ours, _ = self.pair()
+        datagrams, _ = self.pair(socket.SOCK_DGRAM)
+
+        async def main() -> None:
+            transport, _ = await self.loop.connect_accepted_socket(asyncio.Protocol, ours)
+            with self.assertRaisesRegex(RuntimeError, "is used by transport"):
+                await self.loop.connect_accepted_socket(asyncio.Protocol, ours)
+            with self.assertRaisesRegex(RuntimeError, "is used by transport"):
+                await self.loop.create_connection(asyncio.Protocol, sock=ours, ssl=True, server_hostname="")
+            self.assertEqual(self.watched(ours), (True, False))
+            other, _ = await self.loop.create_datagram_endpoint(asyncio.DatagramProtocol, sock=datagrams)
+            with self.assertRaisesRegex(RuntimeError, "is used by transport"):
+                await self.loop.create_datagram_endpoint(asyncio.DatagramProtocol, sock=datagrams)
+            for each in transport, other:
+                each.abort()
+            await asyncio.sleep(0)
+
+        self.run_it(main())
+
     def test_datagrams_go_to_whom_they_are_for(self) -> None:
         async def main() -> None:
             with socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=socket.SOCK_DGRAM) as other:

@@ -5,6 +5,7 @@ import gc
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -56,7 +57,7 @@ async def elsewhere(call: Callable[[], object]) -> BaseException | None:
 
 class Threads(unittest.IsolatedAsyncioTestCase):
     if hasattr(unittest.IsolatedAsyncioTestCase, "loop_factory"):
-        loop_factory = thalweg.new_event_loop
+        loop_factory = staticmethod(thalweg.new_event_loop)
     else:
 
         def _setupAsyncioRunner(self) -> None:
@@ -148,6 +149,29 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(await elsewhere(server.close))
         with self.assertRaises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
+
+    async def test_what_another_thread_closes_is_closed_by_a_loop_that_is_awake_too(self) -> None:
+        loop: Any = asyncio.get_running_loop()
+        path = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "socket")
+        server = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)
+        listener = server.sockets[0].fileno()
+        source, sink = os.pipe()
+        self.addCleanup(os.close, sink)
+        reading, protocol = await loop.connect_read_pipe(Hears, os.fdopen(source, "rb", 0))
+        await asyncio.sleep(0)
+        watched = [loop._watched(each) for each in (listener, source)]
+        self.assertEqual(watched, [(True, False), (True, False)])
+        for close in server.close, reading.close:
+            thread = threading.Thread(target=close)
+            thread.start()
+            thread.join()
+        # It could have gone to sleep at any moment meanwhile.
+        self.assertEqual([loop._watched(each) for each in (listener, source)], watched)
+        await asyncio.wait_for(protocol.lost.wait(), 10)
+        self.assertEqual([loop._watched(each) for each in (listener, source)], [None, None])
+        # From Python 3.13 on the path goes with its server.
+        with self.assertRaises((ConnectionRefusedError, FileNotFoundError)):
+            await asyncio.open_unix_connection(path)
 
     async def test_a_peer_is_told_when_the_collector_runs_in_another_thread(self) -> None:
         ended = asyncio.Event()

@@ -105,7 +105,6 @@ __all__ = [
     "Entries",
     "Entry",
     "Error",
-    "EventLoopPolicy",
     "Failed",
     "Forked",
     "FramePiece",

@@ -379,11 +379,6 @@ impl Loop {
         self.unwatch_call(fd, Side::Write)
     }
 
-    /// Whether it sleeps, in another thread than the one that asks.
-    fn _is_away(&self, py: Python<'_>) -> bool {
-        self.is_away(py)
-    }
-
     /// Whether reading and writing are watched; `None` for a descriptor that is not.
     fn _watched(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<(bool, bool)>> {
         self.io.with(py, |io| io.sides(fd))

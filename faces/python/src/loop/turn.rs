@@ -360,10 +360,16 @@ fn report(slf: &Bound<'_, Loop>, handle: &Py<Handle>, raised: PyErr) -> PyResult
 }
 
 fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, PyAny>> {
+    let debug = handle.get().traceback.is_some(py);
     let handle = handle.bind(py);
     let (callback, arguments) = (handle.getattr("_callback")?, handle.getattr("_args")?);
     let helpers = py.import("asyncio.format_helpers")?;
-    helpers.call_method1("_format_callback_source", (callback, arguments))
+    let words = PyDict::new(py);
+    if debug && py.version_info() >= (3, 13) {
+        // Since then arguments, which may be secrets, are shown to whoever debugs alone.
+        words.set_item("debug", true)?;
+    }
+    helpers.call_method("_format_callback_source", (callback, arguments), Some(&words))
 }
 
 /// A call in debug mode: whoever takes long is named in the log.

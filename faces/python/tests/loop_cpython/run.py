@@ -8,6 +8,7 @@ Tests that never make a loop, or make one of their own that only pretends, run t
 
 import asyncio
 import asyncio.unix_events
+import faulthandler
 import json
 import signal
 import sys
@@ -17,6 +18,9 @@ from typing import Any
 from skips import SKIPS
 
 from thalweg.loop import EventLoop
+
+SECONDS_MAX = 900
+"""No module takes a quarter of that."""
 
 ran = False
 """Whether our loop ran in the test at hand."""
@@ -99,6 +103,8 @@ def skip(test: unittest.TestCase, reason: str) -> None:
 
 def main(module: str, *words: str) -> None:
     """Runs one module, or tests of it."""
+    # A test that hangs says where.
+    faulthandler.dump_traceback_later(SECONDS_MAX, exit=True)
     substitute()
     only = [word for word in words if not word.startswith("-")]
     full = f"test.test_asyncio.{module}"

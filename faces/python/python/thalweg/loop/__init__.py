@@ -6,7 +6,8 @@
 
 `EventLoop` is an `asyncio.SelectorEventLoop` whose scheduling, timers, descriptors and connections are native; what is
 not hot (name lookups, executors, TLS, signals) is asyncio's own. It is used like any other loop:
-`asyncio.Runner(loop_factory=thalweg.new_event_loop)`, or `asyncio.set_event_loop_policy(thalweg.EventLoopPolicy())`.
+`asyncio.Runner(loop_factory=thalweg.new_event_loop)`, and from Python 3.12 on `asyncio.run(main(), loop_factory=…)`.
+`asyncio.set_event_loop_policy(thalweg.EventLoopPolicy())` makes it every program's loop; Python 3.14 warns of that.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from ._mailbox import Kind, Mailbox
 if TYPE_CHECKING:
     from ._policy import EventLoopPolicy
 
-__all__ = ["EventLoop", "EventLoopPolicy", "Kind", "Mailbox", "new_event_loop", "run"]
+__all__ = ["EventLoop", "Kind", "Mailbox", "new_event_loop", "run"]
 
 _T = TypeVar("_T")
 
@@ -39,7 +40,7 @@ def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
 
 
 def __getattr__(name: str) -> Any:
-    """The policy, for whoever asks: from Python 3.14 on asyncio warns of policies, and one day has none."""
+    """The policy, for whoever asks by name: from Python 3.14 on asyncio warns of policies, and one day has none."""
     if name != "EventLoopPolicy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ._policy import EventLoopPolicy

@@ -3,6 +3,7 @@
 import asyncio
 import selectors
 import socket
+import threading
 from asyncio import constants, sslproto
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -61,6 +62,10 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """Signals wake it, whoever handles them."""
     _csock: Any
     _signal_handlers: dict[int, Any]
+    _thread_id: int | None
+    """The thread that it runs in, while it does."""
+    _transports: Mapping[int, Any]
+    """The last one that was made for each descriptor, while somebody knows it."""
 
     def __init__(self) -> None:
         super().__init__(_Watched(self))
@@ -111,11 +116,15 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             self.call_soon(handle._run)
 
     def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
-        """While it sleeps in another thread, has it call that in its next turn: whether it does."""
-        away = self._is_away()
-        if away:
+        """While it runs in another thread, has it call that in its next turn: whether it does.
+
+        Whether it sleeps there would be known too, and not for long: whoever asks may give the interpreter's lock away
+        before it has done what it asked for.
+        """
+        elsewhere = self._thread_id not in (None, threading.get_ident())
+        if elsewhere:
             self.call_soon_threadsafe(call, *args)
-        return away
+        return elsewhere
 
     def _stop_serving(self, sock: socket.socket) -> None:
         # A server may be closed in any thread: it has let go of its sockets already.
@@ -138,6 +147,18 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         else:
             super()._start_serving(protocol_factory, sock, sslcontext, server, backlog, *limits)  # type: ignore[misc]
 
+    def _ensure_no_transport(self, sock: socket.socket) -> None:
+        """Refuses a socket that a transport has already. One whose number it only inherited is nobody's: the socket of
+        the transport that had it was closed behind its back.
+        """
+        descriptor = sock.fileno()
+        other = self._transports.get(descriptor)
+        if other is None or other.is_closing():
+            return
+        theirs = other.get_extra_info("socket")
+        if theirs is not None and theirs.fileno() == descriptor:
+            raise RuntimeError(f"File descriptor {sock!r} is used by transport {other!r}")
+
     def _make_socket_transport(
         self,
         sock: socket.socket,
@@ -147,6 +168,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         extra: dict[str, Any] | None = None,
         server: Any = None,
     ) -> StreamTransport:
+        self._ensure_no_transport(sock)
         return StreamTransport(self, sock, protocol, waiter, extra, server)
 
     def _make_datagram_transport(
@@ -157,6 +179,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         waiter: asyncio.Future[None] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> asyncio.DatagramTransport | DatagramTransport:
+        self._ensure_no_transport(sock)
         if is_known(sock):
             return DatagramTransport(self, sock, protocol, address, waiter, extra)
         theirs: asyncio.DatagramTransport = super()._make_datagram_transport(  # type: ignore[misc]
@@ -188,6 +211,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         ssl_handshake_timeout: Any = constants.SSL_HANDSHAKE_TIMEOUT,
         ssl_shutdown_timeout: Any = constants.SSL_SHUTDOWN_TIMEOUT,
     ) -> asyncio.Transport:
+        self._ensure_no_transport(rawsock)
         tls = sslproto.SSLProtocol(
             self,
             protocol,

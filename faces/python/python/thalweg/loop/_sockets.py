@@ -92,6 +92,8 @@ class Sockets(Loop):
             return await waiter
         finally:
             operation.end(self)
+            # Whoever keeps the exception keeps this frame, and the waiter would keep the exception: a cycle.
+            del operation, waiter
 
 
 class Listener:
