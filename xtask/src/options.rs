@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-const FLAGS: [&str; 9] =
-    ["check", "libraries", "list", "peer", "readme", "record", "restart", "tiny", "without-peer"];
+const FLAGS: [&str; 10] =
+    ["check", "libraries", "list", "newest", "peer", "readme", "record", "restart", "tiny", "without-peer"];
 const VALUES: [&str; 22] = [
     "at-once",
     "bytes",

@@ -32,6 +32,8 @@ struct Listing<'a> {
 #[serde(rename_all = "camelCase")]
 struct Entry {
     name: String,
+    /// Which of the streams that had the name, or will: another once it was deleted and made again.
+    incarnation: String,
     content_type: String,
     next_offset: String,
     /// Ever appended, what it inherited as a fork included.
@@ -106,10 +108,21 @@ impl<S: Store> Streams<S> {
         };
         let (bytes, kept_bytes) = (state.tail, state.tail.saturating_sub(state.first));
         let (closed, content_type) = (state.closed, config.content_type.to_string());
+        let incarnation = format!("{:016x}", self.store.incarnation(&stream));
         let found = self.found(stream, state, config);
         let next_offset = text(&self.tail(&found).encode());
         let name = text(name);
-        Some(Entry { name, content_type, next_offset, bytes, kept_bytes, closed, ttl_s, expires_at })
+        Some(Entry {
+            name,
+            incarnation,
+            content_type,
+            next_offset,
+            bytes,
+            kept_bytes,
+            closed,
+            ttl_s,
+            expires_at,
+        })
     }
 }
 

@@ -81,6 +81,7 @@ struct Change {
 /// A stream as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
+    incarnation: String,
     next_offset: String,
     bytes: u64,
     closed: bool,
@@ -90,6 +91,7 @@ struct Seen {
 impl Seen {
     fn of(entry: &Value, round: u64) -> Self {
         Self {
+            incarnation: entry["incarnation"].as_str().unwrap_or_default().to_owned(),
             next_offset: entry["nextOffset"].as_str().unwrap_or_default().to_owned(),
             bytes: entry["bytes"].as_u64().unwrap_or_default(),
             closed: entry["closed"] == true,
@@ -98,11 +100,9 @@ impl Seen {
     }
 
     fn change(&self, name: &str, before: Option<&Self>) -> Option<Change> {
-        let again =
-            |before: &Self| before.next_offset.split('_').next() != self.next_offset.split('_').next();
         let event = match before {
             None => "created",
-            Some(before) if again(before) && self.bytes < before.bytes => "recreated",
+            Some(before) if self.incarnation != before.incarnation => "recreated",
             Some(before) if self.closed && !before.closed => "closed",
             Some(before) if self.next_offset != before.next_offset => "appended",
             Some(_) => return None,
@@ -219,7 +219,8 @@ mod tests {
     use super::*;
 
     fn seen(next_offset: &str, bytes: u64, closed: bool) -> Seen {
-        Seen { next_offset: next_offset.into(), bytes, closed, round: 0 }
+        let (incarnation, _) = next_offset.split_once('_').unwrap();
+        Seen { incarnation: incarnation.into(), next_offset: next_offset.into(), bytes, closed, round: 0 }
     }
 
     #[test]
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(event(seen("1_9", 9, false)), Some(("appended", 4)));
         assert_eq!(event(seen("1_9", 9, true)), Some(("closed", 4)));
         assert_eq!(event(seen("2_3", 3, false)), Some(("recreated", 3)));
+        assert_eq!(event(seen("2_9", 9, false)), Some(("recreated", 9)), "however long it is by now");
         assert_eq!(
             seen("1_5", 5, false).change("x", None).map(|c| (c.event, c.appended_bytes)),
             Some(("created", 5))

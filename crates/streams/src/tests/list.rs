@@ -38,7 +38,14 @@ fn an_entry_says_what_head_says() {
     let at = [("Content-Type", "a/b"), ("Stream-Expires-At", "2030-01-01T00:00:00Z")];
     world.call(Method::Put, "/v1/stream/z", &at, "");
     let reply = world.call(Method::Get, "/v1/streams", &[], "");
-    let listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+    let mut listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+    let entries = listing["streams"].as_array_mut().unwrap();
+    let mut incarnations: Vec<_> = entries
+        .iter_mut()
+        .map(|entry| entry.as_object_mut().unwrap().remove("incarnation").unwrap())
+        .collect();
+    incarnations.dedup();
+    assert_eq!(incarnations.len(), 3, "each is another");
     let wanted = serde_json::json!([
         { "name": "x", "contentType": "text/plain", "nextOffset": world.head("x").next(), "bytes": 5, "keptBytes": 5,
           "closed": true },
@@ -49,6 +56,23 @@ fn an_entry_says_what_head_says() {
           "expiresAt": "2030-01-01T00:00:00Z" },
     ]);
     assert_eq!(listing["streams"], wanted);
+}
+
+#[test]
+fn a_stream_that_was_made_again_is_another() {
+    let mut world = World::new();
+    let incarnation = |world: &mut World| {
+        let reply = world.call(Method::Get, "/v1/streams", &[], "");
+        let listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        listing["streams"][0]["incarnation"].as_str().unwrap().to_owned()
+    };
+    world.put("x", "text/plain", "1");
+    let first = incarnation(&mut world);
+    world.post("x", "text/plain", "2");
+    assert_eq!(incarnation(&mut world), first);
+    assert_eq!(world.call(Method::Delete, "/v1/stream/x", &[], "").status, 204);
+    world.put("x", "text/plain", "123");
+    assert_ne!(incarnation(&mut world), first);
 }
 
 #[test]
