@@ -15,12 +15,11 @@ use crate::volley::Volley;
 use crate::warnings::Warnings;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sync::places::Places;
-use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Response, Service};
 use thalweg_wire::host::Hosts;
@@ -207,8 +206,8 @@ impl<S: Service> Http<S> {
         config: Config,
         listeners: Vec<Listening>,
     ) -> io::Result<Self> {
-        let control = socket::duplicate(EventFd::new()?.as_fd())?;
-        let control = insert(core, control, Connection::new(Role::Control), Interest::NONE)?;
+        // Made now, so that a drain is not refused it.
+        let control = core.insert_timer(Connection::new(Role::Control))?;
         let mut doors = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
             let Listening { descriptor, shared, identity, same_user_only, known_hosts_only } = listening;

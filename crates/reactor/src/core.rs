@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::clock;
 use thalweg_sys::epoll::Epoll;
+use thalweg_sys::event::EventFd;
 
 /// The farthest a timer is set ahead, about twelve days: a longer one comes due then, and the handler
 /// sets it anew.
@@ -137,6 +138,19 @@ impl<H: Handler> Core<H> {
         }
         self.slab.fill(key, descriptor, interest, entry);
         Ok(key)
+    }
+
+    /// Takes in a timer that belongs to no connection. The wheel knows entries only, so it has one of its own, whose descriptor never
+    /// has an event.
+    ///
+    /// # Errors
+    /// Out of descriptors, or the reactor holds as many entries as it may.
+    pub fn insert_timer(&mut self, entry: H::Entry) -> io::Result<Key> {
+        let descriptor = EventFd::new()?.into();
+        self.insert(descriptor, entry, Interest::NONE).map_err(|rejected| match rejected.reason {
+            Reason::Full => io::Error::other("the reactor takes no more entries"),
+            Reason::Kernel(error) => error,
+        })
     }
 
     /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
