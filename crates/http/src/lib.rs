@@ -28,6 +28,7 @@ mod later;
 mod live;
 mod load;
 mod meters;
+mod patience;
 mod posts;
 mod reactor;
 mod receive;

@@ -13,6 +13,7 @@
 use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
 use crate::live::Pumped;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Refusal, Service, Weight};
@@ -184,7 +185,7 @@ impl<S: Service> Http<S> {
 
     /// Has reads rest for as long as a turn that was full of them asks for, if writes come.
     fn rest(&mut self, core: &mut HttpCore<S>) {
-        let now_ms = crate::drive::now_ms(core);
+        let now_ms = now_ms(core);
         self.load.writes_come = self.load.writes.come(self.service.writes(), now_ms);
         if self.load.rests || !self.load.writes_come {
             return;
@@ -222,7 +223,7 @@ impl<S: Service> Http<S> {
     /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from where
     /// they stood: the last event they took says where that is.
     fn part_with_slowest(&mut self, core: &mut HttpCore<S>, most: u64) {
-        let now_ms = crate::drive::now_ms(core);
+        let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();
         let mut slow: Vec<(u32, Key)> = Vec::new();
         for key in keys {

@@ -5,8 +5,8 @@
 //! of its own.
 
 use crate::connection::{Active, Flags, Manner, Output, Sealed};
-use crate::drive::now_ms;
 use crate::meters::Meters;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::tls::{Secure, Sent};
 use bytes::Bytes;
