@@ -4,7 +4,6 @@
 //! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
 
 use crate::connection::{Active, Flags, Manner, Role, Starting};
-use crate::load;
 use crate::patience::{deadline_left_ms, note_deadline};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
@@ -77,7 +76,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
-        if self.load.subscribers >= self.config.subscribers_max {
+        if self.load.subscribers() >= self.config.subscribers_max {
             return self.refuse_subscriber(core, key, active, &starting);
         }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
@@ -87,7 +86,7 @@ impl<S: Service> Http<S> {
             Mode::Sse => self.config.sse_lifetime_ms(core.entropy()),
             Mode::LongPoll => self.config.long_poll_timeout_ms,
         };
-        self.load.subscribers += 1;
+        self.load.follow();
         let entry = core.entry(key).ok_or(Gone::Close)?;
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
         entry.flavour = live.flavour;
@@ -255,7 +254,7 @@ impl<S: Service> Http<S> {
             self.service.unwatch(&topic);
         }
         if let Some(entry) = core.entry(key) {
-            self.load.subscribers -= usize::from(load::follows(entry.role));
+            self.load.leave(entry.role);
             entry.role = role;
         }
     }

@@ -7,8 +7,9 @@
 //!
 //! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the answers which wait
 //! for others before them, as of each connection's last event, `subscribers` the number of entries that follow a topic,
-//! `cold_reads` the jobs that the pool has not reported; a connection that is put off is in `resting`, in `cold` or in the
-//! reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
+//! `cold_reads` the jobs that the pool has not reported, and [`Load`] alone adds to them and takes from them; a connection that is put
+//! off is in `resting`, in `cold` or in the reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in
+//! `tests/overload.rs` and `tests/later.rs`.
 
 use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
@@ -36,13 +37,13 @@ const WRITES_APART_MS: u32 = 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Connections that follow a topic.
-    pub(crate) subscribers: usize,
+    subscribers: usize,
     /// Bytes that connections keep because their peers do not take them.
-    pub(crate) unsent_bytes: u64,
+    unsent_bytes: u64,
     /// Bytes of answers that wait for others before them.
     stashed_bytes: u64,
     /// Reads that wait for the disk.
-    pub(crate) cold_reads: usize,
+    cold_reads: usize,
     /// Sent in this turn because of events, and because of what was put off.
     turn_bytes: [usize; 2],
     /// What was put off has its turn.
@@ -81,6 +82,41 @@ impl Load {
     /// So many bytes went out, or were to.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.turn_bytes[usize::from(self.resuming)] += bytes;
+    }
+
+    /// A connection's output keeps so many bytes now, and kept so many before.
+    pub(crate) fn unsent(&mut self, before: u64, now: u64) {
+        self.unsent_bytes = self.unsent_bytes + now - before;
+    }
+
+    /// Connections that follow a topic.
+    pub(crate) fn subscribers(&self) -> usize {
+        self.subscribers
+    }
+
+    /// A connection follows a topic from now on.
+    pub(crate) fn follow(&mut self) {
+        self.subscribers += 1;
+    }
+
+    /// A connection that had this role has it no more.
+    pub(crate) fn leave(&mut self, role: Role) {
+        self.subscribers -= usize::from(follows(role));
+    }
+
+    /// Reads that wait for the disk.
+    pub(crate) fn cold_reads(&self) -> usize {
+        self.cold_reads
+    }
+
+    /// The pool has a read.
+    pub(crate) fn begin_cold(&mut self) {
+        self.cold_reads += 1;
+    }
+
+    /// The pool reported one.
+    pub(crate) fn end_cold(&mut self) {
+        self.cold_reads -= 1;
     }
 
     /// Counts anew what a connection keeps of answers that wait for others.
@@ -249,7 +285,7 @@ impl<S: Service> Http<S> {
 }
 
 /// Whether a role is one that follows a topic.
-pub(crate) fn follows(role: Role) -> bool {
+fn follows(role: Role) -> bool {
     matches!(role, Role::LongPoll | Role::Sse)
 }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, GUESTS_MAX};
 use crate::connection::{Active, Connection, Flags, Reply, Role};
 use crate::later::Awaited;
 use crate::live::{Memo, Walk};
-use crate::load::{Load, follows};
+use crate::load::Load;
 use crate::meters::{Calls, Meters};
 use crate::posts::{Posts, succeeded};
 use crate::send::Segment;
@@ -325,7 +325,7 @@ impl<S: Service> Http<S> {
         if let Some(active) = removed.entry.active {
             self.keep_spare(core, active);
         }
-        self.load.subscribers -= usize::from(follows(removed.entry.role));
+        self.load.leave(removed.entry.role);
         if removed.entry.role.is_connection() {
             self.connections -= 1;
             if removed.entry.flags.has(Flags::GUEST) {
@@ -344,7 +344,7 @@ impl<S: Service> Http<S> {
     pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
         self.forget_later(&mut active);
         self.bodies.release(&mut active);
-        self.load.unsent_bytes -= active.output.bytes();
+        self.load.unsent(active.output.bytes(), 0);
         self.load.stash(0, &mut active);
         let input = active.reset();
         if input.capacity() > 0 {
