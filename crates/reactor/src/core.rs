@@ -282,12 +282,14 @@ impl<H: Handler> Core<H> {
     }
 
     /// How many topics somebody on this reactor is subscribed to.
-    pub fn topics_len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn topics_len(&self) -> usize {
         self.topics.len()
     }
 
     /// How many connections of this reactor are subscribed to the topic.
-    pub fn subscribers_len(&self, topic_id: u64) -> usize {
+    #[cfg(test)]
+    pub(crate) fn subscribers_len(&self, topic_id: u64) -> usize {
         self.topics.first(topic_id).map_or(0, |(count, _)| count as usize)
     }
 

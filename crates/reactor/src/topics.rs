@@ -74,6 +74,7 @@ impl<T> Topics<T> {
     }
 
     /// Topics somebody is subscribed to.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
