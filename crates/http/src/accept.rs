@@ -2,8 +2,8 @@
 
 use crate::config::GUESTS_MAX;
 use crate::connection::{Connection, Flags, Role};
-use crate::drive::note_deadline;
 use crate::guest::turn_away;
+use crate::patience::note_deadline;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Identity;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,7 +3,7 @@
 //! A body that is announced is reserved whole before any of it is read, so that those let in can all be finished; one
 //! in chunks is counted as it comes. Heads are not counted, since every connection may have one, and neither is a request that is
 //! no longer than a head may be: whoever holds all the room there is keeps nobody from what is small. What was reserved is given
-//! back when the request is whole, refused or gone; how long one may take is for its patience to say (`drive`).
+//! back when the request is whole, refused or gone; how long one may take is for its patience to say (`patience`).
 //!
 //! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in `tests/requests.rs`.
 

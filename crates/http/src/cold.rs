@@ -75,7 +75,7 @@ impl<S: Service> Http<S> {
 
     /// Puts a subscriber off until the pool has room.
     fn await_warmth(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        if self.load.cold_reads == 0 {
+        if self.load.cold_reads() == 0 {
             // Others fill the pool, and their end is told to nobody here.
             return self.put_off(core, key, active);
         }
@@ -100,7 +100,7 @@ impl<S: Service> Http<S> {
             work();
             return Warming::Done;
         };
-        if self.load.cold_reads >= self.config.cold_reads_max {
+        if self.load.cold_reads() >= self.config.cold_reads_max {
             return Warming::Full;
         }
         let Some(permit) = core.handle().reserve() else { return Warming::Full };
@@ -109,13 +109,16 @@ impl<S: Service> Http<S> {
             work();
         };
         active.warming = pool.submit(Box::new(job)).is_ok();
-        self.load.cold_reads += usize::from(active.warming);
-        if active.warming { Warming::Begun } else { Warming::Full }
+        if !active.warming {
+            return Warming::Full;
+        }
+        self.load.begin_cold();
+        Warming::Begun
     }
 
     /// The bytes are in memory: goes on where the connection waited, and lets one go on that waits for room.
     pub(crate) fn warmed(&mut self, core: &mut HttpCore<S>, key: Key) {
-        self.load.cold_reads -= 1;
+        self.load.end_cold();
         self.with_active(core, key, |http, core, key, active| {
             active.warming = false;
             http.drive(core, key, active)
@@ -123,7 +126,7 @@ impl<S: Service> Http<S> {
         while let Some(key) = self.cold.pop_front() {
             core.ready_later(Message::Resume { key });
             // All of them, where no report is to come that would let the next one go on.
-            if self.load.cold_reads > 0 && core.entry(key).is_some() {
+            if self.load.cold_reads() > 0 && core.entry(key).is_some() {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 use thalweg_wire::http1::Limits;
 
 /// Guests that a reactor has room for, whatever is configured.
-pub(crate) const GUESTS_MAX: usize = 64;
+pub const GUESTS_MAX: usize = 64;
 
 /// Bounds and patience, per reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! Invariant: `active` is `None` exactly while nothing is partly read, awaited from the store, or unsent.
 //! `drive::settle` restores it at the end of every turn; the tests look at [`Connection::is_quiet`].
 
-use crate::config::Config;
+use crate::patience::Phase;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_reactor::{Buffer, Ordered, Sequence};
@@ -82,9 +82,7 @@ pub struct Connection<T> {
     pub(crate) active: Option<Box<Active<T>>>,
     /// Live: the cursor the client sent.
     pub(crate) cursor: u64,
-    /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds.
-    /// The timer is armed for this moment or an earlier one, and armed again when it was earlier; while a peer leaves bytes untaken
-    /// it is armed for the end of the patience with that.
+    /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds: see `patience`.
     pub(crate) deadline_ms: u32,
     pub(crate) role: Role,
     /// Live: the service's flavour.
@@ -144,28 +142,6 @@ pub(crate) enum Body {
     Fixed { head_bytes: usize, total_bytes: usize },
     /// Chunks are being taken out of the input behind the head.
     Chunked { head_bytes: usize, decoder: ChunkedDecoder, decoded: Vec<u8> },
-}
-
-/// Which patience is running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// None but that for idle connections.
-    Idle,
-    /// A head dribbles in.
-    Head,
-    /// A body comes in.
-    Body,
-}
-
-impl Phase {
-    /// How long it may last.
-    pub(crate) fn patience_ms(self, config: &Config) -> u32 {
-        match self {
-            Self::Idle => config.idle_timeout_ms,
-            Self::Head => config.head_timeout_ms,
-            Self::Body => config.body_timeout_ms,
-        }
-    }
 }
 
 /// A response waiting for its turn, with what its request said about the connection.

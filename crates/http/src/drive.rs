@@ -1,18 +1,13 @@
 //! What moves a connection forward, in one order, whatever event came: take requests, send what is ready,
 //! serve the live request, close; then put the entry back in shape.
 
-use crate::connection::{Active, Body, Phase, Role};
+use crate::connection::{Active, Role};
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore};
-use crate::tls::Filled;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{Read, queued_bytes, read, shutdown_write};
+use thalweg_transport::{Read, read, shutdown_write};
 use thalweg_wire::exchange::Service;
 
-/// A body's patience begins anew with so many more of its bytes, or so large a part of it: a trickle does not keep it, nor what is
-/// reserved for it.
-const BODY_STRIDE_BYTES: usize = 16 * 1024;
-const BODY_STRIDE_PART: usize = 64;
 /// Pipelined bytes that are kept while a live request is being served; then its peer has to wait.
 const INPUT_KEPT_WHILE_LIVE: usize = 16 * 1024;
 
@@ -162,135 +157,6 @@ impl<S: Service> Http<S> {
         Ok(active.is_quiet())
     }
 
-    /// Lets the right patience run. A later deadline is only noted: the timer that comes too early is set
-    /// anew when it comes, so a whole request costs no timer at all. For an earlier one the timer is set.
-    fn set_patience(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>, reads: bool) {
-        if self.secure.handshakes() > 0 && self.secure.is_handshaking(key) {
-            // What was noted when it was accepted stays.
-            return;
-        }
-        let before = active.phase;
-        active.phase = match active.body {
-            // What is not read cannot be late.
-            _ if !reads => Phase::Idle,
-            Body::Unknown if active.has_begun() => Phase::Head,
-            Body::Unknown => Phase::Idle,
-            Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
-        };
-        if self.is_guest(core, key) {
-            // The same: whatever it is doing, it has so long for all of it.
-            return;
-        }
-        match active.phase {
-            // For the head as a whole, however its bytes trickle.
-            Phase::Head if before == Phase::Head => return,
-            Phase::Idle | Phase::Head => {}
-            Phase::Body => {
-                let bytes = active.body_bytes();
-                let stride = BODY_STRIDE_BYTES.max(active.announced_bytes() / BODY_STRIDE_PART);
-                if before == Phase::Body && bytes < active.body_mark + stride {
-                    return;
-                }
-                active.body_mark = bytes;
-            }
-        }
-        let patience_ms = active.phase.patience_ms(&self.config);
-        let is_earlier = note_deadline(core, key, patience_ms);
-        if is_earlier || active.phase != Phase::Idle && before != active.phase {
-            core.set_timer(key, patience_ms);
-        }
-    }
-
-    /// A connection's patience ended, or its timer came before the deadline that was noted since.
-    pub(crate) fn request_timer(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if self.is_patient(core, key) || self.hears(core, key) && self.is_patient(core, key) {
-            return;
-        }
-        match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
-            None => {}
-            Some(None) if self.is_guest(core, key) => self.dismiss(core, key),
-            Some(None) => self.remove(core, key),
-            _ if self.secure.is_handshaking(key) => self.remove(core, key),
-            // Its answers are awaited from the store, which has its own patience.
-            Some(Some(Phase::Idle)) => {
-                note_deadline(core, key, self.config.idle_timeout_ms);
-                core.set_timer(key, self.config.idle_timeout_ms);
-            }
-            Some(Some(Phase::Head | Phase::Body)) if self.is_guest(core, key) => self.dismiss(core, key),
-            Some(Some(Phase::Head | Phase::Body)) => {
-                self.with_active(core, key, |http, core, key, active| {
-                    http.refuse(core, active, &crate::request::TOO_SLOW);
-                    http.drive(core, key, active)
-                })
-            }
-        }
-    }
-
-    /// Whether there is no end to patience yet: the timer is set for when there may be.
-    fn is_patient(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
-        if role(core, key) != Ok(Role::Request) || self.stalled(core, key) {
-            return true;
-        }
-        let left_ms = deadline_left_ms(core, key);
-        if left_ms > 0 {
-            core.set_timer(key, left_ms);
-        }
-        left_ms > 0
-    }
-
-    /// Goes on with what came while the reactor was held up, whose event is still to come; whether anything did.
-    fn hears(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
-        let mut came = false;
-        if core.interest(key).is_some_and(Interest::readable) {
-            self.with_active(core, key, |http, core, key, active| {
-                let filled = http.fill_any(core, key, active)?;
-                came = !matches!(filled, Filled::Nothing);
-                http.hear(core, key, active, filled)
-            });
-        }
-        came
-    }
-
-    /// Bytes are kept until the peer takes some of those the kernel has: its patience for that begins.
-    pub(crate) fn await_peer(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        active.progressed_ms = now_ms(core);
-        active.queued_bytes = queued(core, key);
-        let patience_ms = self.config.stall_timeout_ms;
-        let left_ms = if self.is_guest(core, key) { deadline_left_ms(core, key) } else { patience_ms };
-        core.set_timer(key, patience_ms.min(left_ms).max(1));
-    }
-
-    /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
-    pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
-        let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
-        // However much of its answer is left: others wait for a guest's place.
-        let is_overdue = self.is_guest(core, key) && deadline_left_ms(core, key) == 0;
-        let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return false };
-        let Some(active) = entry.active.as_mut().filter(|active| !active.output.is_empty()) else {
-            return false;
-        };
-        // Who is put off waits for its turn, not for its peer.
-        if active.put_off {
-            active.progressed_ms = now_ms;
-        }
-        if now_ms.wrapping_sub(active.progressed_ms) >= patience_ms {
-            // The kernel tells of room only when there is much, which a slow reader takes long to make.
-            let queued = queued_bytes(descriptor).unwrap_or(u32::MAX);
-            if queued < active.queued_bytes {
-                active.progressed_ms = now_ms;
-            }
-            active.queued_bytes = queued;
-        }
-        let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
-        if is_overdue || waited_ms >= patience_ms {
-            self.meters.overload();
-            self.remove(core, key);
-        } else {
-            core.set_timer(key, patience_ms - waited_ms);
-        }
-        true
-    }
-
     /// Ends a sealed connection so that its peer can tell the end from a cut.
     pub(crate) fn goodbye(&mut self, core: &mut HttpCore<S>, key: Key) {
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return };
@@ -331,30 +197,4 @@ fn discard<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<Read> {
     let got = core.descriptor(key).and_then(|descriptor| read(descriptor, &mut waste).ok());
     core.give_buffer(waste);
     got
-}
-
-/// Bytes that the kernel holds for a peer to take; none where it does not say.
-fn queued<S: Service>(core: &HttpCore<S>, key: Key) -> u32 {
-    core.descriptor(key).and_then(|descriptor| queued_bytes(descriptor).ok()).unwrap_or(0)
-}
-
-/// The reactor's milliseconds as deadlines keep them: modulo 2^32, compared by their distance.
-pub(crate) fn now_ms<S: Service>(core: &HttpCore<S>) -> u32 {
-    core.now_ms() as u32
-}
-
-/// Notes when patience ends; whether that is earlier than what was noted before, for which the timer may be set.
-pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) -> bool {
-    let deadline_ms = now_ms(core).wrapping_add(after_ms);
-    let Some(entry) = core.entry(key) else { return false };
-    let before_ms = std::mem::replace(&mut entry.deadline_ms, deadline_ms);
-    // Deadlines lie less than half of all milliseconds apart.
-    (before_ms.wrapping_sub(deadline_ms) as i32) > 0
-}
-
-/// Milliseconds to the noted deadline; 0 when it has passed.
-pub(crate) fn deadline_left_ms<S: Service>(core: &mut HttpCore<S>, key: Key) -> u32 {
-    let now_ms = now_ms(core);
-    let left_ms = core.entry(key).map_or(0, |entry| entry.deadline_ms.wrapping_sub(now_ms));
-    if left_ms > i32::MAX as u32 { 0 } else { left_ms }
 }

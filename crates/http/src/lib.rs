@@ -4,6 +4,9 @@
 //! [`thalweg_wire::exchange`] for whatever [`Service`](thalweg_wire::exchange::Service) it is given.
 //! Never knows the rules of streams, nor where bytes are kept.
 //!
+//! Beneath its connections lies TLS where a listener asks for it ([`tls`]). Beside them is the other side of one: a single request of
+//! our own, with or without TLS, as webhooks are called ([`client`]).
+//!
 //! Invariants, each with a test of its name in `tests/`:
 //! - responses leave in the order of their requests, whatever order their tickets complete in;
 //! - an idle connection (kept alive, parked long-poll or SSE) owns no buffer: its 24-byte slab entry is all;
@@ -28,6 +31,7 @@ mod later;
 mod live;
 mod load;
 mod meters;
+mod patience;
 mod posts;
 mod reactor;
 mod receive;
@@ -38,7 +42,7 @@ pub mod tls;
 mod volley;
 mod warnings;
 
-pub use config::Config;
+pub use config::{Config, GUESTS_MAX};
 pub use connection::Connection;
 pub use meters::{Calls, Meters, Traffic};
 pub use reactor::{Census, Http, Listening, Message};

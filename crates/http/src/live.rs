@@ -3,9 +3,8 @@
 //! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Whoever stands
 //! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
 
-use crate::connection::{Active, Flags, Manner, Phase, Role, Starting};
-use crate::drive::{deadline_left_ms, note_deadline};
-use crate::load;
+use crate::connection::{Active, Flags, Manner, Role, Starting};
+use crate::patience::{deadline_left_ms, note_deadline};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -77,7 +76,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
-        if self.load.subscribers >= self.config.subscribers_max {
+        if self.load.subscribers() >= self.config.subscribers_max {
             return self.refuse_subscriber(core, key, active, &starting);
         }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
@@ -87,7 +86,7 @@ impl<S: Service> Http<S> {
             Mode::Sse => self.config.sse_lifetime_ms(core.entropy()),
             Mode::LongPoll => self.config.long_poll_timeout_ms,
         };
-        self.load.subscribers += 1;
+        self.load.follow();
         let entry = core.entry(key).ok_or(Gone::Close)?;
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
         entry.flavour = live.flavour;
@@ -255,7 +254,7 @@ impl<S: Service> Http<S> {
             self.service.unwatch(&topic);
         }
         if let Some(entry) = core.entry(key) {
-            self.load.subscribers -= usize::from(load::follows(entry.role));
+            self.load.leave(entry.role);
             entry.role = role;
         }
     }
@@ -355,22 +354,6 @@ impl<S: Service> Http<S> {
         span.record("served", served);
         self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);
         std::mem::swap(&mut self.memo, memo);
-    }
-
-    /// A peer took what was kept for it: its time is told in comments, or by its deadline, and no more in patience. Meanwhile
-    /// nothing was read of what it asks for next, so that time begins anew; a guest's does not.
-    pub(crate) fn reader_caught_up(&self, core: &mut HttpCore<S>, key: Key, phase: Phase) {
-        let left_ms = deadline_left_ms(core, key);
-        match crate::drive::role(core, key) {
-            Ok(Role::Sse) => core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1)),
-            Ok(Role::Request) if !self.is_guest(core, key) => {
-                let patience_ms = phase.patience_ms(&self.config);
-                note_deadline(core, key, patience_ms);
-                core.set_timer(key, patience_ms);
-            }
-            Ok(Role::LongPoll | Role::Request) => core.set_timer(key, left_ms.max(1)),
-            _ => {}
-        }
     }
 
     /// The moment of a long-poll's deadline, an SSE comment, or an SSE response's end.

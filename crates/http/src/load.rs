@@ -7,12 +7,14 @@
 //!
 //! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the answers which wait
 //! for others before them, as of each connection's last event, `subscribers` the number of entries that follow a topic,
-//! `cold_reads` the jobs that the pool has not reported; a connection that is put off is in `resting`, in `cold` or in the
-//! reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
+//! `cold_reads` the jobs that the pool has not reported, and [`Load`] alone adds to them and takes from them; a connection that is put
+//! off is in `resting`, in `cold` or in the reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in
+//! `tests/overload.rs` and `tests/later.rs`.
 
 use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
 use crate::live::Pumped;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Refusal, Service, Weight};
@@ -35,13 +37,13 @@ const WRITES_APART_MS: u32 = 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Connections that follow a topic.
-    pub(crate) subscribers: usize,
+    subscribers: usize,
     /// Bytes that connections keep because their peers do not take them.
-    pub(crate) unsent_bytes: u64,
+    unsent_bytes: u64,
     /// Bytes of answers that wait for others before them.
     stashed_bytes: u64,
     /// Reads that wait for the disk.
-    pub(crate) cold_reads: usize,
+    cold_reads: usize,
     /// Sent in this turn because of events, and because of what was put off.
     turn_bytes: [usize; 2],
     /// What was put off has its turn.
@@ -80,6 +82,41 @@ impl Load {
     /// So many bytes went out, or were to.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.turn_bytes[usize::from(self.resuming)] += bytes;
+    }
+
+    /// A connection's output keeps so many bytes now, and kept so many before.
+    pub(crate) fn unsent(&mut self, before: u64, now: u64) {
+        self.unsent_bytes = self.unsent_bytes + now - before;
+    }
+
+    /// Connections that follow a topic.
+    pub(crate) fn subscribers(&self) -> usize {
+        self.subscribers
+    }
+
+    /// A connection follows a topic from now on.
+    pub(crate) fn follow(&mut self) {
+        self.subscribers += 1;
+    }
+
+    /// A connection that had this role has it no more.
+    pub(crate) fn leave(&mut self, role: Role) {
+        self.subscribers -= usize::from(follows(role));
+    }
+
+    /// Reads that wait for the disk.
+    pub(crate) fn cold_reads(&self) -> usize {
+        self.cold_reads
+    }
+
+    /// The pool has a read.
+    pub(crate) fn begin_cold(&mut self) {
+        self.cold_reads += 1;
+    }
+
+    /// The pool reported one.
+    pub(crate) fn end_cold(&mut self) {
+        self.cold_reads -= 1;
     }
 
     /// Counts anew what a connection keeps of answers that wait for others.
@@ -184,7 +221,7 @@ impl<S: Service> Http<S> {
 
     /// Has reads rest for as long as a turn that was full of them asks for, if writes come.
     fn rest(&mut self, core: &mut HttpCore<S>) {
-        let now_ms = crate::drive::now_ms(core);
+        let now_ms = now_ms(core);
         self.load.writes_come = self.load.writes.come(self.service.writes(), now_ms);
         if self.load.rests || !self.load.writes_come {
             return;
@@ -222,7 +259,7 @@ impl<S: Service> Http<S> {
     /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from where
     /// they stood: the last event they took says where that is.
     fn part_with_slowest(&mut self, core: &mut HttpCore<S>, most: u64) {
-        let now_ms = crate::drive::now_ms(core);
+        let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();
         let mut slow: Vec<(u32, Key)> = Vec::new();
         for key in keys {
@@ -248,7 +285,7 @@ impl<S: Service> Http<S> {
 }
 
 /// Whether a role is one that follows a topic.
-pub(crate) fn follows(role: Role) -> bool {
+fn follows(role: Role) -> bool {
     matches!(role, Role::LongPoll | Role::Sse)
 }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, GUESTS_MAX};
 use crate::connection::{Active, Connection, Flags, Reply, Role};
 use crate::later::Awaited;
 use crate::live::{Memo, Walk};
-use crate::load::{Load, follows};
+use crate::load::Load;
 use crate::meters::{Calls, Meters};
 use crate::posts::{Posts, succeeded};
 use crate::send::Segment;
@@ -15,12 +15,11 @@ use crate::volley::Volley;
 use crate::warnings::Warnings;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sync::places::Places;
-use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Response, Service};
 use thalweg_wire::host::Hosts;
@@ -207,8 +206,8 @@ impl<S: Service> Http<S> {
         config: Config,
         listeners: Vec<Listening>,
     ) -> io::Result<Self> {
-        let control = socket::duplicate(EventFd::new()?.as_fd())?;
-        let control = insert(core, control, Connection::new(Role::Control), Interest::NONE)?;
+        // Made now, so that a drain is not refused it.
+        let control = core.insert_timer(Connection::new(Role::Control))?;
         let mut doors = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
             let Listening { descriptor, shared, identity, same_user_only, known_hosts_only } = listening;
@@ -326,7 +325,7 @@ impl<S: Service> Http<S> {
         if let Some(active) = removed.entry.active {
             self.keep_spare(core, active);
         }
-        self.load.subscribers -= usize::from(follows(removed.entry.role));
+        self.load.leave(removed.entry.role);
         if removed.entry.role.is_connection() {
             self.connections -= 1;
             if removed.entry.flags.has(Flags::GUEST) {
@@ -345,7 +344,7 @@ impl<S: Service> Http<S> {
     pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
         self.forget_later(&mut active);
         self.bodies.release(&mut active);
-        self.load.unsent_bytes -= active.output.bytes();
+        self.load.unsent(active.output.bytes(), 0);
         self.load.stash(0, &mut active);
         let input = active.reset();
         if input.capacity() > 0 {

@@ -1,7 +1,8 @@
 //! From bytes to a whole request, and from the service's answer to a place in the connection's order.
 
 use crate::bodies;
-use crate::connection::{Active, Body, Manner, Peer, Phase, Reply, Starting};
+use crate::connection::{Active, Body, Manner, Peer, Reply, Starting};
+use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};

@@ -5,8 +5,8 @@
 //! of its own.
 
 use crate::connection::{Active, Flags, Manner, Output, Sealed};
-use crate::drive::now_ms;
 use crate::meters::Meters;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::tls::{Secure, Sent};
 use bytes::Bytes;
@@ -170,7 +170,7 @@ impl<S: Service> Http<S> {
         if let Ok(sent) = sent {
             self.keep_unsent(sent.plain, active);
         }
-        self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
+        self.load.unsent(before, active.output.bytes());
         self.unstage();
         // What a file holds follows at once, if its turn has come.
         let held = lends && active.output.pieces.front().is_some_and(is_held);
@@ -214,7 +214,7 @@ impl<S: Service> Http<S> {
                 break sent;
             }
         };
-        self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
+        self.load.unsent(before, active.output.bytes());
         last.map(|_| all)
     }
 
@@ -300,7 +300,7 @@ fn send_held<S: Service>(
         Some(file) => write_held(descriptor, bytes, file),
         None => write(descriptor, bytes),
     };
-    taken(written, meters)
+    taken(written, meters).map(Sent::unsealed)
 }
 
 /// As much as one write may take.
@@ -329,16 +329,17 @@ fn send<S: Service>(
         return secure.send((key, descriptor), sealed, slices, meters);
     }
     meters.write();
-    taken(write_gathered(descriptor, slices), meters)
+    taken(write_gathered(descriptor, slices), meters).map(Sent::unsealed)
 }
 
-fn taken(written: io::Result<Written>, meters: &Meters) -> Result<Sent, Gone> {
+/// What the socket took of a write; a peer that is gone is gone.
+pub(crate) fn taken(written: io::Result<Written>, meters: &Meters) -> Result<usize, Gone> {
     match written {
         Ok(Written::Bytes(bytes)) => {
             meters.sent(bytes);
-            Ok(Sent { plain: bytes, wire: bytes })
+            Ok(bytes)
         }
-        Ok(Written::WouldBlock) => Ok(Sent::default()),
+        Ok(Written::WouldBlock) => Ok(0),
         Err(_) => Err(Gone::Close),
     }
 }

@@ -251,8 +251,9 @@ impl<S: Service> Http<S> {
     fn keep_untaken(&mut self, core: &mut HttpCore<S>, key: Key, rest: io::Result<Bytes>) {
         self.with_active(core, key, |http, core, key, active| {
             let rest = rest.map_err(|_| Gone::Close)?;
-            http.load.unsent_bytes += rest.len() as u64;
+            let before = active.output.bytes();
             active.output.push(rest.into());
+            http.load.unsent(before, active.output.bytes());
             http.await_peer(core, key, active);
             Ok(())
         });

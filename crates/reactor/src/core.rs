@@ -2,100 +2,21 @@
 
 use crate::Handler;
 use crate::buffers::{Buffer, Buffers};
-use crate::chunks::{CHUNK, Chunks};
 use crate::handle::{Handle, Shared};
 use crate::key::{Interest, Key};
-use crate::topics::{Subscription, Subscriptions, Topics};
-use crate::wheel::{Link, Links, Wheel};
+use crate::slab::{Occupant, SLOTS_MAX, Slab};
+use crate::topics::Topics;
+use crate::wheel::Wheel;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sys::clock;
 use thalweg_sys::epoll::Epoll;
+use thalweg_sys::event::EventFd;
 
-const NONE: u32 = u32::MAX;
-/// Slots stay below this, so that a wheel's link can tell a slot from a list.
-pub(crate) const SLOTS_MAX: u32 = 1 << 30;
 /// The farthest a timer is set ahead, about twelve days: a longer one comes due then, and the handler
 /// sets it anew.
 const TIMER_MAX_MS: u32 = 1 << 30;
-
-/// One slab slot. The descriptor's own invalid value marks a vacant one, so the mark costs nothing.
-#[derive(Debug)]
-enum Slot<E> {
-    Vacant {
-        generation: u32,
-        next_free: u32,
-    },
-    Occupied {
-        generation: u32,
-        descriptor: OwnedFd,
-        timer: Link,
-        subscription: Subscription,
-        interest: Interest,
-        offset: u64,
-        entry: E,
-    },
-}
-
-/// The slab: slots in chunks, and a list of vacant ones, last vacated first used.
-#[derive(Debug)]
-struct Slab<E> {
-    slots: Chunks<Slot<E>>,
-    first_free: u32,
-    len: u32,
-}
-
-impl<E> Links for Slab<E> {
-    fn link(&mut self, slot: u32) -> &mut Link {
-        match self.slots.at_mut(slot) {
-            Some(Slot::Occupied { timer, .. }) => timer,
-            _ => unreachable!("the wheel links occupied slots only: removing an entry unlinks it first"),
-        }
-    }
-}
-
-impl<E> Subscriptions for Slab<E> {
-    fn subscription(&mut self, slot: u32) -> &mut Subscription {
-        match self.slots.at_mut(slot) {
-            Some(Slot::Occupied { subscription, .. }) => subscription,
-            _ => unreachable!("topics link occupied slots only: removing an entry unlinks it first"),
-        }
-    }
-}
-
-impl<E> Slab<E> {
-    const fn new() -> Self {
-        Self { slots: Chunks::new(), first_free: NONE, len: 0 }
-    }
-
-    /// The slot and generation the next entry will live in. Grows by a chunk if it must.
-    fn next_key(&mut self) -> Key {
-        if self.first_free == NONE {
-            let (start, end) = (self.slots.len(), self.slots.len() + CHUNK);
-            let next_free = |index: usize| if index + 1 < end { index as u32 + 1 } else { NONE };
-            self.slots.grow(|index| Slot::Vacant { generation: 0, next_free: next_free(index) });
-            self.first_free = start as u32;
-        }
-        let slot = self.first_free;
-        match self.slots.at(slot) {
-            Some(Slot::Vacant { generation, .. }) => Key { slot, generation: *generation },
-            _ => unreachable!("the list of vacant slots holds vacant slots"),
-        }
-    }
-
-    fn key_of(&self, slot: u32) -> Option<Key> {
-        match self.slots.at(slot)? {
-            Slot::Occupied { generation, .. } => Some(Key { slot, generation: *generation }),
-            Slot::Vacant { .. } => None,
-        }
-    }
-
-    #[inline]
-    fn is_alive(&self, key: Key) -> bool {
-        self.key_of(key.slot) == Some(key)
-    }
-}
 
 /// An insertion that did not happen; descriptor and entry come back.
 #[derive(Debug)]
@@ -208,29 +129,28 @@ impl<H: Handler> Core<H> {
         entry: H::Entry,
         interest: Interest,
     ) -> Result<Key, Rejected<H::Entry>> {
-        if self.slab.len >= self.entries_max {
+        if self.slab.len() >= self.entries_max {
             return Err(Rejected { descriptor, entry, reason: Reason::Full });
         }
         let key = self.slab.next_key();
         if let Err(error) = self.epoll.add(descriptor.as_fd(), key.token(), interest.watch()) {
             return Err(Rejected { descriptor, entry, reason: Reason::Kernel(error) });
         }
-        if let Some(slot) = self.slab.slots.at_mut(key.slot) {
-            if let Slot::Vacant { next_free, .. } = slot {
-                self.slab.first_free = *next_free;
-            }
-            *slot = Slot::Occupied {
-                generation: key.generation,
-                descriptor,
-                timer: Link::UNSET,
-                subscription: Subscription::ABSENT,
-                interest,
-                offset: 0,
-                entry,
-            };
-        }
-        self.slab.len += 1;
+        self.slab.fill(key, descriptor, interest, entry);
         Ok(key)
+    }
+
+    /// Takes in a timer that belongs to no connection. The wheel knows entries only, so it has one of its own, whose descriptor never
+    /// has an event.
+    ///
+    /// # Errors
+    /// Out of descriptors, or the reactor holds as many entries as it may.
+    pub fn insert_timer(&mut self, entry: H::Entry) -> io::Result<Key> {
+        let descriptor = EventFd::new()?.into();
+        self.insert(descriptor, entry, Interest::NONE).map_err(|rejected| match rejected.reason {
+            Reason::Full => io::Error::other("the reactor takes no more entries"),
+            Reason::Kernel(error) => error,
+        })
     }
 
     /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
@@ -247,15 +167,7 @@ impl<H: Handler> Core<H> {
         }
         self.wheel.clear(&mut self.slab, key.slot);
         let last_topic = self.unsubscribe(key).and_then(|left| left.last);
-        let slot = self.slab.slots.at_mut(key.slot)?;
-        // Generations wrap after four billion lives of one slot; the all-ones one is the reactor's own.
-        let generation = if key.generation >= u32::MAX - 1 { 0 } else { key.generation + 1 };
-        let vacant = Slot::Vacant { generation, next_free: self.slab.first_free };
-        let Slot::Occupied { descriptor, entry, .. } = std::mem::replace(slot, vacant) else {
-            return None;
-        };
-        self.slab.first_free = key.slot;
-        self.slab.len -= 1;
+        let Occupant { descriptor, entry, .. } = self.slab.vacate(key)?;
         // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
         // child process say; then events would come for nobody, without end.
         let _ = self.epoll.delete(descriptor.as_fd());
@@ -265,33 +177,21 @@ impl<H: Handler> Core<H> {
     /// The connection's entry; `None` when the key is dead.
     #[inline]
     pub fn entry(&mut self, key: Key) -> Option<&mut H::Entry> {
-        match self.slab.slots.at_mut(key.slot)? {
-            Slot::Occupied { generation, entry, .. } if *generation == key.generation => Some(entry),
-            _ => None,
-        }
+        self.slab.get_mut(key).map(|occupant| &mut occupant.entry)
     }
 
     /// The connection's descriptor; `None` when the key is dead.
     #[inline]
     pub fn descriptor(&self, key: Key) -> Option<BorrowedFd<'_>> {
-        match self.slab.slots.at(key.slot)? {
-            Slot::Occupied { generation, descriptor, .. } if *generation == key.generation => {
-                Some(descriptor.as_fd())
-            }
-            _ => None,
-        }
+        self.slab.get(key).map(|occupant| occupant.descriptor.as_fd())
     }
 
     /// Entry and descriptor at once.
     #[inline]
     pub fn entry_and_descriptor(&mut self, key: Key) -> Option<(&mut H::Entry, BorrowedFd<'_>)> {
-        match self.slab.slots.at_mut(key.slot)? {
-            Slot::Occupied { generation, descriptor, entry, .. } if *generation == key.generation => {
-                let descriptor: &OwnedFd = descriptor;
-                Some((entry, descriptor.as_fd()))
-            }
-            _ => None,
-        }
+        let Occupant { descriptor, entry, .. } = self.slab.get_mut(key)?;
+        let descriptor: &OwnedFd = descriptor;
+        Some((entry, descriptor.as_fd()))
     }
 
     /// Changes what the connection is told of. No system call when nothing changes.
@@ -300,11 +200,8 @@ impl<H: Handler> Core<H> {
     /// What the kernel says; never for a dead key, which is ignored. A listener that was, or was to be, shared is told of nothing
     /// then, and may be tried again; any other connection is told of what it was before.
     pub fn set_interest(&mut self, key: Key, wanted: Interest) -> io::Result<()> {
-        let Some(Slot::Occupied { generation, descriptor, interest, .. }) = self.slab.slots.at_mut(key.slot)
-        else {
-            return Ok(());
-        };
-        if *generation != key.generation || *interest == wanted {
+        let Some(Occupant { descriptor, interest, .. }) = self.slab.get_mut(key) else { return Ok(()) };
+        if *interest == wanted {
             return Ok(());
         }
         if interest.watch().exclusive || wanted.watch().exclusive {
@@ -324,10 +221,7 @@ impl<H: Handler> Core<H> {
 
     /// What the connection is told of.
     pub fn interest(&self, key: Key) -> Option<Interest> {
-        match self.slab.slots.at(key.slot)? {
-            Slot::Occupied { generation, interest, .. } if *generation == key.generation => Some(*interest),
-            _ => None,
-        }
+        self.slab.get(key).map(|occupant| occupant.interest)
     }
 
     /// Sets the connection's one timer, anew if it was set: due `after_ms` milliseconds from this very
@@ -354,7 +248,7 @@ impl<H: Handler> Core<H> {
     pub(crate) fn take_due(&mut self) -> Option<Key> {
         let now_ms = self.now_ms();
         let slot = self.wheel.take(&mut self.slab, now_ms)?;
-        self.slab.key_of(slot)
+        self.slab.at(slot).map(|(key, _)| key)
     }
 
     /// Subscribes the connection to a topic at an offset, ending any other subscription it has (its topic
@@ -377,7 +271,7 @@ impl<H: Handler> Core<H> {
 
     /// Ends the connection's subscription; `None` when it has none.
     pub fn unsubscribe(&mut self, key: Key) -> Option<Unsubscribed<H::Topic>> {
-        self.subscription(key)?;
+        self.subscribed(key)?;
         let (topic_id, last) = self.topics.unsubscribe(&mut self.slab, key.slot)?;
         Some(Unsubscribed { topic_id, last })
     }
@@ -388,12 +282,14 @@ impl<H: Handler> Core<H> {
     }
 
     /// How many topics somebody on this reactor is subscribed to.
-    pub fn topics_len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn topics_len(&self) -> usize {
         self.topics.len()
     }
 
     /// How many connections of this reactor are subscribed to the topic.
-    pub fn subscribers_len(&self, topic_id: u64) -> usize {
+    #[cfg(test)]
+    pub(crate) fn subscribers_len(&self, topic_id: u64) -> usize {
         self.topics.first(topic_id).map_or(0, |(count, _)| count as usize)
     }
 
@@ -406,46 +302,32 @@ impl<H: Handler> Core<H> {
         };
         into.reserve_exact(count as usize);
         let mut slot = Some(first);
-        while let Some(Slot::Occupied { generation, subscription, .. }) =
-            slot.and_then(|slot| self.slab.slots.at(slot))
-        {
-            into.extend(slot.map(|slot| Key { slot, generation: *generation }));
-            slot = Topics::<H::Topic>::next(*subscription);
+        while let Some((key, occupant)) = slot.and_then(|slot| self.slab.at(slot)) {
+            into.push(key);
+            slot = Topics::<H::Topic>::next(occupant.subscription);
         }
     }
 
     /// The subscription's offset; `None` without one.
     pub fn offset(&self, key: Key) -> Option<u64> {
-        self.subscription(key)?;
-        match self.slab.slots.at(key.slot)? {
-            Slot::Occupied { offset, .. } => Some(*offset),
-            Slot::Vacant { .. } => None,
-        }
+        self.subscribed(key).map(|occupant| occupant.offset)
     }
 
     /// Moves the subscription's offset.
     pub fn set_offset(&mut self, key: Key, to: u64) {
-        if let Some(Slot::Occupied { generation, offset, .. }) = self.slab.slots.at_mut(key.slot)
-            && *generation == key.generation
-        {
-            *offset = to;
+        if let Some(occupant) = self.slab.get_mut(key) {
+            occupant.offset = to;
         }
     }
 
     /// The identity of the topic the connection is subscribed to.
     pub fn topic_of(&self, key: Key) -> Option<u64> {
-        self.topics.id_of(self.subscription(key)?)
+        self.topics.id_of(self.subscribed(key)?.subscription)
     }
 
-    fn subscription(&self, key: Key) -> Option<Subscription> {
-        match self.slab.slots.at(key.slot)? {
-            Slot::Occupied { generation, subscription, .. }
-                if *generation == key.generation && subscription.is_present() =>
-            {
-                Some(*subscription)
-            }
-            _ => None,
-        }
+    /// The connection, while it is subscribed to something.
+    fn subscribed(&self, key: Key) -> Option<&Occupant<H::Entry>> {
+        self.slab.get(key).filter(|occupant| occupant.subscription.is_present())
     }
 
     /// Sends the handler a message in a moment: in this turn if its messages are still to come, in the
@@ -536,12 +418,12 @@ impl<H: Handler> Core<H> {
 
     /// Connections on this reactor, listeners included.
     pub fn len(&self) -> usize {
-        self.slab.len as usize
+        self.slab.len() as usize
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.slab.len == 0
+        self.slab.len() == 0
     }
 
     /// How many there may be.
@@ -551,10 +433,7 @@ impl<H: Handler> Core<H> {
 
     /// The keys of all connections, in no particular order.
     pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        self.slab.slots.iter().enumerate().filter_map(|(slot, place)| match place {
-            Slot::Occupied { generation, .. } => Some(Key { slot: slot as u32, generation: *generation }),
-            Slot::Vacant { .. } => None,
-        })
+        self.slab.keys()
     }
 
     /// Ends [`crate::Reactor::run`] after this turn.
@@ -580,16 +459,11 @@ impl<H: Handler> Core<H> {
     /// Bytes of slab made so far.
     #[cfg(test)]
     pub(crate) fn slab_bytes(&self) -> usize {
-        self.slab.slots.len() * size_of::<Slot<H::Entry>>()
+        self.slab.bytes()
     }
 
     #[cfg(test)]
     pub(crate) fn buffers_idle(&self) -> usize {
         self.buffers.idle()
     }
-}
-
-/// Bytes of one slab slot around an entry of type `E`.
-pub const fn slot_bytes<E>() -> usize {
-    size_of::<Slot<E>>()
 }

@@ -49,6 +49,7 @@ mod key;
 mod ordered;
 mod pool;
 mod responder;
+mod slab;
 mod spin;
 mod topics;
 mod turn;
@@ -56,12 +57,13 @@ mod waiting;
 mod wheel;
 
 pub use crate::buffers::{Buffer, BufferConfig};
-pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed, slot_bytes};
+pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed};
 pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
 pub use crate::pool::{Crew, Job, Pool, contain};
 pub use crate::responder::{Outcome, Responder};
+pub use crate::slab::slot_bytes;
 pub use crate::turn::{Config, Reactor, Wait};
 
 /// What a reactor calls: one value per reactor, on its thread only.

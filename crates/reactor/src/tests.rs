@@ -150,6 +150,20 @@ mod invariant_1_a_connection_is_its_key {
     }
 
     #[test]
+    fn a_timer_that_belongs_to_no_connection_has_a_key_all_the_same() {
+        let mut reactor = reactor_with(Config { entries_max: 1, spin: false, ..Config::default() });
+        let key = reactor.core().insert_timer(Entry::default()).unwrap();
+        let refused = reactor.core().insert_timer(Entry::default()).unwrap_err();
+        assert_eq!(refused.to_string(), "the reactor takes no more entries");
+        reactor.core().set_timer(key, 1);
+        while reactor.handler().timers.is_empty() {
+            reactor.turn(100, due_soon()).unwrap();
+        }
+        assert_eq!(reactor.handler().timers[0].0, key);
+        assert!(reactor.handler().ready.is_empty());
+    }
+
+    #[test]
     fn a_removed_descriptor_is_closed_and_silent_even_while_a_duplicate_lives() {
         let mut reactor = reactor();
         let (ours, theirs) = socket::pair().unwrap();

@@ -14,7 +14,7 @@
 //!
 //! Checked against a plain map by the property test below.
 
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, Vacancy};
 use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
@@ -45,23 +45,36 @@ pub(crate) trait Subscriptions {
 
 #[derive(Debug)]
 enum Record<T> {
-    Vacant { next_free: u32 },
+    Vacant { next: u32 },
     Occupied { id: u64, first: u32, count: u32, topic: T },
+}
+
+impl<T> Vacancy for Record<T> {
+    fn vacant(next: u32) -> Self {
+        Self::Vacant { next }
+    }
+
+    fn next(&self) -> Option<u32> {
+        match self {
+            Self::Vacant { next } => Some(*next),
+            Self::Occupied { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Topics<T> {
     records: Chunks<Record<T>>,
-    first_free: u32,
     index: HashTable<u32>,
 }
 
 impl<T> Topics<T> {
     pub(crate) const fn new() -> Self {
-        Self { records: Chunks::new(), first_free: NONE, index: HashTable::new() }
+        Self { records: Chunks::new(), index: HashTable::new() }
     }
 
     /// Topics somebody is subscribed to.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
@@ -148,19 +161,8 @@ impl<T> Topics<T> {
     }
 
     fn open(&mut self, id: u64, topic: T) -> u32 {
-        if self.first_free == NONE {
-            let (start, end) = (self.records.len(), self.records.len() + crate::chunks::CHUNK);
-            let next_free = |index: usize| if index + 1 < end { index as u32 + 1 } else { NONE };
-            self.records.grow(|index| Record::Vacant { next_free: next_free(index) });
-            self.first_free = start as u32;
-        }
-        let index = self.first_free;
-        if let Some(record) = self.records.at_mut(index) {
-            if let Record::Vacant { next_free } = record {
-                self.first_free = *next_free;
-            }
-            *record = Record::Occupied { id, first: NONE, count: 0, topic };
-        }
+        let index = self.records.first_vacant();
+        self.records.fill(Record::Occupied { id, first: NONE, count: 0, topic });
         let records = &self.records;
         let rehash = |index: &u32| match records.at(*index) {
             Some(Record::Occupied { id, .. }) => hash(*id),
@@ -174,10 +176,7 @@ impl<T> Topics<T> {
         if let Ok(entry) = self.index.find_entry(hash(id), |other| *other == index) {
             entry.remove();
         }
-        let record = self.records.at_mut(index)?;
-        let vacant = Record::Vacant { next_free: self.first_free };
-        self.first_free = index;
-        match std::mem::replace(record, vacant) {
+        match self.records.vacate(index, |next| Record::Vacant { next })? {
             Record::Occupied { topic, .. } => Some(topic),
             Record::Vacant { .. } => None,
         }

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_sync::mailbox::Mailbox;
-use thalweg_sync::patience::{Pace, WAKE_NS};
+use thalweg_sync::patience::{Pace, QUICK_NS};
 use thalweg_sys::epoll::{Epoll, Events, Watch};
 use thalweg_sys::event::TimerFd;
 use thalweg_sys::{clock, process};
@@ -29,9 +29,6 @@ const TIMER: Key = Key { slot: 1, generation: OWN };
 const EDGE: Watch = Watch { readable: true, writable: false, edge: true, exclusive: false };
 /// The most ready descriptors one wait brings.
 const EVENTS_MAX: usize = 256;
-/// Other threads' work is looked for while it takes less than this: twice what a wake costs, because a wait that was slept
-/// through has a wake in it, and one that was not was partly theirs.
-const WORK_NS: u64 = 2 * WAKE_NS;
 /// A queue that a burst made longer than this is freed once it is empty.
 const QUEUE_KEEP: usize = 1_024;
 
@@ -128,7 +125,8 @@ impl<H: Handler> Reactor<H> {
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             only: None,
             glanced: false,
-            work: Pace::new(WORK_NS),
+            // A wait that was slept through has a wake in it, and one that was not was partly the other threads'.
+            work: Pace::new(QUICK_NS),
             asked_ns: 0,
             timer: None,
         };

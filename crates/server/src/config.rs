@@ -31,52 +31,70 @@ pub(crate) struct Key {
     pub(crate) reloads: bool,
 }
 
-const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
-    Key { name, kind, reloads }
+/// Makes of one list both what the keys are and what taking them over does, so that neither says of a key what the other does not.
+macro_rules! keys {
+    ($($change:ident $name:ident: $kind:ident,)*) => {
+        /// Every key, in the order they are printed.
+        pub(crate) const KEYS: [Key; [$(stringify!($name)),*].len()] = [
+            $(Key { name: stringify!($name), kind: Kind::$kind, reloads: keys!(@is $change) }),*
+        ];
+
+        /// Takes over from other options what needs no restart.
+        fn take_over(ours: &mut ServeOptions, theirs: &ServeOptions) {
+            $(keys!(@take $change ours theirs $name);)*
+        }
+    };
+    (@is reloads) => { true };
+    (@is restarts) => { false };
+    (@take reloads $ours:ident $theirs:ident $name:ident) => {
+        $ours.$name.clone_from(&$theirs.$name)
+    };
+    (@take restarts $ours:ident $theirs:ident $name:ident) => {};
 }
 
-/// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 39] = [
-    key("listen", Kind::Texts, false),
-    key("tokens", Kind::Text, false),
-    key("tls_certificate", Kind::Text, false),
-    key("tls_key", Kind::Text, false),
-    key("insecure_listen_anywhere", Kind::Boolean, false),
-    key("cors_origins", Kind::Texts, false),
-    key("hosts", Kind::Texts, false),
-    key("webhooks_loopback", Kind::Text, false),
-    key("data", Kind::Text, false),
-    key("durability", Kind::Text, false),
-    key("long_poll_timeout_ms", Kind::Integer, true),
-    key("sse_lifetime_ms", Kind::Integer, true),
-    key("idle_timeout_ms", Kind::Integer, true),
-    key("request_timeout_ms", Kind::Integer, true),
-    key("stall_timeout_ms", Kind::Integer, true),
-    key("body_max_bytes", Kind::Integer, true),
-    key("bodies_max_bytes", Kind::Integer, true),
-    key("unsent_max_bytes", Kind::Integer, true),
-    key("writes_max", Kind::Integer, true),
-    key("streams_max", Kind::Integer, false),
-    key("subscribers_max", Kind::Integer, true),
-    key("connections_max", Kind::Integer, false),
-    key("reactors", Kind::Integer, false),
-    key("drain_grace_ms", Kind::Integer, true),
-    key("spin", Kind::Text, false),
-    key("io_uring", Kind::Text, false),
-    key("services", Kind::Text, false),
-    key("rpc", Kind::Texts, false),
-    key("rpc_listen", Kind::Texts, false),
-    key("rpc_delay_max_ms", Kind::Integer, false),
-    key("rpc_answers_max_bytes", Kind::Integer, false),
-    key("state_image_bytes", Kind::Integer, false),
-    key("state_sessions_max_bytes", Kind::Integer, false),
-    key("state_history", Kind::Text, false),
-    key("retain_seconds", Kind::Integer, false),
-    key("retain_bytes", Kind::Integer, false),
-    key("log_format", Kind::Text, false),
-    key("log_level", Kind::Text, true),
-    key("config", Kind::Text, false),
-];
+// Of each: whether `SIGHUP` brings a change into force or a restart does, its name, which is its option's as well, and what its value
+// looks like.
+keys! {
+    restarts listen: Texts,
+    restarts tokens: Text,
+    restarts tls_certificate: Text,
+    restarts tls_key: Text,
+    restarts insecure_listen_anywhere: Boolean,
+    restarts cors_origins: Texts,
+    restarts hosts: Texts,
+    restarts webhooks_loopback: Text,
+    restarts data: Text,
+    restarts durability: Text,
+    reloads  long_poll_timeout_ms: Integer,
+    reloads  sse_lifetime_ms: Integer,
+    reloads  idle_timeout_ms: Integer,
+    reloads  request_timeout_ms: Integer,
+    reloads  stall_timeout_ms: Integer,
+    reloads  body_max_bytes: Integer,
+    reloads  bodies_max_bytes: Integer,
+    reloads  unsent_max_bytes: Integer,
+    reloads  writes_max: Integer,
+    restarts streams_max: Integer,
+    reloads  subscribers_max: Integer,
+    restarts connections_max: Integer,
+    restarts reactors: Integer,
+    reloads  drain_grace_ms: Integer,
+    restarts spin: Text,
+    restarts io_uring: Text,
+    restarts services: Text,
+    restarts rpc: Texts,
+    restarts rpc_listen: Texts,
+    restarts rpc_delay_max_ms: Integer,
+    restarts rpc_answers_max_bytes: Integer,
+    restarts state_image_bytes: Integer,
+    restarts state_sessions_max_bytes: Integer,
+    restarts state_history: Text,
+    restarts retain_seconds: Integer,
+    restarts retain_bytes: Integer,
+    restarts log_format: Text,
+    reloads  log_level: Text,
+    restarts config: Text,
+}
 
 /// The key that only a flag or the environment can give.
 const NOT_IN_FILE: &str = "config";
@@ -226,36 +244,7 @@ impl Configuration {
 
     /// Takes over from another configuration what needs no restart.
     pub(crate) fn take_over(&mut self, other: Self) {
-        let ServeOptions {
-            long_poll_timeout_ms,
-            sse_lifetime_ms,
-            idle_timeout_ms,
-            request_timeout_ms,
-            stall_timeout_ms,
-            body_max_bytes,
-            bodies_max_bytes,
-            unsent_max_bytes,
-            writes_max,
-            subscribers_max,
-            drain_grace_ms,
-            log_level,
-            ..
-        } = other.options;
-        self.options = ServeOptions {
-            long_poll_timeout_ms,
-            sse_lifetime_ms,
-            idle_timeout_ms,
-            request_timeout_ms,
-            stall_timeout_ms,
-            body_max_bytes,
-            bodies_max_bytes,
-            unsent_max_bytes,
-            writes_max,
-            subscribers_max,
-            drain_grace_ms,
-            log_level,
-            ..self.options.clone()
-        };
+        take_over(&mut self.options, &other.options);
         for (ours, theirs) in self.settings.iter_mut().zip(other.settings) {
             if ours.key.reloads {
                 *ours = theirs;

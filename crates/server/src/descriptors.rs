@@ -8,6 +8,7 @@ use crate::arguments::{Durability, ServeOptions, Switch};
 use crate::rpc::Wish;
 use std::fs;
 use std::path::Path;
+use thalweg_http::GUESTS_MAX;
 
 /// Descriptors that stay free, where there are enough to choose.
 pub(crate) const BESIDE: u64 = 512;
@@ -23,8 +24,6 @@ const EACH_ELSEWHERE: u64 = 4;
 const SERVICES: u64 = 16;
 /// Signals, the store's lock and marks, webhooks' reactor, and files that are read for a moment.
 const OWN: u64 = 16;
-/// Guests of one reactor.
-const GUESTS_MAX: u64 = 64;
 
 /// What is opened whatever happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Needs {
         if connections == 0 {
             return Err(TooFew { limit, needed: self.sum() + 1 });
         }
-        let guests = (beside / BESIDE_PARTS / self.reactors).clamp(1, GUESTS_MAX);
+        let guests = (beside / BESIDE_PARTS / self.reactors).clamp(1, GUESTS_MAX as u64);
         let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Room { connections: count(connections), guests: count(guests) })
     }

@@ -2,7 +2,7 @@
 
 use crate::arguments::ForkServerOptions;
 use crate::client::{Failure, Output};
-use crate::supervisor::listeners;
+use crate::systemd::listeners;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};

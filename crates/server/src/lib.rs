@@ -34,7 +34,7 @@ mod serve;
 mod services;
 mod shares;
 mod stats;
-mod supervisor;
+mod systemd;
 mod threads;
 mod usage;
 mod webhooks;

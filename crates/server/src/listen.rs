@@ -9,7 +9,7 @@ use std::str::FromStr;
 use thalweg_http::Listening;
 use thalweg_http::tls::Identity;
 use thalweg_sys::socket;
-use thalweg_sys::supervisor::{Bound, bound};
+use thalweg_sys::systemd::{Bound, bound};
 use thalweg_transport::{BoundPath, Listener};
 
 /// A place to listen at, as the command line names it.

@@ -16,7 +16,7 @@ use crate::logging::Logging;
 use crate::plan::Plan;
 use crate::rpc::Doing;
 use crate::shares::Shares;
-use crate::supervisor::{self, Supervisor};
+use crate::systemd::{self, Supervisor};
 use crate::threads::{ReactorThread, Threads};
 use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
 use std::ffi::OsString;
@@ -176,7 +176,7 @@ struct Common<'a> {
 /// What kept it from starting, or ended it.
 pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(), Failure> {
     // First of all: what was handed over has the descriptors that would be opened next.
-    let inherited = supervisor::listeners().and_then(listen::inherited);
+    let inherited = systemd::listeners().and_then(listen::inherited);
     let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
     // The command line is read: what read it is not needed any more, and an idle server is to be small.
     code::release();

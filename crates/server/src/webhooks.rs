@@ -19,7 +19,6 @@ use crate::serve::Failure;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -28,7 +27,7 @@ use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Rea
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::target::Target;
 use thalweg_streams::subscriptions::{Attempt, Driver, Outcome, Subscriptions};
-use thalweg_sys::{event::EventFd, socket};
+use thalweg_sys::socket;
 use thalweg_wire::exchange::Now;
 
 /// Webhooks called at once.
@@ -167,8 +166,7 @@ impl Resolver {
 
 impl Webhooks {
     fn new(core: &mut Core<Self>, engine: &Engine, resolver: Resolver) -> io::Result<Self> {
-        let control = socket::duplicate(EventFd::new()?.as_fd())?;
-        let control = core.insert(control, None, Interest::NONE).map_err(|_| io::Error::other("no room"))?;
+        let control = core.insert_timer(None)?;
         let handle = core.handle();
         let shared: &Arc<Subscriptions<Embedded>> = engine.subscriptions();
         // A full mailbox holds a bell already, or will be read to its end before this reactor sleeps.

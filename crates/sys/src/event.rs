@@ -56,6 +56,12 @@ impl AsFd for EventFd {
     }
 }
 
+impl From<EventFd> for OwnedFd {
+    fn from(event: EventFd) -> Self {
+        event.descriptor
+    }
+}
+
 /// A timer that is readable once it came due.
 #[derive(Debug)]
 pub struct TimerFd {

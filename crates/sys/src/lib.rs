@@ -2,7 +2,7 @@
 //!
 //! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`], [`event`]),
 //! sockets ([`socket`]), many of them at once ([`volley`]), and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`supervisor`]), other
+//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`systemd`]), other
 //! programs ([`child`]), and a process that goes on twice ([`fork`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
@@ -37,6 +37,6 @@ pub mod signal;
 pub mod socket;
 pub mod spawn;
 pub mod standard;
-pub mod supervisor;
+pub mod systemd;
 pub mod usage;
 pub mod volley;

@@ -10,11 +10,12 @@ use super::session::Session;
 use crate::connection::{Active, Output, Sealed};
 use crate::meters::Meters;
 use crate::reactor::{Gone, Http, HttpCore};
+use crate::send::taken;
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
-use thalweg_transport::{Read, Written, read, write};
+use thalweg_transport::{Read, read, write};
 use thalweg_wire::exchange::{Refusal, Service};
 
 /// Steps of handshakes in one turn, each up to a signature: a storm of them does not keep the others waiting.
@@ -29,6 +30,13 @@ pub(crate) struct Sent {
     pub(crate) plain: usize,
     /// Bytes that the socket took.
     pub(crate) wire: usize,
+}
+
+impl Sent {
+    /// The socket took so many bytes as they are.
+    pub(crate) fn unsealed(bytes: usize) -> Self {
+        Self { plain: bytes, wire: bytes }
+    }
 }
 
 /// What one read of a connection found.
@@ -136,7 +144,7 @@ impl Secure {
             self.sealed.clear();
             let sealed = session.seal(pieces, sent.plain, &mut self.sealed);
             sent.plain += sealed.map_err(|_| Gone::Close)?;
-            let taken = taken(descriptor, &self.sealed, meters)?;
+            let taken = write_sealed(descriptor, &self.sealed, meters)?;
             sent.wire += taken;
             if taken < self.sealed.len() {
                 kept.push(&self.sealed[taken..]);
@@ -152,21 +160,15 @@ fn flush(descriptor: BorrowedFd<'_>, kept: &mut Sealed, meters: &Meters) -> Resu
     if kept.is_empty() {
         return Ok(0);
     }
-    let taken = taken(descriptor, kept.bytes(), meters)?;
+    let taken = write_sealed(descriptor, kept.bytes(), meters)?;
     kept.advance(taken);
     Ok(taken)
 }
 
-fn taken(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Result<usize, Gone> {
+/// Sends what is sealed.
+fn write_sealed(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Result<usize, Gone> {
     meters.write();
-    match write(descriptor, bytes) {
-        Ok(Written::Bytes(count)) => {
-            meters.sent(count);
-            Ok(count)
-        }
-        Ok(Written::WouldBlock) => Ok(0),
-        Err(_) => Err(Gone::Close),
-    }
+    taken(write(descriptor, bytes), meters)
 }
 
 impl<S: Service> Http<S> {
@@ -252,10 +254,10 @@ impl<S: Service> Http<S> {
             return Ok(());
         }
         let Output { sealed: kept, .. } = &mut active.output;
-        let before = kept.bytes().len();
+        let before = kept.bytes().len() as u64;
         kept.push(&self.secure.sealed);
         let outcome = flush(core.descriptor(key).ok_or(Gone::Close)?, kept, &self.meters);
-        self.load.unsent_bytes = self.load.unsent_bytes + kept.bytes().len() as u64 - before as u64;
+        self.load.unsent(before, kept.bytes().len() as u64);
         if !kept.is_empty() {
             self.await_peer(core, key, active);
         }

@@ -1,6 +1,7 @@
 //! Which stream on which server: a name beside `--url`, or a whole URL.
 
-use super::connection::{Failure, Url};
+use super::failure::Failure;
+use super::url::Url;
 use super::verbs::Server;
 use thalweg_wire::path::{STREAMS, of_stream, stream_name};
 

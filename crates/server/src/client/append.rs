@@ -3,7 +3,7 @@
 //! Input is read by a thread of its own into a short queue, so that whatever arrives while one piece is on
 //! its way makes up the next: an input that trickles is appended as it comes, one that pours in large pieces.
 
-use super::connection::Failure;
+use super::failure::Failure;
 use super::is_json;
 use super::output::Output;
 use super::producer::{Appended, Producer, fresh_id};

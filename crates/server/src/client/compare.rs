@@ -3,8 +3,8 @@
 //! They are read side by side, a chunk of each at a time; where a server ends its chunks does not matter.
 
 use super::address::Address;
-use super::connection::Failure;
 use super::copy::patiently;
+use super::failure::Failure;
 use super::is_json;
 use super::output::messages;
 use super::read::{Chunk, chunk};

@@ -1,286 +1,13 @@
 //! One connection to a server, one request at a time.
 
-use super::channel::{ANSWER_TIMEOUT, Channel, Endpoint};
-use std::fmt;
+use super::channel::{ANSWER_TIMEOUT, Channel};
+use super::failure::{Failure, refusal, unsaid};
+use super::url::Url;
 use std::io;
-use std::path::PathBuf;
-use thalweg_http::tls::Trust;
-use thalweg_wire::fault::Fault;
-use thalweg_wire::host::is_port;
 use thalweg_wire::http1::{BodyDecoder, ResponseError, parse_response};
 
 /// Bytes of a refusal's body that are shown.
 const REFUSAL_BYTES_MAX: usize = 4_096;
-
-/// Why a verb did not do what it should.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The URL is none.
-    Url(String),
-    /// Nobody answers there.
-    Unreachable {
-        /// Where.
-        url: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The connection broke in the middle of an exchange.
-    Broken(io::Error),
-    /// The server does not speak HTTP/1.1.
-    Protocol(ResponseError),
-    /// The server said no.
-    Refused {
-        /// Its status.
-        status: u16,
-        /// Its response head.
-        head: Box<Head>,
-        /// What it said.
-        why: String,
-    },
-    /// The server's service said no.
-    Said {
-        /// The status that HTTP would give it.
-        status: u16,
-        /// The rule, and what to do.
-        why: String,
-    },
-    /// The server's service was not reached, or its connection broke.
-    Service(thalweg_service::Error),
-    /// A name that no stream can have.
-    Name {
-        /// The name.
-        name: String,
-        /// The rule it breaks.
-        why: String,
-    },
-    /// A message that is not JSON.
-    Message {
-        /// Where it stands: `line` or `argument`.
-        what: &'static str,
-        /// Which one, counted from 1.
-        number: usize,
-        /// Why.
-        why: String,
-    },
-    /// A header value that would break the request.
-    Header(String),
-    /// A file cannot be read.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// Whoever is to be trusted cannot be read.
-    Trust(io::Error),
-    /// The stream ends before the offset asked for.
-    PastEnd {
-        /// The offset asked for.
-        until: String,
-        /// Where it ends.
-        end: String,
-    },
-    /// An offset at which nothing that was appended ends.
-    Until(String),
-    /// There is no manual page of that verb.
-    Verb {
-        /// What was asked for.
-        verb: String,
-        /// What there is.
-        known: String,
-    },
-    /// A copy cannot be made or gone on with.
-    Copy(String),
-    /// The command line asks for what there is not.
-    Asked(&'static str),
-    /// Some of several streams, each with its name.
-    Several(Vec<(String, Failure)>),
-    /// The system gives no random bytes.
-    Random(io::Error),
-    /// The system does not say when it is time to end.
-    Signals(io::Error),
-    /// Standard input cannot be read.
-    Input(io::Error),
-    /// Standard output cannot be written.
-    Output(io::Error),
-    /// An event that makes no sense.
-    Event(String),
-    /// What cannot be done, and why.
-    Undone(String),
-}
-
-/// What to do about a server that did not prove itself, for what rustls says of it.
-fn advice_on_tls(error: &str) -> &'static str {
-    if error.contains("corrupt message") {
-        "does it speak TLS? if not, it is http://"
-    } else if error.contains("CaUsedAsEndEntity") {
-        "it shows an authority's certificate, which no server may: make it one with CA:FALSE among its basicConstraints"
-    } else {
-        "name the certificates to trust with --tls-ca"
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url(url) => {
-                write!(out, "{url} is no server: expected http://host:port, https://host:port or unix:/path")
-            }
-            Self::Unreachable { url, error } => {
-                write!(out, "cannot reach {url}: {error}")?;
-                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
-                    write!(out, "; is the server running? start it with `thalweg serve`")?;
-                } else if url.starts_with("https:") && error.kind() == io::ErrorKind::InvalidData {
-                    write!(out, "; {}", advice_on_tls(&error.to_string()))?;
-                }
-                Ok(())
-            }
-            Self::Broken(error) => {
-                write!(out, "the connection broke: {error}; what was sent may have been applied")
-            }
-            Self::Protocol(error) => write!(out, "{error}"),
-            Self::Refused { status, why, .. } => {
-                write!(out, "the server refused ({status}): {why}")?;
-                if *status == 401 { write!(out, " Name one with --token or THALWEG_TOKEN.") } else { Ok(()) }
-            }
-            Self::Said { status, why } => write!(out, "the server refused ({status}): {why}"),
-            Self::Service(error) => {
-                write!(out, "{error}")?;
-                if error.fault == Fault::NoServer {
-                    write!(out, "; `thalweg serve` is one, and --data names its store's directory")?;
-                }
-                Ok(())
-            }
-            Self::Name { name, why } => write!(out, "{name:?} cannot be a stream: {why}"),
-            Self::Message { what, number, why } => write!(
-                out,
-                "{what} {number} is not a JSON message ({why}); everything before it is appended, nothing after it"
-            ),
-            Self::Header(name) => write!(out, "{name} holds a control character"),
-            Self::File { path, error } => write!(out, "cannot read {}: {error}", path.display()),
-            Self::PastEnd { until, end } => {
-                write!(out, "the stream ends at {end}, before {until}; use --until tail for what there is")
-            }
-            Self::Random(error) => write!(out, "the system gives no random bytes: {error}"),
-            Self::Until(until) => write!(
-                out,
-                "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
-            ),
-            Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
-            Self::Copy(why) | Self::Undone(why) => write!(out, "{why}"),
-            Self::Trust(error) => write!(out, "{error}; --tls-ca takes a file of certificates (PEM)"),
-            Self::Asked(why) => write!(out, "{why}"),
-            Self::Several(failures) => {
-                let each = |(name, failure): &(String, Self)| format!("{name}: {failure}");
-                write!(out, "{}", failures.iter().map(each).collect::<Vec<_>>().join("\n"))
-            }
-            Self::Signals(error) => write!(out, "cannot watch for signals: {error}"),
-            Self::Input(error) => write!(out, "cannot read standard input: {error}"),
-            Self::Output(error) => write!(out, "cannot write standard output: {error}"),
-            Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
-        }
-    }
-}
-
-/// A server's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Url {
-    text: String,
-    endpoint: Endpoint,
-    /// What the Host field says.
-    pub(super) host: String,
-    /// Path in front of every target.
-    pub(super) prefix: String,
-    /// What the server asks for, if it does.
-    token: Option<String>,
-    /// Whom to trust, if not whom the system does.
-    ca: Option<PathBuf>,
-}
-
-impl Url {
-    /// # Errors
-    /// [`Failure::Url`].
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let bad = || Failure::Url(text.to_owned());
-        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-            let endpoint = Endpoint::Unix(path.into());
-            return Ok(Self {
-                text: text.to_owned(),
-                endpoint,
-                host: "localhost".into(),
-                prefix: String::new(),
-                token: None,
-                ca: None,
-            });
-        }
-        // RFC 3986 3.1: a scheme may be written in capitals.
-        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
-        let sealed = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
-            _ => return Err(bad()),
-        };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // Both go into the head of every request.
-        let sound = |part: &str, but: &[u8]| part.bytes().all(|b| b.is_ascii_graphic() && !but.contains(&b));
-        if authority.is_empty() || !sound(authority, b"@") || !sound(path, b"?#") {
-            return Err(bad());
-        }
-        let port = authority.rsplit_once(':').map(|(_, port)| port);
-        let port_given = port.is_some_and(is_port);
-        // A number that is no port is no part of a name, either.
-        if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
-            return Err(bad());
-        }
-        let port = if sealed { 443 } else { 80 };
-        let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
-        let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
-        let endpoint = if sealed { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
-        Ok(Self {
-            text: text.to_owned(),
-            endpoint,
-            host: authority.to_owned(),
-            prefix: path.trim_end_matches('/').to_owned(),
-            token: None,
-            ca: None,
-        })
-    }
-}
-
-impl Url {
-    /// With what the server asks for.
-    pub(crate) fn with_token(mut self, token: Option<String>) -> Self {
-        self.token = token;
-        self
-    }
-
-    /// Behind https://, trusting whom this file names, if there is one.
-    pub(crate) fn trusting(mut self, ca: Option<PathBuf>) -> Self {
-        self.ca = ca;
-        self
-    }
-
-    /// Whom to trust there, read before anybody is spoken to.
-    fn trust(&self) -> Result<Option<Trust>, Failure> {
-        match (&self.endpoint, &self.ca) {
-            (Endpoint::Tls { .. }, Some(path)) => {
-                let read = Trust::in_file(path).map(Some);
-                read.map_err(Failure::Trust)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether both lead to the same server.
-    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
-        self.endpoint == other.endpoint
-    }
-
-    /// As it was given.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-}
 
 /// A response head.
 #[derive(Clone, Debug)]
@@ -322,7 +49,7 @@ impl Connection {
     /// [`Failure::Unreachable`].
     pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
         let stream = Channel::open(&url.endpoint, &url.trust()?)
-            .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
+            .map_err(|error| Failure::Unreachable { url: url.text().to_owned(), error })?;
         let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
         Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: None })
     }
@@ -454,65 +181,13 @@ fn late(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("{what} for {} s", ANSWER_TIMEOUT.as_secs()))
 }
 
-/// What a refusal without a body means, as every one of a HEAD is.
-fn unsaid(status: u16) -> &'static str {
-    match status {
-        401 => "The server asks for a token that it knows.",
-        403 => "The token does not allow it.",
-        404 => "there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one",
-        410 => "the stream, or what stood there, is gone",
-        _ => "it did not say why",
-    }
-}
-
-/// What a refusal says: the detail of a problem document (RFC 9457), or its text.
-fn refusal(said: &[u8]) -> String {
-    if let Ok(problem) = serde_json::from_slice::<serde_json::Value>(said)
-        && let Some(detail) = problem.get("detail").or_else(|| problem.get("title")).and_then(|v| v.as_str())
-    {
-        return detail.to_owned();
-    }
-    let text = String::from_utf8_lossy(said).trim().to_owned();
-    if text.starts_with('<') {
-        return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
-    }
-    if text.is_empty() { "it did not say why".to_owned() } else { text }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{scripted, session::passes};
+    use super::super::failure::passes;
+    use super::super::scripted;
     use super::*;
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
-
-    #[test]
-    fn urls() {
-        let url = Url::parse("http://localhost:4437/base/").unwrap();
-        assert_eq!((url.host.as_str(), url.prefix.as_str()), ("localhost:4437", "/base"));
-        assert_eq!(url.endpoint, Endpoint::Tcp("localhost:4437".into()));
-        assert_eq!(Url::parse("http://h").unwrap().endpoint, Endpoint::Tcp("h:80".into()));
-        let tls = |address: &str, name: &str| Endpoint::Tls { address: address.into(), name: name.into() };
-        assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h:443", "h"));
-        assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("[::1]:1", "[::1]"));
-        assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
-        for bad in [
-            "",
-            "ftp://h",
-            "h:80",
-            "http://",
-            "http://u@h",
-            "http://h/?q",
-            "unix:",
-            "http://h /",
-            "http://h:99999",
-            "https://[::1]:65536",
-            "http://h/a b",
-            "http://h/\u{f}",
-        ] {
-            assert!(matches!(Url::parse(bad), Err(Failure::Url(_))), "{bad}");
-        }
-    }
 
     #[test]
     fn nobody_there_says_what_to_do() {
@@ -560,19 +235,5 @@ mod tests {
         let Failure::Refused { status: 413, why, .. } = &failure else { panic!("{failure}") };
         assert_eq!(why, "it is too");
         assert!(!passes(&failure), "it would be sent again");
-    }
-
-    #[test]
-    fn refusals_are_told_in_their_own_words() {
-        assert_eq!(
-            refusal(br#"{"title":"Bad","detail":"The offset is malformed."}"#),
-            "The offset is malformed."
-        );
-        assert_eq!(refusal(br#"{"title":"Bad"}"#), "Bad");
-        assert_eq!(refusal(b" plain words\n"), "plain words");
-        assert_eq!(refusal(b""), "it did not say why");
-        assert!(refusal(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
-        assert!(unsaid(404).contains("thalweg ls") && unsaid(401).contains("token"));
-        assert_eq!(unsaid(418), "it did not say why");
     }
 }

@@ -10,13 +10,14 @@
 
 use super::address::Address;
 use super::compare::{Reader, hold_the_same, stored};
-use super::connection::{Failure, Head};
+use super::connection::Head;
+use super::failure::{Failure, passes};
 use super::is_json;
 use super::output::{Output, messages, notice};
 use super::producer::Producer;
 use super::progress::Progress;
 use super::read::{Chunk, chunk};
-use super::session::{Session, passes};
+use super::session::Session;
 use super::verbs::{CopyOptions, Server};
 use serde::Serialize;
 use std::time::{Duration, Instant};

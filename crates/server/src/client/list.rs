@@ -1,9 +1,9 @@
 //! `thalweg ls` and `watch`: which streams a server has, and what moves on it.
 
-use super::connection::Failure;
+use super::failure::{Failure, passes};
 use super::glob::Glob;
 use super::output::{Output, notice};
-use super::session::{Session, passes};
+use super::session::Session;
 use super::stats::totals;
 use super::verbs::Server;
 use crate::limits::Count;

@@ -7,6 +7,7 @@ mod compare;
 mod connection;
 mod copy;
 mod events;
+mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod glob;
@@ -22,6 +23,7 @@ mod scripted;
 mod session;
 mod stats;
 mod tail;
+mod url;
 mod verbs;
 
 use address::Address;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use thalweg_wire::media::{self, Kind};
 use verbs::{Lifetime, Server, Target};
 
-pub(crate) use connection::Failure;
+pub(crate) use failure::Failure;
 pub(crate) use output::{Output, notice};
 pub(crate) use verbs::ClientVerb;
 

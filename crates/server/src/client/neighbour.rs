@@ -1,10 +1,9 @@
 //! `thalweg tail --via`: follows a stream through the service of a server on this machine, over its Unix socket or shared
 //! memory, reconnects, resumes where it was.
 
-use super::connection::Failure;
+use super::failure::{Failure, passes};
 use super::names_json;
 use super::output::{Output, Printer, notice};
-use super::session::passes;
 use super::tail::{PAUSE_MAX, PAUSE_MIN};
 use crate::services::generated::client::LogClient;
 use crate::services::generated::types::{LogHead, LogTail, SCHEMA_HASH};

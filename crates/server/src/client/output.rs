@@ -1,6 +1,6 @@
 //! What verbs print: text for people, or JSON, one object or a line per object, for programs.
 
-use super::connection::Failure;
+use super::failure::Failure;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;

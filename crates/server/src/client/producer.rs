@@ -4,9 +4,9 @@
 //! sequence is applied once, so a lost connection or a restarted server costs time and nothing else.
 
 use super::address::Address;
-use super::connection::Failure;
+use super::failure::{Failure, passes};
 use super::output::notice;
-use super::session::{Session, passes};
+use super::session::Session;
 use std::time::{Duration, Instant};
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);

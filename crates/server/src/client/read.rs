@@ -1,7 +1,8 @@
 //! `thalweg read`: chunk after chunk, until the server says that this is all there is, or up to an offset.
 
 use super::address::Address;
-use super::connection::{Failure, Head};
+use super::connection::Head;
+use super::failure::Failure;
 use super::is_json;
 use super::output::{Output, Printer, messages};
 use super::progress::Progress;

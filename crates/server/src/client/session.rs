@@ -1,7 +1,8 @@
 //! A kept-alive connection to one server, opened again where that is safe.
 
-use super::connection::{Connection, Failure, Head, Url};
-use thalweg_wire::fault::Retry;
+use super::connection::{Connection, Head};
+use super::failure::Failure;
+use super::url::Url;
 
 /// Requests to one server, one after the other.
 #[derive(Debug)]
@@ -66,17 +67,5 @@ impl Session {
             while connection.read_some(&mut body)? {}
         }
         Ok(body)
-    }
-}
-
-/// Whether a failure may be gone after a while.
-pub(super) fn passes(failure: &Failure) -> bool {
-    match failure {
-        // Who proved to be somebody else does so again.
-        Failure::Unreachable { error, .. } => error.kind() != std::io::ErrorKind::InvalidData,
-        Failure::Broken(_) => true,
-        Failure::Service(error) => error.retry() != Retry::Never,
-        Failure::Refused { status, .. } | Failure::Said { status, .. } => *status == 429 || *status == 503,
-        _ => false,
     }
 }

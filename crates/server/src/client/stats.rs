@@ -3,10 +3,10 @@
 //! A server that was reached once and goes away is waited for: that is said once, and so is that it is back. Being interrupted is
 //! how a watch ends, so that is no failure.
 
-use super::connection::Failure;
+use super::failure::{Failure, passes};
 use super::output::{Output, notice};
 use super::rates::{Look, Rates};
-use super::session::{Session, passes};
+use super::session::Session;
 use super::verbs::{Server, StatsOptions};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,12 +1,12 @@
 //! `thalweg tail`: follows a stream by server-sent events, reconnects, resumes where it was.
 
 use super::address::Address;
-use super::connection::{Connection, Failure};
+use super::connection::Connection;
 use super::events::{Control, Events};
+use super::failure::{Failure, passes};
 use super::is_json;
 use super::output::{Output, Printer, notice};
 use super::read::start;
-use super::session::passes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::time::{Duration, Instant};

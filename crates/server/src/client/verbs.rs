@@ -1,7 +1,8 @@
 //! The verbs that use a server, as the command line names them.
 
-use super::connection::{Failure, Url};
+use super::failure::Failure;
 use super::neighbour::Via;
+use super::url::Url;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use thalweg_sys::supervisor;
+use thalweg_sys::systemd;
 
 /// Listening sockets that were made for this process; none when it was started by hand. To be called before
 /// anything is opened.
@@ -12,7 +12,7 @@ use thalweg_sys::supervisor;
 /// A descriptor handed over is not a listening socket.
 pub(crate) fn listeners() -> io::Result<Vec<OwnedFd>> {
     let count = handed_over(std::env::var("LISTEN_PID").ok(), std::env::var("LISTEN_FDS").ok());
-    if count == 0 { Ok(Vec::new()) } else { supervisor::take_listeners(count) }
+    if count == 0 { Ok(Vec::new()) } else { systemd::take_listeners(count) }
 }
 
 /// How many sockets are meant for this very process, and not for one that it descends from.
@@ -44,7 +44,7 @@ impl Supervisor {
 
     fn tell(&self, news: &str) {
         let Some(socket) = &self.socket else { return };
-        if let Err(error) = supervisor::notify(socket, news) {
+        if let Err(error) = systemd::notify(socket, news) {
             tracing::warn!(%error, ?socket, "the supervisor does not listen at NOTIFY_SOCKET");
         }
     }

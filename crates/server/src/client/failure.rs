@@ -1,0 +1,234 @@
+//! Why a verb did not do what it should: every reason, its words, and whether it may be gone after a while.
+
+use super::connection::Head;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use thalweg_wire::fault::{Fault, Retry};
+use thalweg_wire::http1::ResponseError;
+
+/// Why a verb did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The URL is none.
+    Url(String),
+    /// Nobody answers there.
+    Unreachable {
+        /// Where.
+        url: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection broke in the middle of an exchange.
+    Broken(io::Error),
+    /// The server does not speak HTTP/1.1.
+    Protocol(ResponseError),
+    /// The server said no.
+    Refused {
+        /// Its status.
+        status: u16,
+        /// Its response head.
+        head: Box<Head>,
+        /// What it said.
+        why: String,
+    },
+    /// The server's service said no.
+    Said {
+        /// The status that HTTP would give it.
+        status: u16,
+        /// The rule, and what to do.
+        why: String,
+    },
+    /// The server's service was not reached, or its connection broke.
+    Service(thalweg_service::Error),
+    /// A name that no stream can have.
+    Name {
+        /// The name.
+        name: String,
+        /// The rule it breaks.
+        why: String,
+    },
+    /// A message that is not JSON.
+    Message {
+        /// Where it stands: `line` or `argument`.
+        what: &'static str,
+        /// Which one, counted from 1.
+        number: usize,
+        /// Why.
+        why: String,
+    },
+    /// A header value that would break the request.
+    Header(String),
+    /// A file cannot be read.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Whoever is to be trusted cannot be read.
+    Trust(io::Error),
+    /// The stream ends before the offset asked for.
+    PastEnd {
+        /// The offset asked for.
+        until: String,
+        /// Where it ends.
+        end: String,
+    },
+    /// An offset at which nothing that was appended ends.
+    Until(String),
+    /// There is no manual page of that verb.
+    Verb {
+        /// What was asked for.
+        verb: String,
+        /// What there is.
+        known: String,
+    },
+    /// A copy cannot be made or gone on with.
+    Copy(String),
+    /// The command line asks for what there is not.
+    Asked(&'static str),
+    /// Some of several streams, each with its name.
+    Several(Vec<(String, Failure)>),
+    /// The system gives no random bytes.
+    Random(io::Error),
+    /// The system does not say when it is time to end.
+    Signals(io::Error),
+    /// Standard input cannot be read.
+    Input(io::Error),
+    /// Standard output cannot be written.
+    Output(io::Error),
+    /// An event that makes no sense.
+    Event(String),
+    /// What cannot be done, and why.
+    Undone(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => {
+                write!(out, "{url} is no server: expected http://host:port, https://host:port or unix:/path")
+            }
+            Self::Unreachable { url, error } => {
+                write!(out, "cannot reach {url}: {error}")?;
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+                    write!(out, "; is the server running? start it with `thalweg serve`")?;
+                } else if url.starts_with("https:") && error.kind() == io::ErrorKind::InvalidData {
+                    write!(out, "; {}", advice_on_tls(&error.to_string()))?;
+                }
+                Ok(())
+            }
+            Self::Broken(error) => {
+                write!(out, "the connection broke: {error}; what was sent may have been applied")
+            }
+            Self::Protocol(error) => write!(out, "{error}"),
+            Self::Refused { status, why, .. } => {
+                write!(out, "the server refused ({status}): {why}")?;
+                if *status == 401 { write!(out, " Name one with --token or THALWEG_TOKEN.") } else { Ok(()) }
+            }
+            Self::Said { status, why } => write!(out, "the server refused ({status}): {why}"),
+            Self::Service(error) => {
+                write!(out, "{error}")?;
+                if error.fault == Fault::NoServer {
+                    write!(out, "; `thalweg serve` is one, and --data names its store's directory")?;
+                }
+                Ok(())
+            }
+            Self::Name { name, why } => write!(out, "{name:?} cannot be a stream: {why}"),
+            Self::Message { what, number, why } => write!(
+                out,
+                "{what} {number} is not a JSON message ({why}); everything before it is appended, nothing after it"
+            ),
+            Self::Header(name) => write!(out, "{name} holds a control character"),
+            Self::File { path, error } => write!(out, "cannot read {}: {error}", path.display()),
+            Self::PastEnd { until, end } => {
+                write!(out, "the stream ends at {end}, before {until}; use --until tail for what there is")
+            }
+            Self::Random(error) => write!(out, "the system gives no random bytes: {error}"),
+            Self::Until(until) => write!(
+                out,
+                "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
+            ),
+            Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
+            Self::Copy(why) | Self::Undone(why) => write!(out, "{why}"),
+            Self::Trust(error) => write!(out, "{error}; --tls-ca takes a file of certificates (PEM)"),
+            Self::Asked(why) => write!(out, "{why}"),
+            Self::Several(failures) => {
+                let each = |(name, failure): &(String, Self)| format!("{name}: {failure}");
+                write!(out, "{}", failures.iter().map(each).collect::<Vec<_>>().join("\n"))
+            }
+            Self::Signals(error) => write!(out, "cannot watch for signals: {error}"),
+            Self::Input(error) => write!(out, "cannot read standard input: {error}"),
+            Self::Output(error) => write!(out, "cannot write standard output: {error}"),
+            Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
+        }
+    }
+}
+
+/// Whether a failure may be gone after a while.
+pub(super) fn passes(failure: &Failure) -> bool {
+    match failure {
+        // Who proved to be somebody else does so again.
+        Failure::Unreachable { error, .. } => error.kind() != std::io::ErrorKind::InvalidData,
+        Failure::Broken(_) => true,
+        Failure::Service(error) => error.retry() != Retry::Never,
+        Failure::Refused { status, .. } | Failure::Said { status, .. } => *status == 429 || *status == 503,
+        _ => false,
+    }
+}
+
+/// What a refusal without a body means, as every one of a HEAD is.
+pub(super) fn unsaid(status: u16) -> &'static str {
+    match status {
+        401 => "The server asks for a token that it knows.",
+        403 => "The token does not allow it.",
+        404 => "there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one",
+        410 => "the stream, or what stood there, is gone",
+        _ => "it did not say why",
+    }
+}
+
+/// What a refusal says: the detail of a problem document (RFC 9457), or its text.
+pub(super) fn refusal(said: &[u8]) -> String {
+    if let Ok(problem) = serde_json::from_slice::<serde_json::Value>(said)
+        && let Some(detail) = problem.get("detail").or_else(|| problem.get("title")).and_then(|v| v.as_str())
+    {
+        return detail.to_owned();
+    }
+    let text = String::from_utf8_lossy(said).trim().to_owned();
+    if text.starts_with('<') {
+        return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
+    }
+    if text.is_empty() { "it did not say why".to_owned() } else { text }
+}
+
+/// What to do about a server that did not prove itself, for what rustls says of it.
+fn advice_on_tls(error: &str) -> &'static str {
+    if error.contains("corrupt message") {
+        "does it speak TLS? if not, it is http://"
+    } else if error.contains("CaUsedAsEndEntity") {
+        "it shows an authority's certificate, which no server may: make it one with CA:FALSE among its basicConstraints"
+    } else {
+        "name the certificates to trust with --tls-ca"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_in_their_own_words() {
+        assert_eq!(
+            refusal(br#"{"title":"Bad","detail":"The offset is malformed."}"#),
+            "The offset is malformed."
+        );
+        assert_eq!(refusal(br#"{"title":"Bad"}"#), "Bad");
+        assert_eq!(refusal(b" plain words\n"), "plain words");
+        assert_eq!(refusal(b""), "it did not say why");
+        assert!(refusal(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
+        assert!(unsaid(404).contains("thalweg ls") && unsaid(401).contains("token"));
+        assert_eq!(unsaid(418), "it did not say why");
+    }
+}

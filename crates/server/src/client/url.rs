@@ -1,0 +1,138 @@
+//! Where a server is, what it asks for, and whom to trust there.
+
+use super::channel::Endpoint;
+use super::failure::Failure;
+use std::path::PathBuf;
+use thalweg_http::tls::Trust;
+use thalweg_wire::host::is_port;
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    text: String,
+    pub(super) endpoint: Endpoint,
+    /// What the Host field says.
+    pub(super) host: String,
+    /// Path in front of every target.
+    pub(super) prefix: String,
+    /// What the server asks for, if it does.
+    pub(super) token: Option<String>,
+    /// Whom to trust, if not whom the system does.
+    ca: Option<PathBuf>,
+}
+
+impl Url {
+    /// # Errors
+    /// [`Failure::Url`].
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let bad = || Failure::Url(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            let endpoint = Endpoint::Unix(path.into());
+            return Ok(Self {
+                text: text.to_owned(),
+                endpoint,
+                host: "localhost".into(),
+                prefix: String::new(),
+                token: None,
+                ca: None,
+            });
+        }
+        // RFC 3986 3.1: a scheme may be written in capitals.
+        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
+        let sealed = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(bad()),
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // Both go into the head of every request.
+        let sound = |part: &str, but: &[u8]| part.bytes().all(|b| b.is_ascii_graphic() && !but.contains(&b));
+        if authority.is_empty() || !sound(authority, b"@") || !sound(path, b"?#") {
+            return Err(bad());
+        }
+        let port = authority.rsplit_once(':').map(|(_, port)| port);
+        let port_given = port.is_some_and(is_port);
+        // A number that is no port is no part of a name, either.
+        if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+            return Err(bad());
+        }
+        let port = if sealed { 443 } else { 80 };
+        let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
+        let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
+        let endpoint = if sealed { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
+        Ok(Self {
+            text: text.to_owned(),
+            endpoint,
+            host: authority.to_owned(),
+            prefix: path.trim_end_matches('/').to_owned(),
+            token: None,
+            ca: None,
+        })
+    }
+
+    /// With what the server asks for.
+    pub(crate) fn with_token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Behind https://, trusting whom this file names, if there is one.
+    pub(crate) fn trusting(mut self, ca: Option<PathBuf>) -> Self {
+        self.ca = ca;
+        self
+    }
+
+    /// Whom to trust there, read before anybody is spoken to.
+    pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
+        match (&self.endpoint, &self.ca) {
+            (Endpoint::Tls { .. }, Some(path)) => {
+                let read = Trust::in_file(path).map(Some);
+                read.map_err(Failure::Trust)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether both lead to the same server.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        self.endpoint == other.endpoint
+    }
+
+    /// As it was given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let url = Url::parse("http://localhost:4437/base/").unwrap();
+        assert_eq!((url.host.as_str(), url.prefix.as_str()), ("localhost:4437", "/base"));
+        assert_eq!(url.endpoint, Endpoint::Tcp("localhost:4437".into()));
+        assert_eq!(Url::parse("http://h").unwrap().endpoint, Endpoint::Tcp("h:80".into()));
+        let tls = |address: &str, name: &str| Endpoint::Tls { address: address.into(), name: name.into() };
+        assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h:443", "h"));
+        assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("[::1]:1", "[::1]"));
+        assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
+        for bad in [
+            "",
+            "ftp://h",
+            "h:80",
+            "http://",
+            "http://u@h",
+            "http://h/?q",
+            "unix:",
+            "http://h /",
+            "http://h:99999",
+            "https://[::1]:65536",
+            "http://h/a b",
+            "http://h/\u{f}",
+        ] {
+            assert!(matches!(Url::parse(bad), Err(Failure::Url(_))), "{bad}");
+        }
+    }
+}
