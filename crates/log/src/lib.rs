@@ -87,6 +87,7 @@ mod view;
 mod walk;
 mod warm;
 mod watch;
+mod words;
 mod writer;
 
 #[cfg(test)]
