@@ -88,6 +88,7 @@ mod walk;
 mod warm;
 mod watch;
 mod words;
+mod working;
 mod writer;
 
 #[cfg(test)]
