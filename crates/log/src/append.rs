@@ -5,7 +5,7 @@
 
 use crate::commit::Nudge;
 use crate::error::{CommitError, said};
-use crate::format::{FLAG_LAST, Kind};
+use crate::format::{FLAG_LAST, Kind, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::Store;
@@ -95,10 +95,11 @@ impl Store {
             let (first, mut next) = (inner.tail, inner.tail);
             let places = inner.say_places();
             if !places.is_empty() {
-                encoded.push_beside(Kind::Places, (log.id(), first, inner.accessed), &places);
+                let stamp = Stamp { log: log.id(), offset: first, time: inner.accessed };
+                encoded.push_beside(Kind::Places, stamp, &places);
             }
             for (time, payload) in entries {
-                encode(encoded, log, next, time, payload, FLAG_LAST)?;
+                encoded.push(Stamp { log: log.id(), offset: next, time }, FLAG_LAST, payload)?;
                 next += payload.len() as u64;
             }
             if next == first {
@@ -262,13 +263,15 @@ impl Transaction<'_> {
         let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
         for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
-                encoded.push_beside(Kind::Places, (log.id(), *first, self.time), said);
+                let stamp = Stamp { log: log.id(), offset: *first, time: self.time };
+                encoded.push_beside(Kind::Places, stamp, said);
             }
         }
         for (index, (place, range)) in self.entries.iter().enumerate() {
             let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
             let payload = &self.bytes[range.clone()];
-            encode(&mut encoded, &self.logs[*place], ends[*place], self.time, payload, flags)?;
+            let stamp = Stamp { log: self.logs[*place].id(), offset: ends[*place], time: self.time };
+            encoded.push(stamp, flags, payload)?;
             ends[*place] += payload.len() as u64;
         }
         let touched: SmallVec<[_; 1]> =
@@ -317,18 +320,4 @@ fn check_name(name: &[u8]) -> Result<(), CommitError> {
 thread_local! {
     /// Where a thread's appends are encoded, one after the other.
     static ENCODED: RefCell<Entries> = RefCell::default();
-}
-
-fn encode(
-    into: &mut Entries,
-    log: &Log,
-    offset: Offset,
-    time: Time,
-    payload: &[u8],
-    flags: u8,
-) -> Result<(), CommitError> {
-    if payload.is_empty() {
-        return Err(CommitError::EmptyEntry);
-    }
-    into.push((log.id(), offset, time), flags, payload)
 }

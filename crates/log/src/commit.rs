@@ -2,7 +2,7 @@
 
 use crate::error::CommitError;
 use crate::fork::{Branch, Fork, Lineage};
-use crate::format::{self, Config, FLAG_LAST, Kind, Producer};
+use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
@@ -97,9 +97,7 @@ impl Notes {
 fn frame<'a>(
     kind: Kind,
     flags: u8,
-    log: LogId,
-    offset: Offset,
-    time: Time,
+    stamp: Stamp,
     pieces: [&'a [u8]; 2],
 ) -> Result<PlannedFrame<'a>, CommitError> {
     let size = pieces[0].len() as u64 + pieces[1].len() as u64;
@@ -108,7 +106,7 @@ fn frame<'a>(
         u32::try_from(size).ok().filter(|_| size <= limit).ok_or(CommitError::TooLarge { size, limit })?;
     let padding =
         usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - format::FRAME_HEADER_BYTES as usize;
-    Ok(PlannedFrame { header: format::frame_header(kind, flags, log, offset, time, length), pieces, padding })
+    Ok(PlannedFrame { header: format::frame_header(kind, flags, stamp, length), pieces, padding })
 }
 
 fn plan<'a>(
@@ -123,7 +121,8 @@ fn plan<'a>(
     let mut frames: SmallVec<[PlannedFrame<'a>; 4]> = SmallVec::new();
     let mut add = |kind, offset, pieces| {
         let flags = if kind == Kind::Data { FLAG_LAST } else { 0 };
-        frame(kind, flags, log, offset, commit.time, pieces).map(|frame| frames.push(frame))
+        let stamp = Stamp { log, offset, time: commit.time };
+        frame(kind, flags, stamp, pieces).map(|frame| frames.push(frame))
     };
     if notes.create > 0 {
         add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;

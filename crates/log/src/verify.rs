@@ -15,7 +15,7 @@ use crate::scan::{Scan, Stop, attested_durable};
 use crate::segment;
 use crate::settled::{self, Settled};
 use crate::signal;
-use crate::{Position, position, segment_of};
+use crate::{LogId, Position, position, segment_of};
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             why: "there is no control file",
         })?;
         let before = state(disk, directory, &control)?;
-        let looked = look(disk, directory, &mut control);
+        let looked = Look::at(disk, directory, &mut control);
         let is_in_use = state(disk, directory, &control)? != before;
         match looked {
             Err(OpenError::Io { source, .. })
@@ -90,154 +90,216 @@ fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String
     Ok((disk.names(directory).map_err(failed)?, words))
 }
 
-/// One look at all of it.
-fn look(disk: &Disk, directory: &Path, control: &mut Control) -> Result<Report, OpenError> {
-    let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
-    let names = disk.names(directory).map_err(failed("list"))?;
-    let mut report = Report::default();
-    check_small_files(disk, directory, control, &mut report).map_err(failed("look around in"))?;
-    let mut headers: Vec<SegmentHeader> = Vec::new();
-    let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
-    for name in &names {
-        if let Some(start) = checkpoint::start_of(name) {
-            let read =
-                checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
-            match read.map_err(failed("read a checkpoint of"))? {
-                Some(whole) => {
-                    report.checkpoints += 1;
-                    needed = needed_segments(&whole);
-                    replays_from = segment_of(start);
+/// One look at a store.
+struct Look<'a> {
+    disk: &'a Disk,
+    directory: &'a Path,
+    report: Report,
+    /// That some batch touches.
+    logs: HashSet<LogId>,
+}
+
+impl<'a> Look<'a> {
+    /// Takes one look at all of it.
+    fn at(disk: &'a Disk, directory: &'a Path, control: &mut Control) -> Result<Report, OpenError> {
+        let mut look = Look { disk, directory, report: Report::default(), logs: HashSet::new() };
+        look.over(control)?;
+        look.report.logs = look.logs.len() as u64;
+        Ok(look.report)
+    }
+
+    fn over(&mut self, control: &mut Control) -> Result<(), OpenError> {
+        let (disk, directory) = (self.disk, self.directory);
+        let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
+        let names = disk.names(directory).map_err(failed("list"))?;
+        self.check_small_files(control).map_err(failed("look around in"))?;
+        let mut headers: Vec<SegmentHeader> = Vec::new();
+        let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
+        for name in &names {
+            if let Some(start) = checkpoint::start_of(name) {
+                let read =
+                    checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
+                match read.map_err(failed("read a checkpoint of"))? {
+                    Some(whole) => {
+                        self.report.checkpoints += 1;
+                        needed = needed_segments(&whole);
+                        replays_from = segment_of(start);
+                    }
+                    None => self.lost(name, start),
                 }
-                None => report.damage.push(whole(name, start)),
+            }
+            let Some(number) = segment::number_of(name) else { continue };
+            match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
+                // A spare, or what should be full: then it is missed below.
+                None => {}
+                Some(Ok(header)) if header.number == number && header.store_id == control.store_id => {
+                    headers.push(header);
+                }
+                // Whole, and not what should be there.
+                Some(Ok(_)) => self.lost(name, position(number, 0)),
+                Some(Err(BadHeader::Damaged)) => self.lost(name, position(number, 0)),
+                Some(Err(BadHeader::Newer(found))) => {
+                    let (file, found) = (directory.join(name), found.into());
+                    return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
+                }
             }
         }
-        let Some(number) = segment::number_of(name) else { continue };
-        match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
-            // A spare, or what should be full: then it is missed below.
-            None => {}
-            Some(Ok(header)) if header.number == number && header.store_id == control.store_id => {
-                headers.push(header);
-            }
-            // Whole, and not what should be there.
-            Some(Ok(_)) => report.damage.push(whole(name, position(number, 0))),
-            Some(Err(BadHeader::Damaged)) => report.damage.push(whole(name, position(number, 0))),
-            Some(Err(BadHeader::Newer(found))) => {
-                let (file, found) = (directory.join(name), found.into());
-                return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
+        let known = self.evidence(control, &headers);
+        let torn = self.torn_from(&headers, replays_from, known).map_err(failed("read"))?;
+        headers.retain(|header| header.number < torn);
+        self.report
+            .damage
+            .retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
+        let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
+        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+        self.check_compacted(&names, &headers, replays_from).map_err(failed("list"))?;
+        needed.extend(replays_from..=last);
+        for number in
+            needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number))
+        {
+            self.lost(&segment::file_name(number), position(number, 0));
+        }
+        for (index, header) in headers.iter().enumerate() {
+            // Behind one that was removed, or is missed already, follows another chain.
+            let follower = match headers.get(index + 1) {
+                None => Follower::None,
+                Some(next) if next.number == header.number + 1 => Follower::Next(next),
+                Some(_) => Follower::Gone,
+            };
+            self.segment(header, follower, known).map_err(failed("read"))?;
+            if self.report.torn_bytes > 0 && clean == Some(self.report.end) {
+                // Nothing was being written: what stands behind the end came by itself.
+                self.lost(&segment::file_name(header.number), self.report.end);
+                self.report.torn_bytes = 0;
             }
         }
+        Ok(())
     }
-    let known = evidence(control, &headers, &mut report);
-    let torn = torn_from(disk, directory, &headers, replays_from, known).map_err(failed("read"))?;
-    headers.retain(|header| header.number < torn);
-    report.damage.retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
-    let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
-    let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
-    check_compacted(disk, directory, &names, &headers, replays_from, &mut report).map_err(failed("list"))?;
-    needed.extend(replays_from..=last);
-    for number in needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number)) {
-        report.damage.push(whole(&segment::file_name(number), position(number, 0)));
+
+    fn segment(
+        &mut self,
+        header: &SegmentHeader,
+        follower: Follower<'_>,
+        known_durable: Position,
+    ) -> io::Result<()> {
+        self.report.segments += 1;
+        if let Follower::Next(next) = follower {
+            self.check_settled(next)?;
+        }
+        let name = segment::file_name(header.number);
+        let region = self.region(header)?;
+        let length = region.published();
+        let bytes = region.bytes(0..length);
+        // Of a store in use it may have been written anew since its header was read.
+        let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+        if length < header.file_bytes() {
+            self.lost(&name, position(header.number, length));
+        }
+        let (report, logs) = (&mut self.report, &mut self.logs);
+        let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
+        loop {
+            let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
+                report.batches += 1;
+                report.bytes += u64::from(batch.header.length);
+                let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
+                logs.extend(frames.map(|frame| frame.log));
+            });
+            report.end = position(header.number, stop.place);
+            let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
+            if stop.blank && (is_end || follower.continues(&stop)) {
+                return Ok(());
+            }
+            if is_end {
+                report.torn_bytes =
+                    bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
+                return Ok(());
+            }
+            let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));
+            report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
+            let Some(resumes) = stop.resumes_at else { return Ok(()) };
+            (at, link) = (resumes, stop.resumes_link);
+        }
     }
-    let mut logs = HashSet::new();
-    for (index, header) in headers.iter().enumerate() {
-        // Behind one that was removed, or is missed already, follows another chain.
-        let follower = match headers.get(index + 1) {
-            None => Follower::None,
-            Some(next) if next.number == header.number + 1 => Follower::Next(next),
-            Some(_) => Follower::Gone,
+
+    /// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
+    /// what a power cut left of the end, which the next open discards.
+    fn torn_from(&self, headers: &[SegmentHeader], replays_from: u32, known: Position) -> io::Result<u32> {
+        let is_there = |number: &u32| headers.iter().any(|header| header.number == *number);
+        let missing = (replays_from..).find(|number| !is_there(number)).unwrap_or(u32::MAX);
+        let mut evidence = known;
+        for header in headers.iter().filter(|header| header.number > missing) {
+            let region = self.region(header)?;
+            evidence = evidence.max(attested_durable(region.bytes(0..region.published()), 0));
+        }
+        let is_torn = missing > replays_from && evidence <= position(missing, 0);
+        Ok(if is_torn { missing } else { u32::MAX })
+    }
+
+    /// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
+    /// checkpoints stand behind it.
+    fn check_compacted(
+        &mut self,
+        names: &[String],
+        headers: &[SegmentHeader],
+        replays_from: u32,
+    ) -> io::Result<()> {
+        let compacted =
+            headers.iter().filter(|header| header.number >= replays_from && header.is_compacted());
+        let mut compacted = compacted.map(|header| header.number).peekable();
+        let newest = |names: &[String]| names.iter().filter_map(|name| checkpoint::start_of(name)).max();
+        // In a store that is in use checkpoints may have come since they were listed.
+        if compacted.peek().is_some() && newest(names) == newest(&self.disk.names(self.directory)?) {
+            compacted.for_each(|number| self.lost(&segment::file_name(number), position(number, 0)));
+        }
+        Ok(())
+    }
+
+    /// What is settled of the segment in front of another, if it is there. It is nobody's loss, but the disk's mistake.
+    fn check_settled(&mut self, next: &SegmentHeader) -> io::Result<()> {
+        let number = next.number - 1;
+        let name = settled::file_name(number);
+        let is_whole = match Settled::open(self.disk, &self.directory.join(&name), next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            settled => settled.is_ok_and(|settled| settled.is_some_and(|settled| settled.is_whole())),
         };
-        verify_segment(disk, directory, header, follower, known, &mut report, &mut logs)
-            .map_err(failed("read"))?;
-        if report.torn_bytes > 0 && clean == Some(report.end) {
-            // Nothing was being written: what stands behind the end came by itself.
-            report.damage.push(whole(&segment::file_name(header.number), report.end));
-            report.torn_bytes = 0;
+        if !is_whole {
+            self.report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });
         }
+        Ok(())
     }
-    report.logs = logs.len() as u64;
-    Ok(report)
-}
 
-/// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
-/// what a power cut left of the end, which the next open discards.
-fn torn_from(
-    disk: &Disk,
-    directory: &Path,
-    headers: &[SegmentHeader],
-    replays_from: u32,
-    known: Position,
-) -> io::Result<u32> {
-    let is_there = |number: &u32| headers.iter().any(|header| header.number == *number);
-    let missing = (replays_from..).find(|number| !is_there(number)).unwrap_or(u32::MAX);
-    let mut evidence = known;
-    for header in headers.iter().filter(|header| header.number > missing) {
-        let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
+    /// How far the control file proves the store durable, where it says what can be.
+    fn evidence(&mut self, control: &Control, headers: &[SegmentHeader]) -> Position {
+        let last_present = headers.last().map_or(0, |header| header.number);
+        if control.is_intact() && !control.is_credible(last_present) {
+            self.lost(control::FILE_NAME, 0);
+        }
+        control.evidence(last_present)
+    }
+
+    /// The control file and the signal. What words that do not add up say is not believed, not even whose they are.
+    fn check_small_files(&mut self, control: &mut Control) -> io::Result<()> {
+        if !control.is_intact() {
+            self.lost(control::FILE_NAME, 0);
+            control.adopt_id(self.disk, self.directory)?;
+        }
+        if !signal::is_sound(self.disk, self.directory)? {
+            self.lost(signal::FILE_NAME, 0);
+        }
+        Ok(())
+    }
+
+    /// A segment's file, as far as it is there.
+    fn region(&self, header: &SegmentHeader) -> io::Result<Region> {
+        let file = self.disk.open_read_only(&self.directory.join(segment::file_name(header.number)))?;
         let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-        let region = Region::sealed(file.map(length as usize, false)?, length);
-        evidence = evidence.max(attested_durable(region.bytes(0..length), 0));
+        Ok(Region::sealed(file.map(length as usize, false)?, length))
     }
-    let is_torn = missing > replays_from && evidence <= position(missing, 0);
-    Ok(if is_torn { missing } else { u32::MAX })
-}
 
-/// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
-/// checkpoints stand behind it.
-fn check_compacted(
-    disk: &Disk,
-    directory: &Path,
-    names: &[String],
-    headers: &[SegmentHeader],
-    replays_from: u32,
-    report: &mut Report,
-) -> io::Result<()> {
-    let compacted = headers.iter().filter(|header| header.number >= replays_from && header.is_compacted());
-    let mut compacted = compacted.map(|header| header.number).peekable();
-    let newest = |names: &[String]| names.iter().filter_map(|name| checkpoint::start_of(name)).max();
-    // In a store that is in use checkpoints may have come since they were listed.
-    if compacted.peek().is_some() && newest(names) == newest(&disk.names(directory)?) {
-        report.damage.extend(compacted.map(|number| whole(&segment::file_name(number), position(number, 0))));
+    /// Says that a file does not read as it was written, from a place on.
+    fn lost(&mut self, name: &str, at: Position) {
+        self.report.damage.push(whole(name, at));
     }
-    Ok(())
-}
-
-/// What is settled of the segment in front of another, if it is there. It is nobody's loss, but the disk's mistake.
-fn check_settled(disk: &Disk, directory: &Path, next: &SegmentHeader, report: &mut Report) -> io::Result<()> {
-    let number = next.number - 1;
-    let name = settled::file_name(number);
-    let is_whole = match Settled::open(disk, &directory.join(&name), next) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        settled => settled.is_ok_and(|settled| settled.is_some_and(|settled| settled.is_whole())),
-    };
-    if !is_whole {
-        report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });
-    }
-    Ok(())
-}
-
-/// How far the control file proves the store durable, where it says what can be.
-fn evidence(control: &Control, headers: &[SegmentHeader], report: &mut Report) -> Position {
-    let last_present = headers.last().map_or(0, |header| header.number);
-    if control.is_intact() && !control.is_credible(last_present) {
-        report.damage.push(whole(control::FILE_NAME, 0));
-    }
-    control.evidence(last_present)
-}
-
-/// The control file and the signal. What words that do not add up say is not believed, not even whose they are.
-fn check_small_files(
-    disk: &Disk,
-    directory: &Path,
-    control: &mut Control,
-    report: &mut Report,
-) -> io::Result<()> {
-    if !control.is_intact() {
-        report.damage.push(whole(control::FILE_NAME, 0));
-        control.adopt_id(disk, directory)?;
-    }
-    if !signal::is_sound(disk, directory)? {
-        report.damage.push(whole(signal::FILE_NAME, 0));
-    }
-    Ok(())
 }
 
 /// Segments that hold payload of some log in a checkpoint.
@@ -271,53 +333,5 @@ impl Follower<'_> {
             Follower::Next(next) => stop.link == Some(next.previous) || next.after_damage && stop.blank,
             Follower::Gone => true,
         }
-    }
-}
-
-fn verify_segment(
-    disk: &Disk,
-    directory: &Path,
-    header: &SegmentHeader,
-    follower: Follower<'_>,
-    known_durable: Position,
-    report: &mut Report,
-    logs: &mut HashSet<u64>,
-) -> io::Result<()> {
-    report.segments += 1;
-    if let Follower::Next(next) = follower {
-        check_settled(disk, directory, next, report)?;
-    }
-    let name = segment::file_name(header.number);
-    let file = disk.open_read_only(&directory.join(&name))?;
-    let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-    let region = Region::sealed(file.map(length as usize, false)?, length);
-    let bytes = region.bytes(0..length);
-    // Of a store in use it may have been written anew since its header was read.
-    let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
-    if length < header.file_bytes() {
-        report.damage.push(whole(&name, position(header.number, length)));
-    }
-    let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
-    loop {
-        let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
-            report.batches += 1;
-            report.bytes += u64::from(batch.header.length);
-            let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
-            logs.extend(frames.map(|frame| frame.log));
-        });
-        report.end = position(header.number, stop.place);
-        let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
-        if stop.blank && (is_end || follower.continues(&stop)) {
-            return Ok(());
-        }
-        if is_end {
-            report.torn_bytes =
-                bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
-            return Ok(());
-        }
-        let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));
-        report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
-        let Some(resumes) = stop.resumes_at else { return Ok(()) };
-        (at, link) = (resumes, stop.resumes_link);
     }
 }

@@ -14,7 +14,8 @@ use crate::control::Control;
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader,
+    self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES,
+    SegmentHeader, Stamp,
 };
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
@@ -62,34 +63,27 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// Adds an entry.
-    pub(crate) fn push(
-        &mut self,
-        (log, offset, time): (LogId, Offset, Time),
-        flags: u8,
-        payload: &[u8],
-    ) -> Result<(), CommitError> {
+    pub(crate) fn push(&mut self, stamp: Stamp, flags: u8, payload: &[u8]) -> Result<(), CommitError> {
+        if payload.is_empty() {
+            return Err(CommitError::EmptyEntry);
+        }
         let (size, limit) = (payload.len() as u64, u64::from(SEGMENT_BYTES_MAX));
         let length = u32::try_from(size).ok().filter(|_| size < limit);
         let length = length.ok_or(CommitError::TooLarge { size, limit })?;
-        self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, log, offset, time, length));
+        self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, stamp, length));
         self.bytes.extend_from_slice(payload);
         let padding = payload.len().next_multiple_of(8) - payload.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
         self.count += 1;
         self.entries += 1;
-        self.times.get_or_insert(Span::of(time)).note(time);
+        self.times.get_or_insert(Span::of(stamp.time)).note(stamp.time);
         Ok(())
     }
 
     /// Adds a frame that is no entry, in front of all entries; its payload is of whole words.
-    pub(crate) fn push_beside(
-        &mut self,
-        kind: Kind,
-        (log, offset, time): (LogId, Offset, Time),
-        payload: &[u8],
-    ) {
+    pub(crate) fn push_beside(&mut self, kind: Kind, stamp: Stamp, payload: &[u8]) {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(&format::frame_header(kind, 0, log, offset, time, length));
+        self.bytes.extend_from_slice(&format::frame_header(kind, 0, stamp, length));
         self.bytes.extend_from_slice(payload);
         (self.count, self.beside) = (self.count + 1, self.bytes.len());
     }
@@ -511,17 +505,18 @@ mod tests {
     #[test]
     fn what_has_no_room_for_places_is_the_batch_without_them() {
         let (places, payload) = ([7; 16], [1; 24]);
+        let stamp = |offset| Stamp { log: 1, offset, time: 9 };
         let encoded = |with: bool| {
             let mut entries = Entries::default();
             if with {
-                entries.push_beside(Kind::Places, (1, 0, 9), &places);
+                entries.push_beside(Kind::Places, stamp(0), &places);
             }
-            entries.push((1, 0, 9), 0, &payload).unwrap();
-            entries.push((1, 24, 9), 0, &payload).unwrap();
+            entries.push(stamp(0), 0, &payload).unwrap();
+            entries.push(stamp(24), 0, &payload).unwrap();
             entries
         };
         let frame = |kind, payload: &'static [u8]| {
-            let header = format::frame_header(kind, 0, 1, 0, 9, payload.len() as u32);
+            let header = format::frame_header(kind, 0, stamp(0), payload.len() as u32);
             PlannedFrame { header, pieces: [payload, &[]], padding: 0 }
         };
         let planned = |with: bool| {
