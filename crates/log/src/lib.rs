@@ -6,8 +6,11 @@
 //! A *store* is a directory of *segments* in one commit order; a segment is a run of *batches*, each one
 //! commit, chained by checksum; a batch holds *frames*, and everything that changes is a frame. A commit
 //! is copied into the mapped segment under one short lock ([`writer`](self)), becomes durable with its
-//! group ([`committer`](self)), and is then visible. The byte layout is in `format.rs`, the proof of where
-//! a log ends in `scan.rs`.
+//! group ([`committer`](self)), and is then visible. The byte layout is in `files/format.rs`, the proof of where
+//! a log ends in `files/scan.rs`.
+//!
+//! The store and its logs stand at the top; around them, each with a list of what is in it: [`writing`](self), the way in;
+//! [`reading`](self), the way out; [`keeping`](self), what is done about what is there; [`files`](self), what stands in the files.
 //!
 //! ```
 //! use thalweg_log::{Commit, Config, Lifetime, Options, Store};
@@ -20,77 +23,43 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod ahead;
-mod append;
-mod attach;
-mod back;
-mod backup;
-mod births;
 mod catalogue;
-mod checkpoint;
-mod commit;
-mod committer;
-mod compact;
-mod control;
-mod cursor;
 mod error;
-mod expiry;
 mod extents;
-mod follower;
+mod files;
 mod fork;
-mod format;
-mod found;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gather;
-mod groups;
-mod harm;
-mod index;
-mod layout;
+mod keeping;
 mod log;
-mod maps;
 mod names;
 mod open;
-mod pace;
-mod parse;
-mod place;
 mod places;
-mod progress;
-mod purge;
-mod query;
 mod rare;
-mod read;
-mod reader;
-mod reclaim;
-mod records;
-mod recover;
-mod reserve;
-mod retention;
-mod route;
-mod runs;
-mod scan;
-mod segment;
-mod settle;
-mod settled;
-mod signal;
-mod since;
-mod sizes;
-mod soon;
-mod source;
-mod spare;
+mod reading;
 mod store;
-mod times;
-mod tip;
-mod verify;
-mod view;
-mod walk;
-mod warm;
 mod watch;
-mod writer;
+mod words;
+mod writing;
 
 #[cfg(test)]
 mod tests;
+
+// Paths within the crate leave the folder out.
+pub(crate) use files::{
+    control, format, index, layout, parse, runs, scan, segment, settled, signal, times, verify,
+};
+pub(crate) use keeping::{
+    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
+};
+pub(crate) use reading::{
+    attach, back, births, cursor, follower, found, gather, maps, place, progress, query, read, reader,
+    records, route, source, view, walk, warm,
+};
+pub(crate) use writing::{
+    ahead, append, commit, committer, groups, reserve, sizes, soon, spare, tip, writer,
+};
 
 pub use append::{Hold, Transaction, now};
 pub use attach::Attached;

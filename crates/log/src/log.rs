@@ -5,6 +5,7 @@
 //! group waits for the disk. Everything behind one small lock; the lock order is catalogue shard, log,
 //! writer.
 
+use crate::error::CommitError;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
@@ -12,10 +13,12 @@ use crate::places::Places;
 use crate::progress::{Ended, Unsure};
 use crate::rare::Rare;
 use crate::soon::lock_soon;
+use crate::writer::Placed;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A log of a store. Handles stay valid after deletion; calls with them then say so.
@@ -117,6 +120,13 @@ pub(crate) struct Seen {
     pub(crate) deleted: bool,
 }
 
+impl Seen {
+    /// Payload up to an offset, and nothing else.
+    pub(crate) fn payload(tail: Offset) -> Seen {
+        Seen { tail, ..Seen::default() }
+    }
+}
+
 /// What one commit does to a log, in the log's own words.
 #[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
@@ -132,6 +142,29 @@ pub(crate) struct Change<'a> {
     /// End of the batch.
     pub(crate) end: Position,
     pub(crate) time: Time,
+}
+
+impl<'a> Change<'a> {
+    /// Of payload alone, and of the places of earlier payload that its batch says, if it says some.
+    pub(crate) fn payload(
+        placed: &Placed,
+        offsets: Range<Offset>,
+        places: &'a [u8],
+        time: Time,
+    ) -> Change<'a> {
+        let length = u32::try_from(offsets.end - offsets.start).unwrap_or(u32::MAX);
+        Change {
+            extent: placed.extent(offsets.start, length),
+            places: Places::decode(places),
+            producer: None,
+            writer_seq: None,
+            notes: &[],
+            close: false,
+            trim: None,
+            end: placed.end,
+            time,
+        }
+    }
 }
 
 impl Log {
@@ -271,6 +304,34 @@ impl Inner {
             true if self.closed => Ok(Some(Ended::Closed)),
             true => Ok(None),
         }
+    }
+
+    /// Whether entries may be appended to it.
+    pub(crate) fn check_open(&self) -> Result<(), CommitError> {
+        if self.deleting {
+            return Err(CommitError::Deleted);
+        }
+        self.check_whole()?;
+        if self.closed { Err(CommitError::LogClosed) } else { Ok(()) }
+    }
+
+    /// Whether damage is in the way of a commit to it; of one that is deleted there is none to be had.
+    pub(crate) fn check_whole(&self) -> Result<(), CommitError> {
+        match self.damage().filter(|_| !self.deleting) {
+            Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is as whoever commits has read it.
+    pub(crate) fn check_version(&self, expected: u32) -> Result<(), CommitError> {
+        if self.deleting {
+            return Err(CommitError::Deleted);
+        }
+        if self.version != expected {
+            return Err(CommitError::Conflict { expected, found: self.version });
+        }
+        Ok(())
     }
 
     fn state(&self, first: Offset, tail: Offset, closed: bool) -> State {

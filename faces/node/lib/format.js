@@ -1,6 +1,6 @@
 "use strict"
 
-// Generated from crates/log/src/layout.rs by `cargo xtask faces-format`. Do not edit.
+// Generated from crates/log/src/files/layout.rs by `cargo xtask faces-format`. Do not edit.
 
 exports.FORMAT_VERSION = 4
 exports.SEGMENT_HEADER_BYTES = 64

@@ -1,4 +1,5 @@
 //! What goes wrong, on its way to JavaScript: a code of the one table in `lib/error.js`, a message, and details.
+//! What the log's errors are called is the log's to say (`words.rs` there).
 //!
 //! A native error carries them as JSON in its message, because that is all that survives every way an error can
 //! take through Node-API.
@@ -26,14 +27,10 @@ pub(crate) fn deleted() -> Error {
 }
 
 pub(crate) fn open(error: &OpenError) -> Error {
-    let code = match error {
-        OpenError::BadOption { .. } => return failure("BAD_ARGUMENT", in_javascript(&error.to_string())),
-        OpenError::Held { .. } => "HELD",
-        OpenError::Newer { .. } => "NEWER",
-        OpenError::NotAStore { .. } => "NOT_A_STORE",
-        OpenError::Io { .. } => "IO",
-    };
-    failure(code, error)
+    match error {
+        OpenError::BadOption { .. } => failure(error.word(), in_javascript(&error.to_string())),
+        _ => failure(error.word(), error),
+    }
 }
 
 /// Options by the names that they have there.
@@ -42,54 +39,27 @@ fn in_javascript(message: &str) -> String {
 }
 
 pub(crate) fn commit(error: &CommitError) -> Error {
-    let code = match error {
-        CommitError::Damaged(damage) => return damaged(damage),
-        CommitError::NoLog { .. } => "NO_LOG",
-        CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
-        CommitError::TooLarge { .. } | CommitError::TooManyLogs { .. } => "TOO_LARGE",
-        CommitError::Full(_) => "FULL",
-        CommitError::Io(_) => "IO",
-        CommitError::Failed(_) => "FAILED",
-        CommitError::Closed => "CLOSED",
-        CommitError::LogClosed => "LOG_CLOSED",
-        CommitError::EmptyEntry => "EMPTY_ENTRY",
-        CommitError::BadName { .. } => "BAD_NAME",
-        CommitError::NoTicket { .. } | CommitError::OtherStore | CommitError::BadPurge => "BAD_ARGUMENT",
-        CommitError::Pending { .. } => "PENDING",
-        // Of versions, and of forks and the offsets they are made at: JavaScript asks for none of these.
-        CommitError::Conflict { .. }
-        | CommitError::Exists
-        | CommitError::PastEnd { .. }
-        | CommitError::Purged { .. } => "CONFLICT",
-    };
-    failure(code, error)
+    match error {
+        CommitError::Damaged(damage) => damaged(damage),
+        _ => failure(error.word(), error),
+    }
 }
 
 /// Why a neighbour's store cannot be looked into.
 pub(crate) fn read(error: &ReadError) -> Error {
     match error {
         ReadError::Damaged(damage) => damaged(damage),
-        ReadError::Deleted => deleted(),
-        // No offset is asked for here.
-        ReadError::Io { .. } | ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("IO", error),
-        ReadError::OtherStore => failure("BAD_ARGUMENT", error),
+        _ => failure(error.word(), error),
     }
 }
 
 /// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
 pub(crate) fn backup(error: &BackupError) -> Error {
-    let code = match error {
-        BackupError::Damaged(spans) if !spans.is_empty() => {
-            return damaged_as(&spans[0], &error.to_string());
-        }
-        BackupError::Damaged(_) => "DAMAGED",
-        BackupError::Source(error) => return open(error),
-        BackupError::Occupied { .. } => "OCCUPIED",
-        BackupError::NotClosed { .. } => "NOT_CLOSED",
-        BackupError::Memory => "IN_MEMORY",
-        BackupError::Gone { .. } | BackupError::Io { .. } => "IO",
-    };
-    failure(code, error)
+    match error {
+        BackupError::Damaged(spans) if !spans.is_empty() => damaged_as(&spans[0], &error.to_string()),
+        BackupError::Source(error) => open(error),
+        _ => failure(error.word(), error),
+    }
 }
 
 /// Damage, with the place where one may go on.

@@ -24,7 +24,7 @@ fn is_as_generated(path: &str, text: &str) {
 fn constants() {
     let mut text = String::from("\"use strict\"\n\n");
     text.push_str(
-        "// Generated from crates/log/src/layout.rs by `cargo xtask faces-format`. Do not edit.\n\n",
+        "// Generated from crates/log/src/files/layout.rs by `cargo xtask faces-format`. Do not edit.\n\n",
     );
     for (name, value) in LAYOUT {
         writeln!(text, "exports.{name} = {value}").unwrap();

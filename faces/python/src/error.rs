@@ -1,4 +1,5 @@
 //! What goes wrong, on its way to Python: a code of the table in `python/thalweg/errors.py`, a message, details.
+//! What the log's errors are called is the log's to say (`words.rs` there).
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -26,51 +27,29 @@ fn detailed(code: &str, message: &str, details: impl FnOnce(&Bound<'_, PyDict>) 
     })
 }
 
+/// An error of the log by its word. An argument that is wrong is what Python has a class of its own for.
+fn worded(word: &'static str, message: &impl ToString) -> PyErr {
+    match word {
+        "BAD_ARGUMENT" => PyValueError::new_err(message.to_string()),
+        _ => failure(word, message.to_string()),
+    }
+}
+
 pub(crate) fn open(error: &OpenError) -> PyErr {
-    let code = match error {
-        OpenError::BadOption { .. } => return PyValueError::new_err(error.to_string()),
-        OpenError::Held { .. } => "HELD",
-        OpenError::Newer { .. } => "NEWER",
-        OpenError::NotAStore { .. } => "NOT_A_STORE",
-        OpenError::Io { .. } => "IO",
-    };
-    failure(code, error)
+    worded(error.word(), error)
 }
 
 pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
-    let code = match error {
-        CommitError::Damaged(damage) => return damaged(damage, log),
-        CommitError::NoLog { .. } => "NO_LOG",
-        CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
-        CommitError::Pending { .. } => "PENDING",
-        CommitError::TooLarge { .. } | CommitError::TooManyLogs { .. } => "TOO_LARGE",
-        CommitError::Full(_) => "FULL",
-        CommitError::Io(_) => "IO",
-        CommitError::Failed(_) => "FAILED",
-        CommitError::Closed => "CLOSED",
-        CommitError::LogClosed => "LOG_CLOSED",
-        CommitError::EmptyEntry => "EMPTY_ENTRY",
-        CommitError::BadName { .. } => "BAD_NAME",
-        CommitError::NoTicket { .. } | CommitError::OtherStore | CommitError::BadPurge => {
-            return PyValueError::new_err(error.to_string());
-        }
-        // Of versions, and of forks and the offsets they are made at: Python asks for none of these.
-        CommitError::Conflict { .. }
-        | CommitError::Exists
-        | CommitError::PastEnd { .. }
-        | CommitError::Purged { .. } => "CONFLICT",
-    };
-    failure(code, error)
+    match error {
+        CommitError::Damaged(damage) => damaged(damage, log),
+        _ => worded(error.word(), error),
+    }
 }
 
 pub(crate) fn read(error: &ReadError, log: Option<&str>) -> PyErr {
     match error {
         ReadError::Damaged(damage) => damaged(damage, log),
-        ReadError::Deleted => failure("DELETED", error),
-        ReadError::Io { .. } => failure("IO", error),
-        // Of who wants what is at one offset. A query goes on with what is left, or waits at the end.
-        ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("CONFLICT", error),
-        ReadError::OtherStore => PyValueError::new_err(error.to_string()),
+        _ => worded(error.word(), error),
     }
 }
 
@@ -80,18 +59,10 @@ pub(crate) fn io(action: &str, error: &std::io::Error) -> PyErr {
 
 /// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
 pub(crate) fn backup(error: &BackupError) -> PyErr {
-    let code = match error {
-        BackupError::Damaged(spans) if !spans.is_empty() => {
-            return damaged_as(&spans[0], None, &error.to_string());
-        }
-        BackupError::Damaged(_) => "DAMAGED",
-        BackupError::Source(error) => return open(error),
-        BackupError::Occupied { .. } => "OCCUPIED",
-        BackupError::NotClosed { .. } => "NOT_CLOSED",
-        BackupError::Memory => "IN_MEMORY",
-        BackupError::Gone { .. } | BackupError::Io { .. } => "IO",
-    };
-    failure(code, error)
+    match error {
+        BackupError::Damaged(spans) if !spans.is_empty() => damaged_as(&spans[0], None, &error.to_string()),
+        _ => worded(error.word(), error),
+    }
 }
 
 /// Damage: in whose way it was, where it begins and where one may go on.

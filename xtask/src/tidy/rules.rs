@@ -186,7 +186,7 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains(rule), "{text}: {found:?}");
     }
 
-    const LOG: &str = "crates/log/src/read.rs";
+    const LOG: &str = "crates/log/src/reading/read.rs";
     const SYS: &str = "crates/sys/src/map.rs";
 
     #[test]

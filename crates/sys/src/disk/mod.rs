@@ -18,7 +18,7 @@ pub use map::Map;
 pub use residency::Residency;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where files live.
 #[derive(Clone, Debug, Default)]
@@ -393,24 +393,4 @@ impl File {
 /// The directory that something is in.
 pub fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes a small file whole: to a neighbour, synced, renamed into place, directory synced.
-///
-/// # Errors
-/// Whatever the file system says; the old file, if any, is then still in place.
-pub fn replace_file(disk: &Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let neighbour: PathBuf = directory.join(format!("{name}.new"));
-    let _ = disk.unlink(&neighbour);
-    let written = (|| {
-        let file = disk.create(&neighbour)?;
-        file.write_at(bytes, 0)?;
-        file.sync_data()?;
-        disk.rename(&neighbour, &directory.join(name))?;
-        disk.sync_directory(directory)
-    })();
-    if written.is_err() {
-        let _ = disk.unlink(&neighbour);
-    }
-    written
 }

@@ -27,6 +27,7 @@ use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
 use crate::view::View;
+use crate::working::Working;
 use crate::{Position, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -235,20 +236,12 @@ impl Shared {
         }
         let header = SegmentHeader { held: held as u32, runs: runs as u32, gone_by, ..old.header };
         let name = segment::file_name(header.number);
-        let working = directory.join(format!("{name}.new"));
-        let _ = self.disk.unlink(&working);
-        let made = self.disk.create(&working).and_then(|file| {
-            let file = PacedFile::new(file, WRITE_BYTES, &self.leisure, self.options.rest_parts);
-            let file = left.write(&header, bytes, file)?;
-            let compacted = Segment::compacted(header, file)?;
-            // First, or a crash would leave it beside much less than it was made of.
-            self.remove_settled(directory, header.number);
-            self.disk.rename(&working, &directory.join(&name))?;
-            Ok(compacted)
-        });
-        let compacted = made.inspect_err(|_| {
-            let _ = self.disk.unlink(&working);
-        })?;
+        let (working, file) = Working::create(&self.disk, directory, &name)?;
+        let file = left.write(&header, bytes, self.paced(file, WRITE_BYTES))?;
+        let compacted = Segment::compacted(header, file)?;
+        // First, or a crash would leave it beside much less than it was made of.
+        self.remove_settled(directory, header.number);
+        working.put_in_place()?;
         self.writer.lock().tally.freed_bytes += given_back;
         self.segments.add(Arc::new(compacted));
         self.control.bump_segments();

@@ -7,7 +7,6 @@
 //! inherited stays until the last fork is gone. Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
 
-use crate::commit::check_whole;
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::log::{Inner, Log, Phase};
@@ -208,7 +207,7 @@ impl Store {
 
     /// Purges everything below an offset, whoever commits meanwhile. What is damaged is left as it is.
     pub(crate) fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
-        self.trim_unless(log, first, time, check_whole)
+        self.trim_unless(log, first, time, Inner::check_whole)
     }
 
     fn trim_unless(

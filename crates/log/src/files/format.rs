@@ -379,13 +379,19 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload_at: u32,
 }
 
+/// What a frame says of itself: of which log it is, at which offset, and when it was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamp {
+    pub(crate) log: LogId,
+    pub(crate) offset: Offset,
+    pub(crate) time: Time,
+}
+
 /// A frame's header.
 pub(crate) fn frame_header(
     kind: Kind,
     flags: u8,
-    log: LogId,
-    offset: Offset,
-    time: Time,
+    Stamp { log, offset, time }: Stamp,
     length: u32,
 ) -> [u8; FRAME_HEADER_BYTES as usize] {
     let mut bytes = [0; FRAME_HEADER_BYTES as usize];

@@ -3,6 +3,7 @@
 //! Whoever does such work does a step of it and rests for so many times as long as that took, so that it has the same share on a
 //! disk of any speed. Who waits for the work *hurries* it meanwhile: then nobody rests. *Checked by* the tests below.
 
+use crate::store::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::time::{Duration, Instant};
@@ -102,6 +103,13 @@ impl<'l> PacedFile<'l> {
         self.flush()?;
         self.file.sync_data()?;
         Ok((self.file, self.at))
+    }
+}
+
+impl Shared {
+    /// A file that is written at the share of the time that housekeeping has, so many bytes put together at once.
+    pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
+        PacedFile::new(file, buffer_bytes, &self.leisure, self.options.rest_parts)
     }
 }
 

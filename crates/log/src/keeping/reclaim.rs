@@ -16,7 +16,7 @@
 use crate::checkpoint::KEPT;
 use crate::control::Control;
 use crate::error::CommitError;
-use crate::format::{self, Kind};
+use crate::format::{self, Kind, Stamp};
 use crate::open::Found;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
@@ -245,7 +245,7 @@ impl Writer {
     /// Writes a batch that stands for no others, so that the log ends somewhere else.
     fn mark(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         let carried = self.link;
-        let header = format::frame_header(Kind::Gone, 0, 0, 0, 0, 8);
+        let header = format::frame_header(Kind::Gone, 0, Stamp::default(), 8);
         let payload = carried.encode();
         let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
         let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);

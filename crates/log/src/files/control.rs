@@ -24,6 +24,7 @@
 use crate::error::OpenError;
 use crate::format::FORMAT_VERSION;
 use crate::segment;
+use crate::working;
 use crate::{Position, Time, segment_of};
 use parking_lot::Mutex;
 use std::io;
@@ -73,7 +74,7 @@ impl Control {
     pub(crate) fn create(disk: &Disk, directory: &Path, store_id: u64) -> io::Result<Control> {
         let words = [(MAGIC_WORD, MAGIC), (VERSION, u64::from(FORMAT_VERSION)), (STORE_ID, store_id)];
         let bytes = encode(&words);
-        thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &bytes)?;
+        working::replace(disk, directory, FILE_NAME, &bytes)?;
         let file = disk.open(&directory.join(FILE_NAME))?;
         Ok(Control::of(Words::new(file.map(BYTES, true)?), Some(file), store_id, disk.boot()))
     }
@@ -91,7 +92,7 @@ impl Control {
         let sum =
             checksum(|index| words.iter().find(|(word, _)| *word == index).map_or(0, |(_, value)| *value));
         words.push((CHECKSUM, sum));
-        thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &encode(&words))
+        working::replace(disk, directory, FILE_NAME, &encode(&words))
     }
 
     /// Opens the file of an existing store; `None` when there is none.

@@ -14,7 +14,8 @@ use crate::control::Control;
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader,
+    self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES,
+    SegmentHeader, Stamp,
 };
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
@@ -38,6 +39,12 @@ pub(crate) struct PlannedFrame<'a> {
     pub(crate) padding: usize,
 }
 
+impl PlannedFrame<'_> {
+    fn is(&self, kind: Kind) -> bool {
+        self.header[4] == kind as u8
+    }
+}
+
 /// Room that a thread keeps for encoding.
 const ENCODED_BYTES_KEPT: usize = 256 << 10;
 
@@ -56,42 +63,29 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// Adds an entry.
-    pub(crate) fn push(
-        &mut self,
-        (log, offset, time): (LogId, Offset, Time),
-        flags: u8,
-        payload: &[u8],
-    ) -> Result<(), CommitError> {
+    pub(crate) fn push(&mut self, stamp: Stamp, flags: u8, payload: &[u8]) -> Result<(), CommitError> {
+        if payload.is_empty() {
+            return Err(CommitError::EmptyEntry);
+        }
         let (size, limit) = (payload.len() as u64, u64::from(SEGMENT_BYTES_MAX));
         let length = u32::try_from(size).ok().filter(|_| size < limit);
         let length = length.ok_or(CommitError::TooLarge { size, limit })?;
-        self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, log, offset, time, length));
+        self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, stamp, length));
         self.bytes.extend_from_slice(payload);
         let padding = payload.len().next_multiple_of(8) - payload.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
         self.count += 1;
         self.entries += 1;
-        self.times.get_or_insert(Span::of(time)).note(time);
+        self.times.get_or_insert(Span::of(stamp.time)).note(stamp.time);
         Ok(())
     }
 
     /// Adds a frame that is no entry, in front of all entries; its payload is of whole words.
-    pub(crate) fn push_beside(
-        &mut self,
-        kind: Kind,
-        (log, offset, time): (LogId, Offset, Time),
-        payload: &[u8],
-    ) {
+    pub(crate) fn push_beside(&mut self, kind: Kind, stamp: Stamp, payload: &[u8]) {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(&format::frame_header(kind, 0, log, offset, time, length));
+        self.bytes.extend_from_slice(&format::frame_header(kind, 0, stamp, length));
         self.bytes.extend_from_slice(payload);
         (self.count, self.beside) = (self.count + 1, self.bytes.len());
-    }
-
-    /// Takes out what was added beside the entries, in front of them.
-    pub(crate) fn leave_out_beside(&mut self) {
-        self.bytes.drain(..std::mem::take(&mut self.beside));
-        self.count = self.entries;
     }
 
     /// Forgets the entries and keeps the room, unless that is a lot.
@@ -107,6 +101,8 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
     /// More frames, encoded already.
     pub(crate) encoded: &'a [u8],
+    /// Bytes of those that are no entries, all of them in front.
+    pub(crate) beside: usize,
     pub(crate) count: u32,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
     /// Of the whole batch, and of its entries if it has any.
@@ -142,7 +138,7 @@ pub(crate) struct Pending {
 impl Pending {
     /// Payload up to an offset, and nothing else.
     pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
-        Pending { log: log.clone(), seen: Seen { tail, ..Seen::default() } }
+        Pending { log: log.clone(), seen: Seen::payload(tail) }
     }
 }
 
@@ -217,26 +213,30 @@ impl<'a> PlannedBatch<'a> {
         touched: SmallVec<[(LogId, Offset); 1]>,
         time: Time,
     ) -> PlannedBatch<'a> {
-        let (mut body_bytes, mut body_checksum, mut entries) = (0, 0, 0);
-        for frame in &frames {
-            let padding = &[0; 8][..frame.padding];
-            for piece in [&frame.header[..], frame.pieces[0], frame.pieces[1], padding] {
-                body_bytes += piece.len() as u64;
-                body_checksum = crc32c::crc32c_append(body_checksum, piece);
-            }
-            entries += u64::from(frame.header[4] == Kind::Data as u8);
-        }
         let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
-        PlannedBatch {
+        let entries = frames.iter().filter(|frame| frame.is(Kind::Data)).count() as u64;
+        let mut batch = PlannedBatch {
             frames,
             encoded: &[],
+            beside: 0,
             count,
             touched,
             times: Span::of(time),
             entries,
-            body_bytes,
-            body_checksum,
-        }
+            body_bytes: 0,
+            body_checksum: 0,
+        };
+        batch.sum();
+        batch
+    }
+
+    fn sum(&mut self) {
+        let (mut bytes, mut checksum) = (0, 0);
+        self.pieces(|piece| {
+            bytes += piece.len() as u64;
+            checksum = crc32c::crc32c_append(checksum, piece);
+        });
+        (self.body_bytes, self.body_checksum) = (bytes, checksum);
     }
 
     /// Entries that are encoded one behind the other: one checksum and one copy for all of them.
@@ -250,6 +250,7 @@ impl<'a> PlannedBatch<'a> {
         PlannedBatch {
             frames,
             encoded,
+            beside: entries.beside,
             count,
             touched,
             times: entries.times.unwrap_or(Span::of(0)),
@@ -261,7 +262,28 @@ impl<'a> PlannedBatch<'a> {
 
     /// Whether it says where earlier entries lie.
     pub(crate) fn says_places(&self) -> bool {
-        self.frames.iter().any(|frame| frame.header[4] == Kind::Places as u8)
+        self.beside > 0 || self.frames.iter().any(|frame| frame.is(Kind::Places))
+    }
+
+    /// Of places that it was planned with, those that it says: all or, where they had no room, none.
+    pub(crate) fn said<'p>(&self, places: &'p [u8]) -> &'p [u8] {
+        if self.says_places() { places } else { &[] }
+    }
+
+    /// Leaves out what it says of places where it is larger than a batch may be: that can wait for one that has room for it.
+    pub(crate) fn make_fit(&mut self, bytes_max: u64) {
+        if self.bytes() > bytes_max && self.says_places() {
+            self.leave_out_places();
+        }
+    }
+
+    #[cold]
+    fn leave_out_places(&mut self) {
+        self.encoded = &self.encoded[std::mem::take(&mut self.beside)..];
+        self.frames.retain(|frame| !frame.is(Kind::Places));
+        let count = if self.encoded.is_empty() { self.frames.len() as u64 } else { self.entries };
+        self.count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.sum();
     }
 
     /// Whether it says that something is not needed any more, and nothing else.
@@ -465,5 +487,59 @@ impl Writer {
             return Ok(());
         }
         self.rotate(0, why, control, segments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::FRAME_HEADER_BYTES;
+    use smallvec::smallvec;
+
+    fn seen_of(batch: &PlannedBatch<'_>) -> (Vec<u8>, u32, u64, u64, u32) {
+        let mut bytes = Vec::new();
+        batch.pieces(|piece| bytes.extend_from_slice(piece));
+        (bytes, batch.count, batch.entries, batch.body_bytes, batch.body_checksum)
+    }
+
+    #[test]
+    fn what_has_no_room_for_places_is_the_batch_without_them() {
+        let (places, payload) = ([7; 16], [1; 24]);
+        let stamp = |offset| Stamp { log: 1, offset, time: 9 };
+        let encoded = |with: bool| {
+            let mut entries = Entries::default();
+            if with {
+                entries.push_beside(Kind::Places, stamp(0), &places);
+            }
+            entries.push(stamp(0), 0, &payload).unwrap();
+            entries.push(stamp(24), 0, &payload).unwrap();
+            entries
+        };
+        let frame = |kind, payload: &'static [u8]| {
+            let header = format::frame_header(kind, 0, stamp(0), payload.len() as u32);
+            PlannedFrame { header, pieces: [payload, &[]], padding: 0 }
+        };
+        let planned = |with: bool| {
+            let mut frames = SmallVec::new();
+            if with {
+                frames.push(frame(Kind::Places, &[7; 16]));
+            }
+            frames.push(frame(Kind::Data, &[1; 24]));
+            frames.push(frame(Kind::Note, &[]));
+            PlannedBatch::of(frames, smallvec![(1, 24)], 9)
+        };
+        let (with, without) = (encoded(true), encoded(false));
+        let entries = |entries| PlannedBatch::of_entries(entries, smallvec![(1, 48)]);
+        for (mut full, less) in [(entries(&with), entries(&without)), (planned(true), planned(false))] {
+            full.make_fit(full.bytes());
+            assert_eq!(full.said(&places), places, "there is room for all of it");
+            assert_eq!(full.bytes(), less.bytes() + u64::from(FRAME_HEADER_BYTES) + 16);
+            full.make_fit(full.bytes() - 1);
+            assert!(full.said(&places).is_empty());
+            assert_eq!(seen_of(&full), seen_of(&less));
+            // There is no more to be left out.
+            full.make_fit(0);
+            assert_eq!(seen_of(&full), seen_of(&less));
+        }
     }
 }

@@ -311,7 +311,7 @@ impl TimeIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::frame_header;
+    use crate::format::{Stamp, frame_header};
     use proptest::prelude::*;
 
     /// A segment's bytes: frames of one log with these times and payload lengths, and where each begins.
@@ -319,7 +319,12 @@ mod tests {
         let (mut bytes, mut starts) = (vec![0; SEGMENT_HEADER_BYTES as usize], Vec::new());
         for (time, length) in entries {
             starts.push(u32::try_from(bytes.len()).unwrap());
-            bytes.extend_from_slice(&frame_header(Kind::Data, 0, 1, 0, *time, *length));
+            bytes.extend_from_slice(&frame_header(
+                Kind::Data,
+                0,
+                Stamp { log: 1, offset: 0, time: *time },
+                *length,
+            ));
             bytes.resize((bytes.len() + *length as usize).next_multiple_of(8), 1);
         }
         (bytes, starts)

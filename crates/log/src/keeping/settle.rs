@@ -26,6 +26,7 @@ use crate::segment::Segment;
 use crate::settled::{self, Settled, Writing};
 use crate::store::Shared;
 use crate::view::View;
+use crate::working::Working;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,24 +139,15 @@ impl Shared {
         let reach = Reach { view, limit: self.control.written() };
         let logs = self.worth_settling(reach, segment.header.number);
         let name = settled::file_name(segment.header.number);
-        let working = directory.join(format!("{name}.new"));
-        let _ = self.disk.unlink(&working);
-        let file = self.disk.create(&working)?;
-        let file = PacedFile::new(file, WRITE_BYTES, &self.leisure, self.options.rest_parts);
-        let named = write(file, &logs, reach, next).and_then(|made| {
-            let Some(settled) = made else { return Ok(false) };
-            // From here on it is not removed, or written anew.
-            let _one_at_a_time = self.turns.replacing.lock();
-            let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
-            let Some(same) = same else { return Ok(false) };
-            self.disk.rename(&working, &directory.join(&name))?;
-            same.settle(Arc::new(settled));
-            self.disk.sync_directory(directory).map(|()| true)
-        });
-        if !matches!(named, Ok(true)) {
-            let _ = self.disk.unlink(&working);
-        }
-        named.map(drop)
+        let (working, file) = Working::create(&self.disk, directory, &name)?;
+        let Some(settled) = write(self.paced(file, WRITE_BYTES), &logs, reach, next)? else { return Ok(()) };
+        // From here on it is not removed, or written anew.
+        let _one_at_a_time = self.turns.replacing.lock();
+        let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
+        let Some(same) = same else { return Ok(()) };
+        working.put_in_place()?;
+        same.settle(Arc::new(settled));
+        self.disk.sync_directory(directory)
     }
 
     /// The logs that have enough in a segment, in small records, in the order of their ids.

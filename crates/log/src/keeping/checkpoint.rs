@@ -23,6 +23,7 @@ use crate::open::Durability;
 use crate::pace::PacedFile;
 use crate::store::{Shared, Store};
 use crate::times::Times;
+use crate::working::Working;
 use crate::{Position, segment_of};
 use std::io;
 use std::path::Path;
@@ -310,10 +311,8 @@ impl Shared {
             (writer.written(), writer.link, times, writer.dead().collect())
         };
         let name = file_name(start);
-        let working = directory.join(format!("{name}.new"));
-        let _ = self.disk.unlink(&working);
-        let file = self.disk.create(&working)?;
-        let mut sink = Sink::new(PacedFile::new(file, FLUSH_BYTES, &self.leisure, self.options.rest_parts));
+        let (working, file) = Working::create(&self.disk, directory, &name)?;
+        let mut sink = Sink::new(self.paced(file, FLUSH_BYTES));
         let [link_length, link_checksum] = [link.length, link.checksum].map(u64::from);
         let link = link_length | link_checksum << 32;
         let next_log = *self.next_log.lock();
@@ -323,20 +322,14 @@ impl Shared {
         }
         self.catalogue.visit_at_leisure(|log| sink.add(log), || self.pause());
         let records = sink.records;
-        let finished = sink.finish();
+        let bytes = sink.finish()?;
         // Everything a record may speak of must be durable before the checkpoint can be found.
-        let bytes = finished
-            .and_then(|bytes| {
-                self.secure_before_checkpoint()?;
-                if self.is_damaged() {
-                    return Err(io::Error::other("a read came upon damage meanwhile"));
-                }
-                self.disk.rename(&working, &directory.join(&name))?;
-                self.disk.sync_directory(directory).map(|()| bytes)
-            })
-            .inspect_err(|_| {
-                let _ = self.disk.unlink(&working);
-            })?;
+        self.secure_before_checkpoint()?;
+        if self.is_damaged() {
+            return Err(io::Error::other("a read came upon damage meanwhile"));
+        }
+        working.put_in_place()?;
+        self.disk.sync_directory(directory)?;
         Ok(Written { start, bytes, records, dead })
     }
 

@@ -179,7 +179,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::frame_header;
+    use crate::format::{Stamp, frame_header};
     use proptest::prelude::*;
 
     /// A frame: its kind, flags, log, payload bytes.
@@ -203,7 +203,8 @@ mod tests {
             let (mut bytes, mut starts) = (Vec::new(), Vec::new());
             for (number, (kind, flags, log, length)) in (7..).zip(&frames) {
                 starts.push(bytes.len() as u32);
-                bytes.extend_from_slice(&frame_header(*kind, *flags, *log, number, number * 10, *length));
+                let stamp = Stamp { log: *log, offset: number, time: number * 10 };
+                bytes.extend_from_slice(&frame_header(*kind, *flags, stamp, *length));
                 bytes.resize(bytes.len() + length.next_multiple_of(8) as usize, 9);
             }
             bytes.truncate(bytes.len() - cut);

@@ -2,10 +2,9 @@
 
 use crate::error::CommitError;
 use crate::fork::{Branch, Fork, Lineage};
-use crate::format::{self, Config, FLAG_LAST, Kind, Producer};
+use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
-use crate::places::Places;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
 use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
@@ -98,9 +97,7 @@ impl Notes {
 fn frame<'a>(
     kind: Kind,
     flags: u8,
-    log: LogId,
-    offset: Offset,
-    time: Time,
+    stamp: Stamp,
     pieces: [&'a [u8]; 2],
 ) -> Result<PlannedFrame<'a>, CommitError> {
     let size = pieces[0].len() as u64 + pieces[1].len() as u64;
@@ -109,7 +106,7 @@ fn frame<'a>(
         u32::try_from(size).ok().filter(|_| size <= limit).ok_or(CommitError::TooLarge { size, limit })?;
     let padding =
         usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - format::FRAME_HEADER_BYTES as usize;
-    Ok(PlannedFrame { header: format::frame_header(kind, flags, log, offset, time, length), pieces, padding })
+    Ok(PlannedFrame { header: format::frame_header(kind, flags, stamp, length), pieces, padding })
 }
 
 fn plan<'a>(
@@ -124,7 +121,8 @@ fn plan<'a>(
     let mut frames: SmallVec<[PlannedFrame<'a>; 4]> = SmallVec::new();
     let mut add = |kind, offset, pieces| {
         let flags = if kind == Kind::Data { FLAG_LAST } else { 0 };
-        frame(kind, flags, log, offset, commit.time, pieces).map(|frame| frames.push(frame))
+        let stamp = Stamp { log, offset, time: commit.time };
+        frame(kind, flags, stamp, pieces).map(|frame| frames.push(frame))
     };
     if notes.create > 0 {
         add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;
@@ -197,6 +195,8 @@ impl Store {
         drop(parent);
         place.put(log.clone());
         shared.expiry.enter(&log);
+        drop(place);
+        shared.gate.announce();
         Ok((log, receipt))
     }
 
@@ -212,7 +212,7 @@ impl Store {
         commit: &Commit<'_>,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
-        self.commit_unless(log, expected, commit, watcher, check_whole)
+        self.commit_unless(log, expected, commit, watcher, Inner::check_whole)
     }
 
     /// The same, unless something stands in its way, which is looked at with the log locked.
@@ -227,9 +227,12 @@ impl Store {
         let mut inner = log.lock();
         self.shared.owns(&inner)?;
         refuse(&inner)?;
-        check(&inner, expected)?;
+        inner.check_version(expected)?;
         let notes = Notes::of(None, commit)?;
-        self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
+        let receipt = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
+        drop(inner);
+        self.shared.gate.announce();
+        Ok(receipt)
     }
 
     /// Deletes the log if its staged version is `expected`, also one that damage took something of. While other logs inherit
@@ -259,7 +262,7 @@ impl Store {
         let (receipt, gone) = {
             let mut inner = log.lock();
             self.shared.owns(&inner)?;
-            check(&inner, expected)?;
+            inner.check_version(expected)?;
             refuse(&inner)?;
             let commit = Commit { time, ..Commit::default() };
             let notes = Notes::default();
@@ -268,25 +271,9 @@ impl Store {
         if gone {
             self.shared.forget(log);
         }
+        self.shared.gate.announce();
         Ok(receipt)
     }
-}
-
-pub(crate) fn check_whole(inner: &Inner) -> Result<(), CommitError> {
-    match inner.damage().filter(|_| !inner.deleting) {
-        Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
-        None => Ok(()),
-    }
-}
-
-fn check(inner: &Inner, expected: u32) -> Result<(), CommitError> {
-    if inner.deleting {
-        return Err(CommitError::Deleted);
-    }
-    if inner.version != expected {
-        return Err(CommitError::Conflict { expected, found: inner.version });
-    }
-    Ok(())
 }
 
 /// Who sees to it that a batch becomes durable.
@@ -299,15 +286,17 @@ pub(crate) enum Nudge {
 }
 
 impl Shared {
-    /// Writes and publishes a batch; in `sync` mode the committer reveals what is pending once it is durable.
+    /// Writes and publishes a batch; in `sync` mode the committer reveals what is pending once it is durable. What the batch says of
+    /// places it may have lost by then: see [`PlannedBatch::said`].
     pub(crate) fn publish(
         &self,
-        batch: &PlannedBatch<'_>,
+        batch: &mut PlannedBatch<'_>,
         payload_bytes: u64,
         pending: impl IntoIterator<Item = Pending>,
         watcher: Option<WatcherId>,
         nudge: Nudge,
     ) -> Result<Placed, CommitError> {
+        batch.make_fit(self.options.batch_bytes_max());
         let carried = watcher.is_some_and(WatcherId::carries);
         // Readers are not to look for places in what is in no file yet.
         let due = Due::of(self.options.durability, carried && !batch.says_places());
@@ -327,6 +316,27 @@ impl Shared {
         Ok(placed)
     }
 
+    /// Applies a commit that was published to a log, which was locked all the while; where nothing has to be waited for, it is visible
+    /// then. For every way in the order is the same: published, staged, looked at by retention, revealed, told to the watchers, and,
+    /// once the log is unlocked, announced at the gate. Who is told looks at once, so that there has to be something to be seen; and who
+    /// slept at the gate looks at the log, so that it would only wait for its lock while we hold it, which waking somebody is a
+    /// system call long.
+    #[inline]
+    pub(crate) fn staged(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
+        inner.stage(change);
+        inner.deleting |= seen.deleted;
+        if inner.notes.is_some() {
+            self.retention.note(log, inner, change.time);
+        }
+        if self.options.durability != Durability::Sync {
+            let tell = self.reveal(inner, seen);
+            if seen.first > 0 {
+                self.control.bump_segments();
+            }
+            self.watchers.tell(tell, |watch| watch.advanced(log.id()));
+        }
+    }
+
     /// Makes what a commit did to a log visible in this process. Answers the watchers to tell.
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
@@ -338,8 +348,7 @@ impl Shared {
         tell
     }
 
-    /// The way in for what is judged by a log's version: plans the batch, writes it, stages it, and either reveals it or leaves that to the
-    /// committer.
+    /// The way in for what is judged by a log's version: plans the batch, writes it and stages it. The caller announces it.
     fn submit(
         &self,
         log: &Arc<Log>,
@@ -350,13 +359,8 @@ impl Shared {
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
         // A batch without payload may be let go before what it speaks of.
-        let mut places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
+        let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
         let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
-        if !places.is_empty() && batch.bytes() > self.options.batch_bytes_max() {
-            drop(batch);
-            places.clear();
-            batch = plan(log.id(), inner.tail, commit, notes, &[], delete)?;
-        }
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });
         }
@@ -364,38 +368,22 @@ impl Shared {
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
         let pending = Pending { log: log.clone(), seen };
-        let placed = self.publish(&batch, next - first, [pending], watcher, Nudge::Committer)?;
-        stage(inner, commit, &places, placed, first, next);
-        if delete {
-            inner.deleting = true;
-        }
-        if inner.notes.is_some() {
-            self.retention.note(log, inner, commit.time);
-        }
-        self.gate.announce();
-        if self.options.durability == Durability::Sync {
-            return Ok(Receipt { ticket: placed.end, first, next });
-        }
-        let tell = self.reveal(inner, &seen);
-        if seen.first > 0 {
-            self.control.bump_segments();
-        }
-        self.watchers.tell(tell, |watch| watch.advanced(log.id()));
-        Ok(Receipt { ticket: 0, first, next })
+        let placed = self.publish(&mut batch, next - first, [pending], watcher, Nudge::Committer)?;
+        let change = Change {
+            producer: commit.producer,
+            writer_seq: commit.writer_seq,
+            notes: commit.notes,
+            close: commit.close,
+            trim: commit.trim,
+            ..Change::payload(&placed, first..next, batch.said(&places), commit.time)
+        };
+        self.staged(log, inner, &change, &seen);
+        Ok(self.receipt(placed, first, next))
     }
-}
 
-fn stage(inner: &mut Inner, commit: &Commit<'_>, places: &[u8], placed: Placed, first: Offset, next: Offset) {
-    let length = u32::try_from(next - first).unwrap_or(u32::MAX);
-    inner.stage(&Change {
-        extent: placed.extent(first, length),
-        places: Places::decode(places),
-        producer: commit.producer,
-        writer_seq: commit.writer_seq,
-        notes: commit.notes,
-        close: commit.close,
-        trim: commit.trim,
-        end: placed.end,
-        time: commit.time,
-    });
+    /// For whoever waits until it is durable, where there is something to be waited for.
+    pub(crate) fn receipt(&self, placed: Placed, first: Offset, next: Offset) -> Receipt {
+        let ticket = if self.options.durability == Durability::Sync { placed.end } else { 0 };
+        Receipt { ticket, first, next }
+    }
 }

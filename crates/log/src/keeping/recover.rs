@@ -33,6 +33,7 @@ use crate::places::Places;
 use crate::scan::{self, Batch, Scan, Step, Stop};
 use crate::segment;
 use crate::times::Times;
+use crate::working::Working;
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -193,7 +194,7 @@ impl Recovery {
         let mut blank = Vec::new();
         for name in names {
             let path = self.directory.join(name);
-            if self.bound.is_none() && (name.starts_with("spare-") || name.ends_with(".new")) {
+            if self.bound.is_none() && (name.starts_with("spare-") || Working::is_leftover(name)) {
                 let _ = self.disk.unlink(&path);
             }
             let Some(number) = segment::number_of(name) else { continue };

@@ -5,12 +5,11 @@
 
 use crate::commit::Nudge;
 use crate::error::{CommitError, said};
-use crate::format::{FLAG_LAST, Kind};
+use crate::format::{FLAG_LAST, Kind, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
-use crate::places::Places;
-use crate::store::{Shared, Store};
-use crate::writer::{Entries, Pending, Placed, PlannedBatch};
+use crate::store::Store;
+use crate::writer::{Entries, Pending, PlannedBatch};
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
@@ -92,38 +91,30 @@ impl Store {
             encoded.clear();
             let mut inner = log.lock_soon();
             self.shared.owns(&inner)?;
-            check(&inner)?;
+            inner.check_open()?;
             let (first, mut next) = (inner.tail, inner.tail);
-            let mut places = inner.say_places();
+            let places = inner.say_places();
             if !places.is_empty() {
-                encoded.push_beside(Kind::Places, (log.id(), first, inner.accessed), &places);
+                let stamp = Stamp { log: log.id(), offset: first, time: inner.accessed };
+                encoded.push_beside(Kind::Places, stamp, &places);
             }
             for (time, payload) in entries {
-                encode(encoded, log, next, time, payload, FLAG_LAST)?;
+                encoded.push(Stamp { log: log.id(), offset: next, time }, FLAG_LAST, payload)?;
                 next += payload.len() as u64;
             }
             if next == first {
                 return Ok(Receipt { ticket: inner.last, first, next });
             }
-            let publish = |encoded: &Entries| {
-                let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
-                let pending = std::iter::once_with(|| Pending::payload(log, next));
-                let placed = self.shared.publish(&batch, next - first, pending, None, Nudge::Committer)?;
-                Ok((placed, batch.times.latest()))
-            };
-            let (placed, latest) = match publish(encoded) {
-                // Places can wait for a batch that has room for them.
-                Err(CommitError::TooLarge { .. }) if !places.is_empty() => {
-                    places.clear();
-                    encoded.leave_out_beside();
-                    publish(encoded)?
-                }
-                published => published?,
-            };
-            self.shared.staged(log, &mut inner, placed, first..next, &places, latest);
+            let shared = &self.shared;
+            let mut batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
+            let pending = std::iter::once_with(|| Pending::payload(log, next));
+            let placed = shared.publish(&mut batch, next - first, pending, None, Nudge::Committer)?;
+            let (places, latest) = (batch.said(&places), batch.times.latest());
+            let change = Change::payload(&placed, first..next, places, latest);
+            shared.staged(log, &mut inner, &change, &Seen::payload(next));
             drop(inner);
-            self.shared.gate.announce();
-            Ok(self.receipt(placed, first, next))
+            shared.gate.announce();
+            Ok(shared.receipt(placed, first, next))
         })
     }
 
@@ -172,11 +163,6 @@ impl Store {
             self.shared.lead(ticket).map_err(|error| CommitError::Failed(error.to_string()))?;
         }
         Ok(())
-    }
-
-    fn receipt(&self, placed: Placed, first: Offset, next: Offset) -> Receipt {
-        let ticket = if self.durability() == Durability::Sync { placed.end } else { 0 };
-        Receipt { ticket, first, next }
     }
 }
 
@@ -274,41 +260,34 @@ impl Transaction<'_> {
             last_of[*place] = index;
         }
         let mut encoded = Entries::default();
-        let mut places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
+        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
         for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
-                encoded.push_beside(Kind::Places, (log.id(), *first, self.time), said);
+                let stamp = Stamp { log: log.id(), offset: *first, time: self.time };
+                encoded.push_beside(Kind::Places, stamp, said);
             }
         }
         for (index, (place, range)) in self.entries.iter().enumerate() {
             let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
             let payload = &self.bytes[range.clone()];
-            encode(&mut encoded, &self.logs[*place], ends[*place], self.time, payload, flags)?;
+            let stamp = Stamp { log: self.logs[*place].id(), offset: ends[*place], time: self.time };
+            encoded.push(stamp, flags, payload)?;
             ends[*place] += payload.len() as u64;
         }
         let touched: SmallVec<[_; 1]> =
             self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
         let shared = &self.store.shared;
-        let publish = |encoded: &Entries| {
-            let batch = PlannedBatch::of_entries(encoded, SmallVec::clone(&touched));
-            let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
-            shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)
-        };
-        let placed = match publish(&encoded) {
-            Err(CommitError::TooLarge { .. }) if places.iter().any(|said| !said.is_empty()) => {
-                places.iter_mut().for_each(Vec::clear);
-                encoded.leave_out_beside();
-                publish(&encoded)?
-            }
-            placed => placed?,
-        };
+        let mut batch = PlannedBatch::of_entries(&encoded, touched);
+        let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
+        let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, nudge)?;
         for (place, inner) in locked.iter_mut().enumerate() {
-            let offsets = firsts[place]..ends[place];
-            shared.staged(&self.logs[place], inner, placed, offsets, &places[place], self.time);
+            let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
+            let change = Change::payload(&placed, offsets, places, self.time);
+            shared.staged(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
         }
         drop(locked);
         shared.gate.announce();
-        Ok(self.store.receipt(placed, firsts[*last], ends[*last]))
+        Ok(shared.receipt(placed, firsts[*last], ends[*last]))
     }
 
     /// Locks the logs: the youngest first, as forks lock theirs.
@@ -319,17 +298,8 @@ impl Transaction<'_> {
             order.iter().map(|place| (*place, self.logs[*place].lock())).collect();
         locked.sort_by_key(|(place, _)| *place);
         let locked: SmallVec<[_; 2]> = locked.into_iter().map(|(_, inner)| inner).collect();
-        locked.iter().try_for_each(|inner| check(inner))?;
+        locked.iter().try_for_each(|inner| inner.check_open())?;
         Ok(locked)
-    }
-}
-
-fn check(inner: &Inner) -> Result<(), CommitError> {
-    match inner.damage() {
-        _ if inner.deleting => Err(CommitError::Deleted),
-        Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
-        None if inner.closed => Err(CommitError::LogClosed),
-        None => Ok(()),
     }
 }
 
@@ -350,51 +320,4 @@ fn check_name(name: &[u8]) -> Result<(), CommitError> {
 thread_local! {
     /// Where a thread's appends are encoded, one after the other.
     static ENCODED: RefCell<Entries> = RefCell::default();
-}
-
-fn encode(
-    into: &mut Entries,
-    log: &Log,
-    offset: Offset,
-    time: Time,
-    payload: &[u8],
-    flags: u8,
-) -> Result<(), CommitError> {
-    if payload.is_empty() {
-        return Err(CommitError::EmptyEntry);
-    }
-    into.push((log.id(), offset, time), flags, payload)
-}
-
-impl Shared {
-    /// Enters a batch's payload into a log that it touched, and shows it where nothing has to be waited for.
-    fn staged(
-        &self,
-        log: &Arc<Log>,
-        inner: &mut Inner,
-        placed: Placed,
-        offsets: Range<Offset>,
-        places: &[u8],
-        time: Time,
-    ) {
-        let length = u32::try_from(offsets.end - offsets.start).unwrap_or(u32::MAX);
-        inner.stage(&Change {
-            extent: placed.extent(offsets.start, length),
-            places: Places::decode(places),
-            producer: None,
-            writer_seq: None,
-            notes: &[],
-            close: false,
-            trim: None,
-            end: placed.end,
-            time,
-        });
-        if inner.notes.is_some() {
-            self.retention.note(log, inner, time);
-        }
-        if self.options.durability != Durability::Sync {
-            let tell = inner.reveal(&Seen { tail: offsets.end, ..Seen::default() });
-            self.watchers.tell(tell, |watch| watch.advanced(log.id()));
-        }
-    }
 }

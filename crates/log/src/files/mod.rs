@@ -1,0 +1,26 @@
+//! What stands in a store's files, to the byte, and what proves it.
+//!
+//! ```text
+//! format, layout     batches and frames; the same as numbers, for readers in other languages
+//! segment            a segment's file or memory, mapped, and how far it is verified
+//! scan               walking batches: the proof of where a log ends
+//! index, times       where in a segment to begin looking for a time
+//! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
+//! control, signal    the store's words, and where readers sleep: mapped by every process
+//! verify, parse      all of it looked at from outside: every bit, or piece by piece
+//! ```
+//!
+//! Knows no callers and, `verify` and `parse` aside, decides nothing: what is found wrong is said, to whoever looked.
+
+pub(crate) mod control;
+pub(crate) mod format;
+pub(crate) mod index;
+pub(crate) mod layout;
+pub(crate) mod parse;
+pub(crate) mod runs;
+pub(crate) mod scan;
+pub(crate) mod segment;
+pub(crate) mod settled;
+pub(crate) mod signal;
+pub(crate) mod times;
+pub(crate) mod verify;

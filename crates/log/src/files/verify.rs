@@ -1,0 +1,337 @@
+//! Offline verification: every bit of every file, without opening the store for writing.
+//!
+//! In a store that was closed cleanly a bit that flipped anywhere is found: segments and checkpoints carry
+//! checksums, what no batch took is zero, and the control file adds up. Three files hold nothing that could be lost, and no
+//! bit of them is judged: `signal`, which has a size, `lock`, which is empty when nobody holds the store, and `reserve`, which
+//! is only room. Nor is what is settled of a segment that is not there, or is written to: opening removes it. Checked by the flips test.
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::control::{self, Control};
+use crate::error::{Damage, OpenError};
+use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::log::Log;
+use crate::read::walk;
+use crate::scan::{Scan, Stop, attested_durable};
+use crate::segment;
+use crate::settled::{self, Settled};
+use crate::signal;
+use crate::{LogId, Position, position, segment_of};
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::Disk;
+
+/// What verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments looked at.
+    pub segments: u64,
+    /// Batches whose checksums hold.
+    pub batches: u64,
+    /// Distinct logs that some batch touches.
+    pub logs: u64,
+    /// Bytes of batches.
+    pub bytes: u64,
+    /// Checkpoints that are whole.
+    pub checkpoints: u64,
+    /// End of the log.
+    pub end: Position,
+    /// Unacknowledged bytes at the end that the next open discards.
+    pub torn_bytes: u64,
+    /// Spans that should be whole and are not.
+    pub damage: Vec<Damage>,
+}
+
+/// Looks at a store in use that are taken at most. Who writes fast enough to change every list while it is read changes different
+/// things each time.
+const LOOKS_MAX: u32 = 16;
+
+/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn. What such a store seems to have
+/// lost while it was looked at is looked for again: a file may have come or gone between two of its names.
+///
+/// # Errors
+/// [`OpenError`] when the directory cannot be read as a store at all.
+pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
+    let mut suspected: Option<HashSet<(String, Position)>> = None;
+    let mut looks = 1;
+    loop {
+        let mut control = Control::attach(disk, directory)?.ok_or_else(|| OpenError::NotAStore {
+            file: directory.to_owned(),
+            why: "there is no control file",
+        })?;
+        let before = state(disk, directory, &control)?;
+        let looked = Look::at(disk, directory, &mut control);
+        let is_in_use = state(disk, directory, &control)? != before;
+        match looked {
+            Err(OpenError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
+            Ok(mut report) if is_in_use && !report.damage.is_empty() => {
+                // What is lost is so whenever one looks.
+                let found: HashSet<_> = report.damage.iter().map(|d| (d.file.clone(), d.from)).collect();
+                let kept = suspected.map_or(found.clone(), |before| &before & &found);
+                report.damage.retain(|damage| kept.contains(&(damage.file.clone(), damage.from)));
+                if report.damage.is_empty() || looks == LOOKS_MAX || looks > 1 && kept.len() == found.len() {
+                    return Ok(report);
+                }
+                suspected = Some(kept);
+            }
+            outcome => return outcome,
+        }
+        looks += 1;
+    }
+}
+
+/// What changes whenever somebody writes to a store, or adds files to it or removes some.
+fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String>, [u64; 3]), OpenError> {
+    let failed = |source| OpenError::Io { action: "list", file: directory.to_owned(), source };
+    let words = [control.segments_version(), control.written(), control.clean_end()];
+    Ok((disk.names(directory).map_err(failed)?, words))
+}
+
+/// One look at a store.
+struct Look<'a> {
+    disk: &'a Disk,
+    directory: &'a Path,
+    report: Report,
+    /// That some batch touches.
+    logs: HashSet<LogId>,
+}
+
+impl<'a> Look<'a> {
+    /// Takes one look at all of it.
+    fn at(disk: &'a Disk, directory: &'a Path, control: &mut Control) -> Result<Report, OpenError> {
+        let mut look = Look { disk, directory, report: Report::default(), logs: HashSet::new() };
+        look.over(control)?;
+        look.report.logs = look.logs.len() as u64;
+        Ok(look.report)
+    }
+
+    fn over(&mut self, control: &mut Control) -> Result<(), OpenError> {
+        let (disk, directory) = (self.disk, self.directory);
+        let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
+        let names = disk.names(directory).map_err(failed("list"))?;
+        self.check_small_files(control).map_err(failed("look around in"))?;
+        let mut headers: Vec<SegmentHeader> = Vec::new();
+        let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
+        for name in &names {
+            if let Some(start) = checkpoint::start_of(name) {
+                let read =
+                    checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
+                match read.map_err(failed("read a checkpoint of"))? {
+                    Some(whole) => {
+                        self.report.checkpoints += 1;
+                        needed = needed_segments(&whole);
+                        replays_from = segment_of(start);
+                    }
+                    None => self.lost(name, start),
+                }
+            }
+            let Some(number) = segment::number_of(name) else { continue };
+            match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
+                // A spare, or what should be full: then it is missed below.
+                None => {}
+                Some(Ok(header)) if header.number == number && header.store_id == control.store_id => {
+                    headers.push(header);
+                }
+                // Whole, and not what should be there.
+                Some(Ok(_)) => self.lost(name, position(number, 0)),
+                Some(Err(BadHeader::Damaged)) => self.lost(name, position(number, 0)),
+                Some(Err(BadHeader::Newer(found))) => {
+                    let (file, found) = (directory.join(name), found.into());
+                    return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
+                }
+            }
+        }
+        let known = self.evidence(control, &headers);
+        let torn = self.torn_from(&headers, replays_from, known).map_err(failed("read"))?;
+        headers.retain(|header| header.number < torn);
+        self.report
+            .damage
+            .retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
+        let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
+        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+        self.check_compacted(&names, &headers, replays_from).map_err(failed("list"))?;
+        needed.extend(replays_from..=last);
+        for number in
+            needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number))
+        {
+            self.lost(&segment::file_name(number), position(number, 0));
+        }
+        for (index, header) in headers.iter().enumerate() {
+            // Behind one that was removed, or is missed already, follows another chain.
+            let follower = match headers.get(index + 1) {
+                None => Follower::None,
+                Some(next) if next.number == header.number + 1 => Follower::Next(next),
+                Some(_) => Follower::Gone,
+            };
+            self.segment(header, follower, known).map_err(failed("read"))?;
+            if self.report.torn_bytes > 0 && clean == Some(self.report.end) {
+                // Nothing was being written: what stands behind the end came by itself.
+                self.lost(&segment::file_name(header.number), self.report.end);
+                self.report.torn_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn segment(
+        &mut self,
+        header: &SegmentHeader,
+        follower: Follower<'_>,
+        known_durable: Position,
+    ) -> io::Result<()> {
+        self.report.segments += 1;
+        if let Follower::Next(next) = follower {
+            self.check_settled(next)?;
+        }
+        let name = segment::file_name(header.number);
+        let region = self.region(header)?;
+        let length = region.published();
+        let bytes = region.bytes(0..length);
+        // Of a store in use it may have been written anew since its header was read.
+        let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+        if length < header.file_bytes() {
+            self.lost(&name, position(header.number, length));
+        }
+        let (report, logs) = (&mut self.report, &mut self.logs);
+        let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
+        loop {
+            let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
+                report.batches += 1;
+                report.bytes += u64::from(batch.header.length);
+                let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
+                logs.extend(frames.map(|frame| frame.log));
+            });
+            report.end = position(header.number, stop.place);
+            let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
+            if stop.blank && (is_end || follower.continues(&stop)) {
+                return Ok(());
+            }
+            if is_end {
+                report.torn_bytes =
+                    bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
+                return Ok(());
+            }
+            let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));
+            report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
+            let Some(resumes) = stop.resumes_at else { return Ok(()) };
+            (at, link) = (resumes, stop.resumes_link);
+        }
+    }
+
+    /// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
+    /// what a power cut left of the end, which the next open discards.
+    fn torn_from(&self, headers: &[SegmentHeader], replays_from: u32, known: Position) -> io::Result<u32> {
+        let is_there = |number: &u32| headers.iter().any(|header| header.number == *number);
+        let missing = (replays_from..).find(|number| !is_there(number)).unwrap_or(u32::MAX);
+        let mut evidence = known;
+        for header in headers.iter().filter(|header| header.number > missing) {
+            let region = self.region(header)?;
+            evidence = evidence.max(attested_durable(region.bytes(0..region.published()), 0));
+        }
+        let is_torn = missing > replays_from && evidence <= position(missing, 0);
+        Ok(if is_torn { missing } else { u32::MAX })
+    }
+
+    /// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
+    /// checkpoints stand behind it.
+    fn check_compacted(
+        &mut self,
+        names: &[String],
+        headers: &[SegmentHeader],
+        replays_from: u32,
+    ) -> io::Result<()> {
+        let compacted =
+            headers.iter().filter(|header| header.number >= replays_from && header.is_compacted());
+        let mut compacted = compacted.map(|header| header.number).peekable();
+        let newest = |names: &[String]| names.iter().filter_map(|name| checkpoint::start_of(name)).max();
+        // In a store that is in use checkpoints may have come since they were listed.
+        if compacted.peek().is_some() && newest(names) == newest(&self.disk.names(self.directory)?) {
+            compacted.for_each(|number| self.lost(&segment::file_name(number), position(number, 0)));
+        }
+        Ok(())
+    }
+
+    /// What is settled of the segment in front of another, if it is there. It is nobody's loss, but the disk's mistake.
+    fn check_settled(&mut self, next: &SegmentHeader) -> io::Result<()> {
+        let number = next.number - 1;
+        let name = settled::file_name(number);
+        let is_whole = match Settled::open(self.disk, &self.directory.join(&name), next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            settled => settled.is_ok_and(|settled| settled.is_some_and(|settled| settled.is_whole())),
+        };
+        if !is_whole {
+            self.report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });
+        }
+        Ok(())
+    }
+
+    /// How far the control file proves the store durable, where it says what can be.
+    fn evidence(&mut self, control: &Control, headers: &[SegmentHeader]) -> Position {
+        let last_present = headers.last().map_or(0, |header| header.number);
+        if control.is_intact() && !control.is_credible(last_present) {
+            self.lost(control::FILE_NAME, 0);
+        }
+        control.evidence(last_present)
+    }
+
+    /// The control file and the signal. What words that do not add up say is not believed, not even whose they are.
+    fn check_small_files(&mut self, control: &mut Control) -> io::Result<()> {
+        if !control.is_intact() {
+            self.lost(control::FILE_NAME, 0);
+            control.adopt_id(self.disk, self.directory)?;
+        }
+        if !signal::is_sound(self.disk, self.directory)? {
+            self.lost(signal::FILE_NAME, 0);
+        }
+        Ok(())
+    }
+
+    /// A segment's file, as far as it is there.
+    fn region(&self, header: &SegmentHeader) -> io::Result<Region> {
+        let file = self.disk.open_read_only(&self.directory.join(segment::file_name(header.number)))?;
+        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+        Ok(Region::sealed(file.map(length as usize, false)?, length))
+    }
+
+    /// Says that a file does not read as it was written, from a place on.
+    fn lost(&mut self, name: &str, at: Position) {
+        self.report.damage.push(whole(name, at));
+    }
+}
+
+/// Segments that hold payload of some log in a checkpoint.
+pub(crate) fn needed_segments(checkpoint: &Checkpoint) -> BTreeSet<u32> {
+    let positions = |log: &Arc<Log>| {
+        let inner = log.lock();
+        inner.extents.all().iter().map(|extent| segment_of(extent.position)).collect::<Vec<_>>()
+    };
+    checkpoint.logs.iter().flat_map(positions).collect()
+}
+
+fn whole(name: &str, at: Position) -> Damage {
+    Damage { file: name.to_owned(), from: at, to: at, logs: None }
+}
+
+/// What comes behind a segment.
+#[derive(Clone, Copy)]
+enum Follower<'a> {
+    /// Nothing: it is the newest.
+    None,
+    Next(&'a SegmentHeader),
+    /// Some that are not there.
+    Gone,
+}
+
+impl Follower<'_> {
+    /// Whether a segment may end here, as far as that is told by what follows it.
+    fn continues(self, stop: &Stop) -> bool {
+        match self {
+            Follower::None => false,
+            Follower::Next(next) => stop.link == Some(next.previous) || next.after_damage && stop.blank,
+            Follower::Gone => true,
+        }
+    }
+}

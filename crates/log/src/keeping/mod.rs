@@ -1,0 +1,27 @@
+//! What is done about what is there: let go, write anew, note down, find again.
+//!
+//! ```text
+//! checkpoint         catalogue and extents as of a position
+//! recover            from whatever a crash left to a store: the last checkpoint, and what was committed since
+//! harm               what is known to be damaged, and whom it harms
+//! expiry, retention  which logs are over, which entries are too many or too old
+//! purge, reclaim     letting go, and when its room is worth a checkpoint
+//! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
+//! working, pace      a file that is put in place whole, and the share of the time that writing it takes
+//! backup             a copy as of one position, and back
+//! ```
+//!
+//! What a crash cuts short here costs time, or room until the next opening, and never data. *Checked by* the crash simulation.
+
+pub(crate) mod backup;
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod expiry;
+pub(crate) mod harm;
+pub(crate) mod pace;
+pub(crate) mod purge;
+pub(crate) mod reclaim;
+pub(crate) mod recover;
+pub(crate) mod retention;
+pub(crate) mod settle;
+pub(crate) mod working;

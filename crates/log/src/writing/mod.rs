@@ -1,0 +1,25 @@
+//! The way in: how a commit gets from a caller into the newest segment, and durable.
+//!
+//! ```text
+//! append, commit     what callers ask for: entries, or one change of one log, each one batch; staged and revealed here
+//! writer             the one writer: chains batches and publishes them, behind one lock
+//! tip, ahead         where a batch is put down: through the map or by a call, and the pages in front of it
+//! sizes, spare       the next segment: how large it is, and its file, made ahead of time
+//! reserve            room held back, so that a full disk can let go
+//! committer, groups  group commit: one sync for all that was written since the last one, and what groups come to
+//! soon               a lock that is held for a tenth of a microsecond
+//! ```
+//!
+//! Never reads what was written: that is [`reading`](crate::reading)'s.
+
+pub(crate) mod ahead;
+pub(crate) mod append;
+pub(crate) mod commit;
+pub(crate) mod committer;
+pub(crate) mod groups;
+pub(crate) mod reserve;
+pub(crate) mod sizes;
+pub(crate) mod soon;
+pub(crate) mod spare;
+pub(crate) mod tip;
+pub(crate) mod writer;
