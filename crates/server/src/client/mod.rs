@@ -6,7 +6,6 @@ mod channel;
 mod compare;
 mod connection;
 mod copy;
-mod events;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod glob;
