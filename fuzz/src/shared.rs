@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use thalweg_log::{Attached, Disk, Query};
 use thalweg_sync::words::Words;
 use thalweg_sys::memory;
-use thalweg_transport::{Read, SharedEnd};
+use thalweg_transport::{Read, SharedEnd, Wanted};
 
 const RING_BYTES: u32 = 4096;
 /// Words of the map in front of the rings' bytes that mean something: what it is, the tails and heads, who sleeps.
@@ -73,7 +73,8 @@ pub fn rings(data: &[u8]) {
                 end.anticipate();
             }
             6 => {
-                let _ = end.prepare_to_sleep(argument & 1 != 0) || end.prepare_to_sleep_for_space();
+                let _ = end.prepare_to_sleep(Wanted::beside_unsent(argument & 1 != 0))
+                    || end.prepare_to_sleep(Wanted::Space);
                 end.wake_up();
             }
             // Whoever joins now takes the map as it is, or says why not.

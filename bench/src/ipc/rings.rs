@@ -12,8 +12,8 @@ use thalweg_bench::Failure;
 use thalweg_bench::measure::{Measured, Until};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_transport::{
-    RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Written, receive_with_descriptor, send_with_descriptor,
-    wait_for_peer,
+    PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Wanted, Written, receive_with_descriptor,
+    send_with_descriptor,
 };
 
 const PATH: &str = "rings.sock";
@@ -40,7 +40,7 @@ impl Link {
             match self.end.write_gathered(&[IoSlice::new(bytes)])? {
                 Written::Bytes(count) => bytes = &bytes[count..],
                 Written::WouldBlock => {
-                    self.wait(true)?;
+                    self.wait(Wanted::BytesOrSpace)?;
                 }
             }
         }
@@ -66,14 +66,17 @@ impl Link {
             if self.read.len() == self.read.capacity() {
                 self.read.reserve(READ_BYTES);
             }
-            if self.end.read(&mut self.read)? == Read::WouldBlock && self.wait(false)? == Waited::Ended {
+            if self.end.read(&mut self.read)? == Read::WouldBlock
+                && self.wait(Wanted::Bytes)? == Waited::Ended
+            {
                 return Ok(false);
             }
         }
     }
 
-    fn wait(&mut self, for_space: bool) -> Result<Waited, Failure> {
-        Ok(wait_for_peer(&mut self.end, self.socket.as_fd(), for_space, None, true)?)
+    fn wait(&mut self, wanted: Wanted) -> Result<Waited, Failure> {
+        let (end, socket) = (&mut self.end, self.socket.as_fd());
+        Ok(PeerWait { end, socket, wanted, deadline: None, spin: true }.wait()?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
 
 use crate::record::{self, RECORD_BYTES_MIN};
-use crate::sse::{Events, Said, next_offset};
+use crate::sse::{Events, Said};
+use thalweg_wire::sse::read::Control;
 
 /// Events say the same wherever pieces end, which the first byte says; and so does what a server writes of them.
 pub fn events(data: &[u8]) {
@@ -10,7 +11,7 @@ pub fn events(data: &[u8]) {
     let whole = told(&[data]);
     assert_eq!(told(&[front, back]), whole);
     assert_eq!(told(&data.chunks(1).collect::<Vec<_>>()), whole);
-    whole.iter().filter(|(is_control, _)| *is_control).for_each(|(_, data)| drop(next_offset(data)));
+    whole.iter().filter(|(is_control, _)| *is_control).for_each(|(_, data)| drop(Control::parse(data)));
 }
 
 /// What pieces say, and which of it is control.

@@ -50,15 +50,10 @@ impl Events {
     }
 }
 
-/// The text of `streamNextOffset` in a control event.
-pub(crate) fn next_offset(control: &[u8]) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_slice(control).ok()?;
-    value["streamNextOffset"].as_str().map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_wire::sse::read::Control;
 
     #[test]
     fn lines_are_whole_wherever_pieces_end() {
@@ -69,7 +64,7 @@ mod tests {
                 events.push(piece, |said| {
                     told.push(match said {
                         Said::Data(data) => (false, String::from_utf8_lossy(data).into_owned()),
-                        Said::Control(data) => (true, next_offset(data).unwrap()),
+                        Said::Control(data) => (true, Control::parse(data).unwrap().next_offset),
                     });
                 });
             }

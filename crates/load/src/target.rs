@@ -5,6 +5,7 @@ use crate::error::Error;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_http::tls::{Peer, Trust};
+use thalweg_wire::url::Url;
 
 /// A server, and how its streams are named.
 #[derive(Clone, Debug)]
@@ -30,16 +31,12 @@ impl Target {
                 "{url}: a server to be loaded is named as http://host:port or https://host:port"
             ))
         };
-        let (sealed, authority) = match url.strip_prefix("http://") {
-            Some(authority) => (false, authority),
-            None => (true, url.strip_prefix("https://").ok_or_else(bad)?),
-        };
-        let name = authority.rsplit_once(':').map(|(name, _)| name).filter(|_| !authority.contains('/'));
-        let name = name.ok_or_else(bad)?.to_owned();
+        let parts = Url::split(url).ok().filter(|parts| parts.rest.is_empty()).ok_or_else(bad)?;
         let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
-        let address = authority.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(bad)?;
+        let mut addresses = (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unreachable)?;
+        let address = addresses.next().ok_or_else(bad)?;
         let trust = || common.tls_ca.as_deref().map_or_else(Trust::of_system, Trust::in_file);
-        let tls = if sealed { Some((trust()?, name)) } else { None };
+        let tls = if parts.secure { Some((trust()?, parts.host.to_owned())) } else { None };
         let token = common.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         Ok(Self {
             address,
@@ -47,7 +44,7 @@ impl Target {
             tls,
             prefix: common.prefix.clone(),
             name_bytes: common.name_bytes,
-            fields: format!("Host: {authority}\r\n{}", token.unwrap_or_default()),
+            fields: format!("Host: {}\r\n{}", parts.authority, token.unwrap_or_default()),
         })
     }
 
@@ -126,8 +123,20 @@ pub(crate) mod tests {
 
     #[test]
     fn only_servers_are_named() {
-        for bad in ["127.0.0.1:80", "http://127.0.0.1:80/path", "unix:/x"] {
-            assert!(Target::new(&Common { url: bad.into(), ..Common::default() }).is_err(), "{bad}");
+        let address = |url: &str| {
+            let target = Target::new(&Common { url: url.into(), ..Common::default() })?;
+            Ok::<_, Error>(target.address.to_string())
+        };
+        for bad in ["127.0.0.1:80", "http://127.0.0.1:80/path", "unix:/x", "http://127.0.0.1:80?x"] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
+        for (url, found) in [
+            ("HTTP://127.0.0.1:1", "127.0.0.1:1"),
+            ("http://127.0.0.1/", "127.0.0.1:80"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:8443", "[::1]:8443"),
+        ] {
+            assert_eq!(address(url).unwrap(), found, "{url}");
         }
     }
 }

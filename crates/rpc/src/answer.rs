@@ -8,6 +8,7 @@ use crate::response::{self, Says};
 use thalweg_service::Error;
 use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
+use thalweg_wire::json::write as json;
 use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
 
 /// What is said of an answer that there is no room for beside all others that wait.
@@ -120,7 +121,7 @@ pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
     let message = format!("{field}: {}", invalid.what);
     write::error(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, |data| {
         data.extend_from_slice(b"{\"field\":");
-        write::string(data, field);
+        json::string(data, field);
         data.push(b'}');
     });
 }
@@ -132,7 +133,7 @@ pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
     write::error(out, id, Fault::BadRequest.rpc_code(), &message, |data| {
         begin_data(data, Fault::BadRequest);
         data.extend_from_slice(b",\"field\":");
-        write::string(data, field);
+        json::string(data, field);
         data.push(b'}');
     });
 }

@@ -5,7 +5,8 @@ use crate::gateway::Bounds;
 use crate::plan::Plan;
 use crate::request::Unfit;
 use std::time::Duration;
-use thalweg_wire::jsonrpc::{Call, Id, Params, Syntax, Text, write};
+use thalweg_wire::json::{Syntax, Text};
+use thalweg_wire::jsonrpc::{Call, Id, Params, write};
 
 /// Has the next body wait, so that a client can be held against a slow server.
 const DELAY: &str = "rpc.delay";

@@ -530,7 +530,7 @@ impl Service for Gateway {
 
     fn failed(&mut self, _now: Now) -> Response {
         let detail = "the store failed; what became of the call is not known";
-        let problem = Problem { status: 500, rule: "outcome-unknown", field: "store", detail };
+        let problem = Problem { status: 500, rule: "outcome-unknown", field: "store", detail, error: None };
         door::refusal(&problem, "")
     }
 
@@ -549,8 +549,7 @@ impl Service for Gateway {
     }
 
     fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
-        let Refusal { status, code, field, detail } = *refusal;
-        door::refusal(&Problem { status, rule: code, field, detail }, "")
+        door::refusal(&Problem::from(refusal), "")
     }
 }
 

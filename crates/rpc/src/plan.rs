@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use thalweg_schema::{self as schema, Type};
-use thalweg_wire::jsonrpc::write as json;
+use thalweg_wire::json::write as json;
 use thalweg_wire::messagepack::write;
 
 /// A service.

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use thalweg_wire::jsonrpc::{Kind, Params, Syntax, Text};
+use thalweg_wire::json::{Kind, Syntax, Text};
+use thalweg_wire::jsonrpc::Params;
 use thalweg_wire::messagepack::write;
 
 /// Why parameters do not fit.

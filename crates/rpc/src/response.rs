@@ -6,7 +6,7 @@
 use crate::plan::{Message, Method, Plan, Seen, Shape, Struct};
 use std::collections::HashSet;
 use std::fmt::Write;
-use thalweg_wire::jsonrpc::write as json;
+use thalweg_wire::json::write as json;
 use thalweg_wire::messagepack::{DecodeError, Reader, Wrong};
 
 /// What a frame says.

@@ -39,3 +39,4 @@ pub use spawn::{Exit, Respawn, SpawnOptions, Spawned, Tended};
 pub use sync_client::SyncClient;
 pub use thalweg_reactor::Wait;
 pub use thalweg_transport::Endpoint;
+pub use thalweg_wire::service::Access;

@@ -25,6 +25,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 use thalweg_sync::primitives::Mutex;
+use thalweg_wire::service::Access;
 
 /// Runs jobs, in any order and on any thread. Sized by whoever makes it: the scheduler starts no thread.
 pub trait Executor: Send + Sync {
@@ -42,12 +43,12 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 ///
 /// ```
 /// use std::sync::mpsc;
-/// use thalweg_service::{Pool, Scheduler};
+/// use thalweg_service::{Access, Pool, Scheduler};
 /// let scheduler = Scheduler::new(Pool::new(2));
 /// let (answers, answer) = mpsc::channel();
 /// let other = answers.clone();
-/// scheduler.schedule_write("main", move |_turn| answers.send("written").unwrap());
-/// scheduler.schedule_read("main", false, move |_turn| other.send("read").unwrap());
+/// scheduler.schedule("main", Access::Write, move |_turn| answers.send("written").unwrap());
+/// scheduler.schedule("main", Access::Read, move |_turn| other.send("read").unwrap());
 /// assert_eq!([answer.recv().unwrap(), answer.recv().unwrap()], ["written", "read"]);
 /// ```
 pub struct Scheduler<K: Hash + Eq + Clone, E: Executor> {
@@ -74,19 +75,12 @@ struct Fork {
 }
 
 struct Waiting {
-    write: bool,
+    access: Access,
     begin: Begin,
 }
 
 /// Hands a job its turn and the executor its job.
 type Begin = Box<dyn FnOnce() + Send>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
-    Free,
-    Read,
-    Write,
-}
 
 impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, E> {
     /// A scheduler over an executor. One that runs jobs where it is told to is fine too.
@@ -95,68 +89,70 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         Self { shared: Arc::new(Shared { executor, forks: Mutex::new(forks) }) }
     }
 
-    /// Schedules a read: at once if it reads what is committed, else behind what was scheduled to write its fork.
-    pub fn schedule_read(&self, fork: K, committed: bool, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
-        self.schedule(fork, if committed { Hold::Free } else { Hold::Read }, job);
-    }
-
-    /// Schedules a write: behind everything that was scheduled for its fork, alone.
-    pub fn schedule_write(&self, fork: K, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
-        self.schedule(fork, Hold::Write, job);
+    /// Schedules what reads or writes a fork: at once if it reads what is committed, else behind what was scheduled before it and
+    /// must not overlap it.
+    pub fn schedule(&self, fork: K, access: Access, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let turn = self.turn(fork.clone(), access);
+        let begin = move || shared.executor.execute(Box::new(move || job(turn)));
+        let begin = self.shared.forks.lock().line_up(&fork, access, Box::new(begin));
+        begin.into_iter().for_each(run);
     }
 
     /// Schedules what reads, or writes, each of some forks: it takes its place in every line in one step, and begins once it has all
     /// turns, which it gets in the order of the forks. One at least is named, and none twice.
-    pub fn schedule_all(&self, forks: &[(K, bool)], job: impl FnOnce(Vec<Turn<K, E>>) + Send + 'static) {
+    pub fn schedule_all(&self, forks: &[(K, Access)], job: impl FnOnce(Vec<Turn<K, E>>) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
-        let turns: Vec<_> =
-            forks.iter().map(|(fork, write)| self.turn(fork.clone(), Hold::of(*write))).collect();
+        let turns = self.turns(forks);
         let begin: Begin = Box::new(move || shared.executor.execute(Box::new(move || job(turns))));
         // Dropped turns are given back: none is before all of them were had.
         let missing = Arc::new(Mutex::new((forks.len(), Some(begin))));
         let mut lines = self.shared.forks.lock();
-        let had = forks.iter().filter_map(|(fork, write)| {
+        let had = forks.iter().filter_map(|(fork, access)| {
             let missing = Arc::clone(&missing);
-            lines.line_up(fork, Hold::of(*write), Box::new(move || one_more(&missing)))
+            lines.line_up(fork, *access, Box::new(move || one_more(&missing)))
         });
         let had: Vec<_> = had.collect();
         drop(lines);
         had.into_iter().for_each(run);
     }
 
-    /// Turns of each of some forks here and now, to write it or else to read, if nothing stands against any.
-    pub fn all_now(&self, forks: &[(K, bool)]) -> Option<Vec<Turn<K, E>>> {
-        let mut lines = self.shared.forks.lock();
-        if !forks.iter().all(|(fork, write)| lines.is_free(fork, Hold::of(*write))) {
+    /// A turn here and now, if nothing stands against it on its fork.
+    pub fn now(&self, fork: K, access: Access) -> Option<Turn<K, E>> {
+        let mut forks = self.shared.forks.lock();
+        if !forks.enter(&fork, access) {
             return None;
         }
-        for (fork, write) in forks {
+        forks.in_flight += 1;
+        drop(forks);
+        Some(self.turn(fork, access))
+    }
+
+    /// Turns of each of some forks here and now, if nothing stands against any.
+    pub fn all_now(&self, forks: &[(K, Access)]) -> Option<Vec<Turn<K, E>>> {
+        let mut lines = self.shared.forks.lock();
+        if !forks.iter().all(|(fork, access)| lines.is_open(fork, *access)) {
+            return None;
+        }
+        for (fork, access) in forks {
             lines.in_flight += 1;
-            lines.enter(fork, Hold::of(*write));
+            lines.enter(fork, *access);
         }
         drop(lines);
-        Some(forks.iter().map(|(fork, write)| self.turn(fork.clone(), Hold::of(*write))).collect())
+        Some(self.turns(forks))
     }
 
-    /// A turn to read here and now, if nothing at all is in flight: for work so short that handing it over costs more than
-    /// doing it, where nobody else waits meanwhile.
-    pub fn read_alone(&self, fork: K, committed: bool) -> Option<Turn<K, E>> {
-        self.alone(fork, if committed { Hold::Free } else { Hold::Read })
-    }
-
-    /// A turn to write here and now, if nothing at all is in flight.
-    pub fn write_alone(&self, fork: K) -> Option<Turn<K, E>> {
-        self.alone(fork, Hold::Write)
-    }
-
-    /// A turn to read here and now, if nothing stands against it on its fork.
-    pub fn read_now(&self, fork: K, committed: bool) -> Option<Turn<K, E>> {
-        self.now(fork, if committed { Hold::Free } else { Hold::Read })
-    }
-
-    /// A turn to write here and now, if nothing stands against it on its fork.
-    pub fn write_now(&self, fork: K) -> Option<Turn<K, E>> {
-        self.now(fork, Hold::Write)
+    /// A turn here and now, if nothing at all is in flight: for work so short that handing it over costs more than doing it,
+    /// where nobody else waits meanwhile.
+    pub fn alone(&self, fork: K, access: Access) -> Option<Turn<K, E>> {
+        let mut forks = self.shared.forks.lock();
+        if forks.in_flight > 0 {
+            return None;
+        }
+        forks.in_flight = 1;
+        forks.enter(&fork, access);
+        drop(forks);
+        Some(self.turn(fork, access))
     }
 
     /// Turns that were given and not dropped, and work that waits for one.
@@ -169,43 +165,12 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         self.shared.forks.lock().forks.len()
     }
 
-    fn now(&self, fork: K, hold: Hold) -> Option<Turn<K, E>> {
-        let mut forks = self.shared.forks.lock();
-        if !forks.enter(&fork, hold) {
-            return None;
-        }
-        forks.in_flight += 1;
-        drop(forks);
-        Some(self.turn(fork, hold))
+    fn turn(&self, fork: K, access: Access) -> Turn<K, E> {
+        Turn { shared: Arc::clone(&self.shared), fork, access }
     }
 
-    fn alone(&self, fork: K, hold: Hold) -> Option<Turn<K, E>> {
-        let mut forks = self.shared.forks.lock();
-        if forks.in_flight > 0 {
-            return None;
-        }
-        forks.in_flight = 1;
-        forks.enter(&fork, hold);
-        drop(forks);
-        Some(self.turn(fork, hold))
-    }
-
-    fn turn(&self, fork: K, hold: Hold) -> Turn<K, E> {
-        Turn { shared: Arc::clone(&self.shared), fork, hold }
-    }
-
-    fn schedule(&self, fork: K, hold: Hold, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
-        let shared = Arc::clone(&self.shared);
-        let turn = self.turn(fork.clone(), hold);
-        let begin = move || shared.executor.execute(Box::new(move || job(turn)));
-        let begin = self.shared.forks.lock().line_up(&fork, hold, Box::new(begin));
-        begin.into_iter().for_each(run);
-    }
-}
-
-impl Hold {
-    fn of(write: bool) -> Self {
-        if write { Self::Write } else { Self::Read }
+    fn turns(&self, forks: &[(K, Access)]) -> Vec<Turn<K, E>> {
+        forks.iter().map(|(fork, access)| self.turn(fork.clone(), *access)).collect()
     }
 }
 
@@ -218,65 +183,94 @@ fn one_more(missing: &Mutex<(usize, Option<Begin>)>) {
     begin.into_iter().for_each(|begin| begin());
 }
 
+impl Fork {
+    /// Whether those who have a turn let one more in.
+    fn admits(&self, access: Access) -> bool {
+        match access {
+            Access::ReadCommitted => true,
+            Access::Read => !self.writing,
+            Access::Write => !self.writing && self.readers == 0,
+        }
+    }
+
+    /// Whether one who comes now is let in. Who waits was here before, but for those whom nothing stands against.
+    fn is_open(&self, access: Access) -> bool {
+        self.admits(access) && (access == Access::ReadCommitted || self.waiting.is_empty())
+    }
+
+    fn enter(&mut self, access: Access) {
+        match access {
+            Access::ReadCommitted => {}
+            Access::Read => self.readers += 1,
+            Access::Write => self.writing = true,
+        }
+    }
+
+    fn leave(&mut self, access: Access) {
+        match access {
+            Access::ReadCommitted => {}
+            Access::Read => self.readers -= 1,
+            Access::Write => self.writing = false,
+        }
+    }
+
+    /// The first in line, if it may begin.
+    fn next(&mut self) -> Option<Begin> {
+        let access = self.waiting.front()?.access;
+        if !self.admits(access) {
+            return None;
+        }
+        self.enter(access);
+        self.waiting.pop_front().map(|waiting| waiting.begin)
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.writing && self.readers == 0
+    }
+}
+
 impl<K: Hash + Eq + Clone> Forks<K> {
-    fn is_free(&self, fork: &K, hold: Hold) -> bool {
-        self.forks.get(fork).is_none_or(|busy| {
-            !busy.writing && busy.waiting.is_empty() && (hold != Hold::Write || busy.readers == 0)
-        })
+    fn is_open(&self, fork: &K, access: Access) -> bool {
+        self.forks.get(fork).is_none_or(|fork| fork.is_open(access))
     }
 
     /// What begins now, or nothing if it has to wait in its line.
-    fn line_up(&mut self, fork: &K, hold: Hold, begin: Begin) -> Option<Begin> {
+    fn line_up(&mut self, fork: &K, access: Access, begin: Begin) -> Option<Begin> {
         self.in_flight += 1;
-        if self.enter(fork, hold) {
+        if self.enter(fork, access) {
             return Some(begin);
         }
         let busy = self.forks.entry(fork.clone()).or_default();
-        busy.waiting.push_back(Waiting { write: hold == Hold::Write, begin });
+        busy.waiting.push_back(Waiting { access, begin });
         None
     }
 
     /// Takes a fork if nothing stands against it; otherwise it is busy, and has an entry to wait in.
-    fn enter(&mut self, fork: &K, hold: Hold) -> bool {
-        if hold == Hold::Free {
+    fn enter(&mut self, fork: &K, access: Access) -> bool {
+        // Who reads what is committed leaves no trace, so that an idle fork stays without an entry.
+        if access == Access::ReadCommitted {
             return true;
         }
-        let busy = self.forks.entry(fork.clone()).or_default();
-        let write = hold == Hold::Write;
-        if busy.writing || !busy.waiting.is_empty() || write && busy.readers > 0 {
-            return false;
+        let fork = self.forks.entry(fork.clone()).or_default();
+        let is_open = fork.is_open(access);
+        if is_open {
+            fork.enter(access);
         }
-        if write {
-            busy.writing = true
-        } else {
-            busy.readers += 1
-        }
-        true
+        is_open
     }
 
     /// Gives a fork back; what may begin now.
-    fn leave(&mut self, fork: &K, hold: Hold) -> Vec<Begin> {
+    fn leave(&mut self, key: &K, access: Access) -> Vec<Begin> {
         self.in_flight -= 1;
         let mut next = Vec::new();
-        let Some(busy) = self.forks.get_mut(fork).filter(|_| hold != Hold::Free) else { return next };
-        if hold == Hold::Write {
-            busy.writing = false
-        } else {
-            busy.readers -= 1
+        if access == Access::ReadCommitted {
+            return next;
         }
-        while let Some(first) = busy.waiting.front() {
-            if busy.writing || first.write && busy.readers > 0 {
-                break;
-            }
-            if first.write {
-                busy.writing = true
-            } else {
-                busy.readers += 1
-            }
-            next.extend(busy.waiting.pop_front().map(|waiting| waiting.begin));
-        }
-        if !busy.writing && busy.readers == 0 {
-            self.forks.remove(fork);
+        let Some(fork) = self.forks.get_mut(key) else { return next };
+        fork.leave(access);
+        next.extend(std::iter::from_fn(|| fork.next()));
+        if fork.is_idle() {
+            self.forks.remove(key);
         }
         next
     }
@@ -286,12 +280,12 @@ impl<K: Hash + Eq + Clone> Forks<K> {
 pub struct Turn<K: Hash + Eq + Clone, E: Executor> {
     shared: Arc<Shared<K, E>>,
     fork: K,
-    hold: Hold,
+    access: Access,
 }
 
 impl<K: Hash + Eq + Clone, E: Executor> Drop for Turn<K, E> {
     fn drop(&mut self) {
-        let next = self.shared.forks.lock().leave(&self.fork, self.hold);
+        let next = self.shared.forks.lock().leave(&self.fork, self.access);
         next.into_iter().for_each(run);
     }
 }
@@ -351,7 +345,7 @@ impl<K: Hash + Eq + Clone + fmt::Debug, E: Executor> fmt::Debug for Turn<K, E> {
         formatter
             .debug_struct("Turn")
             .field("fork", &self.fork)
-            .field("hold", &self.hold)
+            .field("access", &self.access)
             .finish_non_exhaustive()
     }
 }

@@ -66,7 +66,7 @@ where
             Some((access, fork)) => (access, owned(fork)),
             None => (Access::ReadCommitted, Fork::None),
         };
-        if alone && let Some(turn) = self.alone(access, &fork) {
+        if alone && let Some(turn) = self.scheduler.alone(fork.clone(), access) {
             return S::handle(&self.handler, request, Box::new(Held { reply, _turn: turn }));
         }
         let (handler, frame) = (Arc::clone(&self.handler), frame.to_vec());
@@ -80,19 +80,7 @@ where
                 S::handle(&handler, request, Box::new(Held { reply, _turn: turn }));
             }
         };
-        match access {
-            Access::Write => self.scheduler.schedule_write(fork, job),
-            Access::Read => self.scheduler.schedule_read(fork, false, job),
-            Access::ReadCommitted => self.scheduler.schedule_read(fork, true, job),
-        }
-    }
-
-    fn alone(&self, access: Access, fork: &Fork<'static>) -> Option<Turn<Fork<'static>, E>> {
-        match access {
-            Access::Write => self.scheduler.write_alone(fork.clone()),
-            Access::Read => self.scheduler.read_alone(fork.clone(), false),
-            Access::ReadCommitted => self.scheduler.read_alone(fork.clone(), true),
-        }
+        self.scheduler.schedule(fork, access, job);
     }
 }
 

@@ -6,26 +6,6 @@ use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Committed,
-    Read,
-    Write,
-}
-
-fn schedule<E: Executor + 'static>(
-    scheduler: &Scheduler<u8, E>,
-    fork: u8,
-    kind: Kind,
-    job: impl FnOnce(Turn<u8, E>) + Send + 'static,
-) {
-    match kind {
-        Kind::Committed => scheduler.schedule_read(fork, true, job),
-        Kind::Read => scheduler.schedule_read(fork, false, job),
-        Kind::Write => scheduler.schedule_write(fork, job),
-    }
-}
-
 /// Runs a job where it is given, in the middle of whatever goes on.
 struct Inline;
 
@@ -47,7 +27,7 @@ impl Executor for Careless {
 /// What has been scheduled, in order, and how far each is.
 #[derive(Default)]
 struct Model {
-    works: Vec<(u8, Kind, bool)>,
+    works: Vec<(u8, Access, bool)>,
 }
 
 impl Model {
@@ -57,10 +37,10 @@ impl Model {
         let mut begun = vec![false; self.works.len()];
         for (at, (fork, kind, _)) in self.works.iter().enumerate() {
             let mut earlier = self.works[..at].iter().zip(&begun).filter(|((other, _, _), _)| other == fork);
-            begun[at] = *kind == Kind::Committed
+            begun[at] = *kind == Access::ReadCommitted
                 || earlier.all(|((_, other, done), begun)| match (kind, other) {
-                    (_, Kind::Committed) => true,
-                    (Kind::Read, Kind::Read) => *begun,
+                    (_, Access::ReadCommitted) => true,
+                    (Access::Read, Access::Read) => *begun,
                     _ => *done,
                 });
         }
@@ -84,11 +64,11 @@ proptest! {
                 model.works[work].2 = true;
                 drop(turn);
             } else {
-                let kind = [Kind::Committed, Kind::Read, Kind::Write][kind as usize];
+                let kind = [Access::ReadCommitted, Access::Read, Access::Write][kind as usize];
                 let work = model.works.len();
                 model.works.push((fork, kind, false));
                 let begun = Arc::clone(&begun);
-                schedule(&scheduler, fork, kind, move |turn| begun.lock().push((work, turn)));
+                scheduler.schedule(fork, kind, move |turn| begun.lock().push((work, turn)));
             }
             let mut running: Vec<usize> = begun.lock().iter().map(|(work, _)| *work).collect();
             running.extend((0..model.works.len()).filter(|work| model.works[*work].2));
@@ -127,9 +107,10 @@ fn many_threads_over_a_pool_never_meet_where_they_must_not() {
                 for work in 0..WORKS {
                     let seed = (thread * WORKS + work).wrapping_mul(0x9e37_79b9);
                     let fork = (seed >> 7) % 3;
-                    let kind = [Kind::Committed, Kind::Read, Kind::Read, Kind::Write][(seed >> 13) % 4];
+                    let kind =
+                        [Access::ReadCommitted, Access::Read, Access::Read, Access::Write][(seed >> 13) % 4];
                     let (forks, ended) = (Arc::clone(&forks), ended.clone());
-                    schedule(&scheduler, fork as u8, kind, move |turn| {
+                    scheduler.schedule(fork as u8, kind, move |turn| {
                         visit(&forks[fork], kind, thread * WORKS + work);
                         drop(turn);
                         ended.send(()).unwrap();
@@ -154,13 +135,13 @@ fn many_threads_over_a_pool_never_meet_where_they_must_not() {
     }
 }
 
-fn visit(fork: &Mutex<Present>, kind: Kind, work: usize) {
+fn visit(fork: &Mutex<Present>, kind: Access, work: usize) {
     {
         let mut present = fork.lock();
         match kind {
-            Kind::Committed => return,
-            Kind::Read => present.readers += 1,
-            Kind::Write => {
+            Access::ReadCommitted => return,
+            Access::Read => present.readers += 1,
+            Access::Write => {
                 present.writers += 1;
                 present.order.push(work);
             }
@@ -170,9 +151,9 @@ fn visit(fork: &Mutex<Present>, kind: Kind, work: usize) {
     std::thread::yield_now();
     let mut present = fork.lock();
     match kind {
-        Kind::Committed => {}
-        Kind::Read => present.readers -= 1,
-        Kind::Write => present.writers -= 1,
+        Access::ReadCommitted => {}
+        Access::Read => present.readers -= 1,
+        Access::Write => present.writers -= 1,
     }
 }
 
@@ -180,27 +161,27 @@ fn visit(fork: &Mutex<Present>, kind: Kind, work: usize) {
 fn a_panic_and_a_job_that_is_thrown_away_leave_the_fork_free() {
     let scheduler = Scheduler::new(Inline);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        scheduler.schedule_write(1, |_turn| panic!("this job panics on purpose"));
+        scheduler.schedule(1, Access::Write, |_turn| panic!("this job panics on purpose"));
     }));
     assert!(outcome.is_err());
     let (ended, ends) = mpsc::channel();
-    scheduler.schedule_write(1, move |_turn| ended.send(()).unwrap());
+    scheduler.schedule(1, Access::Write, move |_turn| ended.send(()).unwrap());
     ends.recv().unwrap();
     assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
 
     let scheduler = Scheduler::new(Careless);
-    (0..3).for_each(|_| scheduler.schedule_write(1, |_turn| unreachable!("nothing runs here")));
+    (0..3).for_each(|_| scheduler.schedule(1, Access::Write, |_turn| unreachable!("nothing runs here")));
     assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
 }
 
 #[test]
 fn a_panic_in_the_middle_of_a_line_does_not_lose_the_rest_of_it() {
     let scheduler = Scheduler::new(Inline);
-    let first = scheduler.write_alone(1).unwrap();
+    let first = scheduler.alone(1, Access::Write).unwrap();
     let (ended, ends) = mpsc::channel();
     for work in 0..6 {
         let ended = ended.clone();
-        schedule(&scheduler, 1, Kind::Write, move |_turn| {
+        scheduler.schedule(1, Access::Write, move |_turn| {
             assert!(work != 2, "this job panics on purpose");
             ended.send(work).unwrap();
         });
@@ -214,11 +195,11 @@ fn a_panic_in_the_middle_of_a_line_does_not_lose_the_rest_of_it() {
 #[test]
 fn a_long_line_makes_no_deep_stack() {
     let scheduler = Scheduler::new(Inline);
-    let first = scheduler.write_alone(1).unwrap();
+    let first = scheduler.alone(1, Access::Write).unwrap();
     let count = Arc::new(Mutex::new(0));
     for _ in 0..200_000 {
         let count = Arc::clone(&count);
-        scheduler.schedule_write(1, move |_turn| *count.lock() += 1);
+        scheduler.schedule(1, Access::Write, move |_turn| *count.lock() += 1);
     }
     drop(first);
     assert_eq!(*count.lock(), 200_000);
@@ -227,33 +208,35 @@ fn a_long_line_makes_no_deep_stack() {
 #[test]
 fn alone_means_that_nothing_at_all_is_in_flight() {
     let scheduler = Scheduler::new(Inline);
-    let first = scheduler.read_alone(1, true).unwrap();
-    assert!(scheduler.write_alone(2).is_none() && scheduler.read_alone(2, true).is_none());
+    let first = scheduler.alone(1, Access::ReadCommitted).unwrap();
+    assert!(
+        scheduler.alone(2, Access::Write).is_none() && scheduler.alone(2, Access::ReadCommitted).is_none()
+    );
     drop(first);
-    let write = scheduler.write_alone(2).unwrap();
+    let write = scheduler.alone(2, Access::Write).unwrap();
     let (ended, ends) = mpsc::channel();
-    scheduler.schedule_read(2, false, move |_turn| ended.send(()).unwrap());
+    scheduler.schedule(2, Access::Read, move |_turn| ended.send(()).unwrap());
     assert!(ends.try_recv().is_err(), "it waits behind a write that runs inline");
     drop(write);
     ends.recv().unwrap();
-    assert!(scheduler.read_alone(2, false).is_some());
+    assert!(scheduler.alone(2, Access::Read).is_some());
 }
 
 #[test]
 fn a_turn_here_and_now_minds_its_own_fork_only() {
     let scheduler = Scheduler::new(Inline);
-    let read = scheduler.read_now(1, false).unwrap();
-    assert!(scheduler.write_now(1).is_none(), "somebody reads");
-    let write = scheduler.write_now(2).unwrap();
-    assert!(scheduler.read_now(2, false).is_none(), "somebody writes");
-    assert!(scheduler.read_now(2, true).is_some(), "what is committed is read beside everything");
+    let read = scheduler.now(1, Access::Read).unwrap();
+    assert!(scheduler.now(1, Access::Write).is_none(), "somebody reads");
+    let write = scheduler.now(2, Access::Write).unwrap();
+    assert!(scheduler.now(2, Access::Read).is_none(), "somebody writes");
+    assert!(scheduler.now(2, Access::ReadCommitted).is_some(), "what is committed is read beside everything");
     let (ended, ends) = mpsc::channel();
-    scheduler.schedule_write(1, move |_turn| ended.send(()).unwrap());
-    assert!(scheduler.read_now(1, false).is_none(), "a write waits, and is not to be overtaken");
+    scheduler.schedule(1, Access::Write, move |_turn| ended.send(()).unwrap());
+    assert!(scheduler.now(1, Access::Read).is_none(), "a write waits, and is not to be overtaken");
     drop(read);
     ends.recv().unwrap();
     drop(write);
-    assert!(scheduler.write_now(2).is_some());
+    assert!(scheduler.now(2, Access::Write).is_some());
     assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
 }
 
@@ -261,9 +244,9 @@ fn a_turn_here_and_now_minds_its_own_fork_only() {
 fn a_turn_may_be_kept_beyond_its_job() {
     let scheduler = Scheduler::new(Inline);
     let (keep, kept) = mpsc::channel();
-    scheduler.schedule_write(1, move |turn| keep.send(turn).unwrap());
+    scheduler.schedule(1, Access::Write, move |turn| keep.send(turn).unwrap());
     let (ended, ends) = mpsc::channel();
-    scheduler.schedule_read(1, false, move |_turn| ended.send(()).unwrap());
+    scheduler.schedule(1, Access::Read, move |_turn| ended.send(()).unwrap());
     assert!(ends.try_recv().is_err());
     drop(kept.recv().unwrap());
     ends.recv().unwrap();
@@ -272,21 +255,21 @@ fn a_turn_may_be_kept_beyond_its_job() {
 #[test]
 fn work_of_several_forks_has_its_place_in_each_line_from_when_it_came() {
     let scheduler = Scheduler::new(Inline);
-    let first = scheduler.write_now(1).unwrap();
+    let first = scheduler.now(1, Access::Write).unwrap();
     let (ended, ends) = mpsc::channel();
     let say = |word: &'static str| {
         let ended = ended.clone();
         move |_turn: Turn<u8, Inline>| ended.send(word).unwrap()
     };
     let all = ended.clone();
-    scheduler.schedule_all(&[(1, true), (2, false), (3, true)], move |turns| {
+    scheduler.schedule_all(&[(1, Access::Write), (2, Access::Read), (3, Access::Write)], move |turns| {
         assert_eq!(turns.iter().map(|turn| turn.fork).collect::<Vec<_>>(), [1, 2, 3]);
         all.send("all").unwrap();
     });
-    assert!(scheduler.all_now(&[(2, false), (3, false)]).is_none(), "one of them is written");
-    assert!(scheduler.all_now(&[(2, false), (4, true)]).is_some(), "readers read together");
-    scheduler.schedule_write(2, say("behind it"));
-    scheduler.schedule_write(4, say("elsewhere"));
+    assert!(scheduler.all_now(&[(2, Access::Read), (3, Access::Read)]).is_none(), "one of them is written");
+    assert!(scheduler.all_now(&[(2, Access::Read), (4, Access::Write)]).is_some(), "readers read together");
+    scheduler.schedule(2, Access::Write, say("behind it"));
+    scheduler.schedule(4, Access::Write, say("elsewhere"));
     assert_eq!(ends.try_iter().collect::<Vec<_>>(), ["elsewhere"]);
     drop(first);
     assert_eq!(ends.try_iter().collect::<Vec<_>>(), ["all", "behind it"]);
@@ -305,7 +288,9 @@ fn works_of_several_forks_never_wait_in_a_circle() {
                 for work in 0_u8..250 {
                     let (one, other) = ((thread + work) % 3, (thread + work + 1 + work % 2) % 3);
                     let ended = ended.clone();
-                    scheduler.schedule_all(&[(one, work % 3 != 0), (other, work % 5 != 0)], move |turns| {
+                    let access = |writes| if writes { Access::Write } else { Access::Read };
+                    let forks = [(one, access(work % 3 != 0)), (other, access(work % 5 != 0))];
+                    scheduler.schedule_all(&forks, move |turns| {
                         drop(turns);
                         ended.send(()).unwrap();
                     });

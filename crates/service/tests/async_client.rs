@@ -156,9 +156,12 @@ fn a_future_that_is_dropped_cancels_its_call() {
 #[test]
 fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
     for way in [Way::Multiplexed, Way::Shared] {
-        let (endpoint, peer) = serve(way, |peer| {
+        let (alive, ends) = std::sync::mpsc::channel::<()>();
+        let (endpoint, peer) = serve(way, move |peer| {
             peer.request();
             peer.request();
+            // Not before the client has looked: it would find the end out by itself.
+            let _ = ends.recv();
         });
         let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
         let mut context = Context::from_waker(Waker::noop());
@@ -167,6 +170,7 @@ fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
         assert!(given_up.as_mut().poll(&mut context).is_pending());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         client.drive(Wait::Poll).unwrap();
+        drop(alive);
         peer.join();
         // The cancellation is what finds out that nobody is there.
         drop(given_up);

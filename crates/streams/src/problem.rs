@@ -6,15 +6,11 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 use thalweg_wire::exchange::Response;
 use thalweg_wire::field::Name;
-use thalweg_wire::problem::PROBLEM_MEDIA;
+use thalweg_wire::problem::{self, PROBLEM_MEDIA};
 
 /// What whoever would make one stream too many is told.
 pub(crate) const TOO_MANY: &str =
     "there are as many streams as the server keeps; delete some, or try again when some have expired";
-
-/// When to come again: what a moment changes, and what takes somebody to delete streams.
-pub(crate) const SOON: &[u8] = b"Retry-After: 1\r\n";
-pub(crate) const LATER: &[u8] = b"Retry-After: 60\r\n";
 
 /// A refusal that has not become a response yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,19 +68,10 @@ impl Problem {
     pub(crate) fn respond_with(&self, add: impl FnOnce(&mut Headers)) -> Response {
         let mut headers = Headers::new();
         headers.line(Name::ContentType, PROBLEM_MEDIA.as_bytes());
-        headers.constant(b"Cache-Control: no-store\r\n");
-        match self.status {
-            429 => headers.constant(LATER),
-            503 => headers.constant(SOON),
-            _ => &mut headers,
-        };
+        headers.constant(problem::lines(self.status));
         add(&mut headers);
-        let problem = thalweg_wire::problem::Problem {
-            status: self.status,
-            rule: self.rule,
-            field: self.field,
-            detail: &self.detail,
-        };
+        let Self { status, rule, field, detail } = self;
+        let problem = problem::Problem { status: *status, rule, field, detail, error: None };
         headers.respond(self.status, smallvec![problem.encode().into()])
     }
 }

@@ -77,6 +77,37 @@ use stream::{Incoming, Outgoing};
 #[cfg(test)]
 mod tests;
 
+/// What a side that is about to sleep is to be woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Something to read.
+    Bytes,
+    /// Something to read, or half of the ring that this side writes.
+    BytesOrSpace,
+    /// Half of the ring that this side writes: what there may be to read is not wanted now.
+    Space,
+}
+
+impl Wanted {
+    /// What whoever reads waits for: room too while something is unsent.
+    #[inline]
+    pub const fn beside_unsent(unsent: bool) -> Self {
+        if unsent { Self::BytesOrSpace } else { Self::Bytes }
+    }
+
+    /// Whether something to read ends the wait.
+    #[inline]
+    pub const fn bytes(self) -> bool {
+        !matches!(self, Self::Space)
+    }
+
+    /// Whether room to write ends the wait.
+    #[inline]
+    pub const fn space(self) -> bool {
+        !matches!(self, Self::Bytes)
+    }
+}
+
 /// The fences of the handshake, and how the words of a ring are published and seen. Production code uses
 /// [`Strong`]; the models use weaker tables to show that each entry is needed.
 pub trait Orderings: handshake::Orderings {
@@ -206,6 +237,12 @@ impl<P: Place, O: Orderings> End<P, O> {
         self.outgoing.has_space(&self.place)
     }
 
+    /// Whether there is what is wanted, or the peer's word lies.
+    #[inline]
+    pub fn has(&self, wanted: Wanted) -> bool {
+        wanted.bytes() && self.pending() || wanted.space() && self.has_space()
+    }
+
     /// Whether the peer has read all that was written. One load.
     #[inline]
     pub fn is_read(&self) -> bool {
@@ -230,31 +267,22 @@ impl<P: Place, O: Orderings> End<P, O> {
         for_data || for_space
     }
 
-    /// Declares that this side is about to sleep until there is something to read, or with `for_space` room to
-    /// write, and looks once more. `true`: nothing is there, sleep and call [`End::wake_up`] when up.
-    /// `false`: there is work, and this side counts as up. `cpu` is where the thread runs.
+    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`: nothing is there,
+    /// sleep and call [`End::wake_up`] when up. `false`: there is work, and this side counts as up. `cpu` is where the
+    /// thread runs.
     #[inline]
-    pub fn prepare_to_sleep(&mut self, for_space: bool, cpu: u32) -> bool {
+    pub fn prepare_to_sleep(&mut self, wanted: Wanted, cpu: u32) -> bool {
         self.runs_on(cpu);
         let ours = &self.place.header().sides[self.side];
-        if for_space {
-            ours.wants_space.store(1, Ordering::Relaxed);
+        match wanted {
+            Wanted::Bytes => handshake::declare::<O>(&ours.asleep),
+            Wanted::BytesOrSpace => {
+                ours.wants_space.store(1, Ordering::Relaxed);
+                handshake::declare::<O>(&ours.asleep);
+            }
+            Wanted::Space => handshake::declare::<O>(&ours.wants_space),
         }
-        handshake::declare::<O>(&ours.asleep);
-        if self.pending() || for_space && self.has_space() {
-            self.wake_up();
-            return false;
-        }
-        true
-    }
-
-    /// As [`End::prepare_to_sleep`], but for room to write alone: what there may be to read is not wanted now.
-    #[inline]
-    pub fn prepare_to_sleep_for_space(&mut self, cpu: u32) -> bool {
-        self.runs_on(cpu);
-        let ours = &self.place.header().sides[self.side];
-        handshake::declare::<O>(&ours.wants_space);
-        if self.has_space() {
+        if self.has(wanted) {
             self.wake_up();
             return false;
         }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::{process, socket};
-use thalweg_transport::{RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Written, ring_bell, wait_for_peer};
+use thalweg_transport::{PeerWait, RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Wanted, Written, ring_bell};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -37,8 +37,9 @@ impl Side {
     }
 
     /// Whether the peer is still there.
-    fn wait(&mut self, for_space: bool) -> Outcome<bool> {
-        Ok(wait_for_peer(&mut self.end, self.socket.as_fd(), for_space, None, self.spin)? != Waited::Ended)
+    fn wait(&mut self, wanted: Wanted) -> Outcome<bool> {
+        let (end, socket, spin) = (&mut self.end, self.socket.as_fd(), self.spin);
+        Ok(PeerWait { end, socket, wanted, deadline: None, spin }.wait()? != Waited::Ended)
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Outcome {
@@ -46,7 +47,7 @@ impl Side {
         while !rest.is_empty() {
             match self.end.write_gathered(&[IoSlice::new(rest)])? {
                 Written::Bytes(count) => rest = &rest[count..],
-                Written::WouldBlock if self.wait(true)? => {}
+                Written::WouldBlock if self.wait(Wanted::BytesOrSpace)? => {}
                 Written::WouldBlock => return Err("the peer is gone".into()),
             }
         }
@@ -59,7 +60,7 @@ impl Side {
     /// At least one byte behind what is there, or `false` when the peer is gone.
     fn read_some(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
         while self.end.read(into)? == Read::WouldBlock {
-            if !self.wait(false)? {
+            if !self.wait(Wanted::Bytes)? {
                 return Ok(false);
             }
         }

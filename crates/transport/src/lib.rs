@@ -7,21 +7,21 @@
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
 //!
-//! Every function is at most one system call, and never blocks but for [`wait_for_peer`] and its second half. A connection's descriptor is owned by its
+//! Every function is at most one system call, and never blocks but for a [`PeerWait`]. A connection's descriptor is owned by its
 //! reactor's slab; the functions here borrow it.
 #![forbid(unsafe_code)]
 
 mod acceptor;
 mod endpoint;
 mod listener;
-mod patience;
+mod peer_wait;
 mod shared;
 mod stream;
 
 pub use acceptor::{Accepted, Acceptor};
 pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{BoundPath, Listener};
-pub use patience::{Waited, look_for_peer, sleep_for_peer, wait_for_peer};
+pub use peer_wait::{PeerWait, Waited};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
 };
@@ -29,7 +29,7 @@ pub use stream::{
     Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,
 };
 
-pub use thalweg_sync::ring::{Broken, RING_BYTES};
+pub use thalweg_sync::ring::{Broken, RING_BYTES, Wanted};
 pub use thalweg_sys::socket::{
     Peer, is_local, local_address, peer, peer_address, queued_bytes, same_user, set_send_buffer,
 };

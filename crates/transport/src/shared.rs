@@ -24,7 +24,7 @@ use crate::stream::{Read, Written};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_sync::patience::{Pace, QUICK_NS};
-use thalweg_sync::ring::{Broken, End, Shared, map_bytes};
+use thalweg_sync::ring::{Broken, End, Shared, Wanted, map_bytes};
 use thalweg_sys::{bell, handover, memory, process};
 
 pub use thalweg_sys::bell::Heard;
@@ -132,10 +132,16 @@ impl SharedEnd {
         self.end.anticipate();
     }
 
-    /// Whether half of the ring is free, which is when a side that waits `for_space` is woken.
+    /// Whether half of the ring is free, which is when a side that waits for room is woken.
     #[inline]
     pub fn has_space(&self) -> bool {
         self.end.has_space()
+    }
+
+    /// Whether there is what is wanted.
+    #[inline]
+    pub fn has(&self, wanted: Wanted) -> bool {
+        self.end.has(wanted)
     }
 
     /// Whether the peer has read all that was written. One load.
@@ -144,19 +150,11 @@ impl SharedEnd {
         self.end.is_read()
     }
 
-    /// Declares that this side is about to sleep until there is something to read, or with `for_space` also
-    /// half of the ring to write to, and looks once more. `true`: sleep until the socket is readable.
-    /// `false`: there is work, go on.
+    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`: sleep until the
+    /// socket is readable. `false`: there is work, go on.
     #[inline]
-    pub fn prepare_to_sleep(&mut self, for_space: bool) -> bool {
-        self.end.prepare_to_sleep(for_space, here())
-    }
-
-    /// As [`SharedEnd::prepare_to_sleep`], but for room to write alone: what there may be to read is not wanted
-    /// now.
-    #[inline]
-    pub fn prepare_to_sleep_for_space(&mut self) -> bool {
-        self.end.prepare_to_sleep_for_space(here())
+    pub fn prepare_to_sleep(&mut self, wanted: Wanted) -> bool {
+        self.end.prepare_to_sleep(wanted, here())
     }
 
     /// Is up again: the peer rings no bell from here on.

@@ -29,3 +29,4 @@ pub mod sse;
 mod tchar;
 pub mod term;
 pub mod token;
+pub mod url;

@@ -1,5 +1,6 @@
 //! Problem details (RFC 9457): the body of every refusal, naming the field at fault and the rule it broke.
 
+use crate::exchange::Refusal;
 use crate::http1::reason;
 use serde::Serialize;
 
@@ -17,6 +18,25 @@ pub struct Problem<'a> {
     pub field: &'a str,
     /// One sentence for people: what is wrong and what to do.
     pub detail: &'a str,
+    /// The code of an `error` member beside those, where a protocol has one.
+    pub error: Option<&'a str>,
+}
+
+impl From<&Refusal> for Problem<'static> {
+    fn from(refusal: &Refusal) -> Self {
+        let Refusal { status, code, field, detail } = *refusal;
+        Self { status, rule: code, field, detail, error: None }
+    }
+}
+
+/// The lines of every refusal with that status: nobody keeps it, and when to come again: for what a moment changes, and for what
+/// takes somebody to make room.
+pub const fn lines(status: u16) -> &'static [u8] {
+    match status {
+        429 => b"Cache-Control: no-store\r\nRetry-After: 60\r\n",
+        503 => b"Cache-Control: no-store\r\nRetry-After: 1\r\n",
+        _ => b"Cache-Control: no-store\r\n",
+    }
 }
 
 #[derive(Serialize)]
@@ -27,6 +47,13 @@ struct Body<'a> {
     detail: &'a str,
     field: &'a str,
     rule: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Code<'a>>,
+}
+
+#[derive(Serialize)]
+struct Code<'a> {
+    code: &'a str,
 }
 
 /// The problem type's identifier, written without building a string.
@@ -48,6 +75,7 @@ impl Problem<'_> {
             detail: self.detail,
             field: self.field,
             rule: self.rule,
+            error: self.error.map(|code| Code { code }),
         };
         let mut out = Vec::with_capacity(192 + self.detail.len());
         // Writing strings and an integer to memory cannot fail; an empty body would still be an answer.
@@ -65,18 +93,20 @@ mod tests {
 
     #[test]
     fn the_members_are_those_of_the_rfc_and_ours() {
-        let problem = Problem { status: 400, rule: "ttl", field: "Stream-TTL", detail: "say \"why\"" };
-        assert_eq!(
-            std::str::from_utf8(&problem.encode()).unwrap(),
-            r#"{"type":"urn:thalweg:problem:ttl","title":"Bad Request","status":400,"#.to_owned()
-                + r#""detail":"say \"why\"","field":"Stream-TTL","rule":"ttl"}"#
-        );
+        let (field, detail) = ("Stream-TTL", "say \"why\"");
+        let problem = Problem { status: 400, rule: "ttl", field, detail, error: None };
+        let common = r#"{"type":"urn:thalweg:problem:ttl","title":"Bad Request","status":400,"#.to_owned()
+            + r#""detail":"say \"why\"","field":"Stream-TTL","rule":"ttl""#;
+        let text = |problem: Problem<'_>| String::from_utf8(problem.encode()).unwrap();
+        assert_eq!(text(problem), format!("{common}}}"));
+        let beside = Problem { error: Some("TTL"), ..problem };
+        assert_eq!(text(beside), common + r#","error":{"code":"TTL"}}"#);
     }
 
     proptest! {
         #[test]
         fn any_text_stays_inside_its_member(detail in ".*", field in ".*") {
-            let body = Problem { status: 404, rule: "r", field: &field, detail: &detail }.encode();
+            let body = Problem { status: 404, rule: "r", field: &field, detail: &detail, error: None }.encode();
             let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
             prop_assert_eq!(value["detail"].as_str(), Some(detail.as_str()));
             prop_assert_eq!(value["field"].as_str(), Some(field.as_str()));

@@ -6,6 +6,10 @@
 //!
 //! The first event of what is sent at once has an `id`: where to go on behind all of it. An `EventSource` that connects again by
 //! itself brings it along as `Last-Event-ID`.
+//!
+//! [`read`] is the way back.
+
+pub mod read;
 
 use crate::token::Token;
 use base64::Engine;
@@ -161,27 +165,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A parser written from the WHATWG rules, independent of the encoder: (event, data) pairs.
-    fn parse(stream: &str) -> Vec<(String, String)> {
-        let mut events = Vec::new();
-        let (mut event, mut data) = (String::new(), None::<String>);
-        for line in stream.replace("\r\n", "\n").replace('\r', "\n").split('\n') {
-            let (field, value) = line.split_once(':').unwrap_or((line, ""));
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            match field {
-                "" if line.is_empty() => {
-                    if let Some(data) = data.take() {
-                        events.push((std::mem::take(&mut event), data));
-                    }
-                }
-                "event" => value.clone_into(&mut event),
-                "data" => {
-                    data = Some(data.map_or_else(|| value.to_owned(), |data| data + "\n" + value));
-                }
-                other => panic!("unexpected field {other:?}"),
-            }
-        }
-        events
+    /// What a client reads: (event, data) pairs.
+    fn parse(stream: &[u8]) -> Vec<(String, String)> {
+        let mut events = read::Events::default();
+        events.push(stream);
+        let text = |event: read::Event| (event.kind, String::from_utf8(event.data).unwrap());
+        std::iter::from_fn(|| events.next().map(text)).collect()
     }
 
     fn encode(pieces: &[&[u8]]) -> String {
@@ -206,7 +195,7 @@ mod tests {
             "\n\n\n",
             ":comment\nid: 7\nretry: 1",
         ] {
-            let events = parse(&encode(&[attack.as_bytes()]));
+            let events = parse(encode(&[attack.as_bytes()]).as_bytes());
             assert_eq!(events, [("data".into(), attack.replace("\r\n", "\n").replace('\r', "\n"))]);
         }
     }
@@ -254,16 +243,32 @@ mod tests {
             cuts.sort_unstable();
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]).collect();
             let expected = text.replace("\r\n", "\n").replace('\r', "\n");
-            prop_assert_eq!(parse(&encode(&pieces)), [("data".to_owned(), expected)]);
+            prop_assert_eq!(parse(encode(&pieces).as_bytes()), [("data".to_owned(), expected)]);
         }
 
         #[test]
         fn base64_comes_back_however_it_is_cut(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..7), 0..6)) {
             let mut out = Vec::new();
             base64_event(&mut out, pieces.iter().map(Vec::as_slice));
-            let events = parse(std::str::from_utf8(&out).unwrap());
+            let events = parse(&out);
             prop_assert_eq!(events.len(), 1);
             prop_assert_eq!(STANDARD.decode(&events[0].1).unwrap(), pieces.concat());
+        }
+
+        #[test]
+        fn what_a_control_event_tells_comes_back(
+            offset in any::<u64>(), cursor in any::<Option<u64>>(), up_to_date in any::<bool>(), closed in any::<bool>(),
+        ) {
+            let next = Token { incarnation: offset.reverse_bits(), offset };
+            let mut out = Vec::new();
+            place(&mut out, next);
+            control_event(&mut out, &Control { next, cursor, up_to_date, closed });
+            let events = parse(&out);
+            prop_assert_eq!((events.len(), events[0].0.as_str()), (1, "control"));
+            let next_offset = String::from_utf8(next.encode().to_vec()).unwrap();
+            let cursor = cursor.map(|cursor| cursor.to_string());
+            let wanted = read::Control { next_offset, cursor, closed };
+            prop_assert_eq!(read::Control::parse(events[0].1.as_bytes()), Some(wanted));
         }
 
         #[test]

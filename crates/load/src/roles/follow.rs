@@ -4,10 +4,11 @@ use super::{Next, Role};
 use crate::arguments::Via;
 use crate::driver::Shared;
 use crate::record;
-use crate::sse::{Events, Said, next_offset};
+use crate::sse::{Events, Said};
 use crate::target::Body;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_wire::http1::ResponseHead;
+use thalweg_wire::sse::read::Control;
 
 /// The role.
 pub(crate) struct Follow {
@@ -131,8 +132,8 @@ impl Role for Follow {
         });
         if let Some(control) = controlled {
             self.attach(shared);
-            match next_offset(&control) {
-                Some(offset) => self.offset = offset,
+            match Control::parse(&control) {
+                Some(control) => self.offset = control.next_offset,
                 None => shared.counts.fail(|| "sse: a control event without an offset".to_owned()),
             }
         }

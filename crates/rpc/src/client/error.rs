@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::{Fault, Retry};
-use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR, Quoted, Text};
+use thalweg_wire::json::{Quoted, Text};
+use thalweg_wire::jsonrpc::{INVALID_REQUEST, PARSE_ERROR};
 
 /// An error that the server answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use super::target::Place;
 use std::time::Instant;
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::fault::Fault;
+use thalweg_wire::json::write as json;
 use thalweg_wire::jsonrpc::write;
 
 /// Digits that a body's length may have.
@@ -66,7 +67,7 @@ impl Exchange {
             text.push(b']');
         }
         let end = text.len();
-        write::unsigned(&mut text, (end - start) as u64);
+        json::unsigned(&mut text, (end - start) as u64);
         if text.len() - end > LENGTH_DIGITS {
             return Err(Failure::new(Fault::FrameTooLarge, "a request of more than 9 GB"));
         }

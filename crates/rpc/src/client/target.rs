@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::host::is_port;
+use thalweg_wire::url::{Url, Wrong};
 
 /// A service that calls may go to; of the client that named it, and as long as that keeps it:
 /// [`Options::targets_max`](super::Options::targets_max).
@@ -37,37 +37,28 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn of(url: &str, token: Option<&Bearer>) -> Result<Self, Failure> {
         let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{}: {what}", shown(url))));
-        // RFC 3986, 3.1: a scheme is the same in capitals.
-        let scheme = "http://";
-        let is_scheme = |(begin, _): &(&str, &str)| begin.eq_ignore_ascii_case(scheme);
-        let Some((_, rest)) = url.split_at_checked(scheme.len()).filter(is_scheme) else {
-            return refuse("give a URL, http://host:port/path; TLS is not spoken");
+        let parts = match Url::split(url) {
+            Ok(parts) if !parts.secure => parts,
+            Ok(_) | Err(Wrong::Scheme) => {
+                return refuse("give a URL, http://host:port/path; TLS is not spoken");
+            }
+            Err(Wrong::User) => return refuse("no user is named in a URL: a server's token is an option"),
+            Err(Wrong::Host) => return refuse("it names no host: give http://host:port/path"),
+            Err(Wrong::Character) => {
+                return refuse(
+                    "host and path are ASCII without blanks: write other characters of a path as %XX",
+                );
+            }
+            Err(Wrong::Port) => return refuse("a port is a number up to 65535"),
         };
-        let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if host.contains('@') {
-            return refuse("no user is named in a URL: a server's token is an option");
-        }
-        if host.is_empty() || host.starts_with(':') {
-            return refuse("it names no host: give http://host:port/path");
-        }
+        let (host, path) = (parts.authority, parts.rest);
         if path.contains('#') {
             return refuse("a service has no part that a # names: leave out what begins with it");
         }
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_plain(host) || !is_plain(path) {
-            return refuse("host and path are ASCII without blanks: write other characters of a path as %XX");
-        }
         let joint = if path.starts_with('/') { "" } else { "/" };
-        let with_port = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
-            None => format!("{host}:80"),
-            Some((name, port)) if is_port(port) && (name.starts_with('[') || !name.contains(':')) => {
-                host.to_owned()
-            }
-            Some(_) => return refuse("a port is a number up to 65535"),
-        };
         let unknown = |error| Failure::system(Fault::NoServer, url, error);
         let mut addresses = Vec::new();
-        for address in with_port.to_socket_addrs().map_err(unknown)? {
+        for address in (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unknown)? {
             if !addresses.contains(&address) {
                 addresses.push(address);
             }
@@ -202,7 +193,7 @@ mod tests {
             ("http://a b/", "without blanks"),
             ("http://127.0.0.1/\r\nX: y", "without blanks"),
             ("http://u:secret@127.0.0.1/", "http://…@127.0.0.1/: no user"),
-            ("https://u:secret@127.0.0.1/", "https://…@127.0.0.1/: give a URL"),
+            ("https://u:secret@127.0.0.1/", "https://…@127.0.0.1/: no user"),
             ("u:secret@127.0.0.1/", "…@127.0.0.1/: give a URL"),
             ("http://127.0.0.1/x#y", "leave out"),
             ("http://127.0.0.1#y", "leave out"),

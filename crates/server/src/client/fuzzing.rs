@@ -1,8 +1,8 @@
 //! What a client reads that a server or a person wrote.
 
-use super::events::{Control, Event, Events};
 use super::glob::Glob;
 use super::url::Url;
+use thalweg_wire::sse::read::{Control, Event, Events};
 
 /// Names that a slow matcher is asked about have so many characters at most.
 const NAME_MAX: usize = 256;

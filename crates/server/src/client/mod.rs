@@ -6,7 +6,6 @@ mod channel;
 mod compare;
 mod connection;
 mod copy;
-mod events;
 mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;

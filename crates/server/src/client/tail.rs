@@ -2,7 +2,6 @@
 
 use super::address::Address;
 use super::connection::Connection;
-use super::events::{Control, Events};
 use super::failure::{Failure, passes};
 use super::is_json;
 use super::output::{Output, Printer, notice};
@@ -11,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::time::{Duration, Instant};
 use thalweg_wire::path::encode;
+use thalweg_wire::sse::read::{Control, Events};
 
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -91,7 +91,8 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
             match event.kind.as_str() {
                 "data" => data.extend(payload(event.data, base64)?),
                 "control" => {
-                    let control = Control::parse(&event.data)?;
+                    let control = Control::parse(&event.data)
+                        .ok_or_else(|| Failure::Event(String::from_utf8_lossy(&event.data).into_owned()))?;
                     // Printed only with the control event that says where it ends: an event whose place
                     // is lost with the connection will come again.
                     let content: Vec<u8> = std::mem::take(&mut data);

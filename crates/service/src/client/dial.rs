@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use thalweg_sys::{process, socket};
-use thalweg_transport::{Endpoint, Read, SharedEnd, Written, receive_with_descriptor};
+use thalweg_transport::{Endpoint, Read, SharedEnd, Wanted, Written, receive_with_descriptor};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 
@@ -156,8 +156,8 @@ impl Dialer {
             Attempt::Greeting(greeting) => {
                 let until = until.map_or(greeting.until, |until| until.min(greeting.until));
                 let left = until.saturating_duration_since(Instant::now());
-                let for_writing = greeting.sent < HELLO_BYTES;
-                greeting.ways.wait(for_writing, Some(left))?;
+                let wanted = Wanted::beside_unsent(greeting.sent < HELLO_BYTES);
+                greeting.ways.wait(wanted, Some(left))?;
             }
         }
         Ok(())

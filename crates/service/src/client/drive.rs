@@ -11,7 +11,7 @@ use super::{Client, Line, Reconnect};
 use crate::error::Error;
 use std::io::IoSlice;
 use std::time::Instant;
-use thalweg_transport::{RING_BYTES_DEFAULT, Read, Written};
+use thalweg_transport::{RING_BYTES_DEFAULT, Read, Wanted, Written};
 use thalweg_wire::fault::Fault;
 
 /// What is read at most from a connection that is given up: more than a ring or a socket holds, however large the system lets
@@ -65,15 +65,15 @@ impl Client {
     fn advance_by(
         &mut self,
         until: Option<Instant>,
-        read: impl FnOnce(&mut Link, &mut Vec<u8>, bool, Option<Instant>) -> Result<Read, Error>,
+        read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted, Option<Instant>) -> Result<Read, Error>,
         wait: impl FnOnce(&Dialer, Option<Instant>) -> Result<(), Error>,
     ) -> Result<usize, Error> {
         let due = self.session.next_deadline();
         let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
         let settled = std::mem::take(&mut self.settled);
         let moved = match &mut self.line {
-            Line::Up(link) => match exchange(link, &mut self.session, settled, |link, into, for_space| {
-                read(link, into, for_space, due)
+            Line::Up(link) => match exchange(link, &mut self.session, settled, |link, into, wanted| {
+                read(link, into, wanted, due)
             }) {
                 Ok(moved) => moved,
                 Err(error) => {
@@ -138,7 +138,7 @@ impl Client {
             }
             Line::Up(link) => {
                 watch.follow(link.ways(), unsent && !link.is_shared())?;
-                if !link.settle(unsent) {
+                if !link.settle(Wanted::beside_unsent(unsent)) {
                     return Ok(false);
                 }
                 self.settled = true;
@@ -263,14 +263,14 @@ fn exchange(
     link: &mut Link,
     session: &mut Session,
     settled: bool,
-    read: impl FnOnce(&mut Link, &mut Vec<u8>, bool) -> Result<Read, Error>,
+    read: impl FnOnce(&mut Link, &mut Vec<u8>, Wanted) -> Result<Read, Error>,
 ) -> Result<usize, Error> {
     if settled {
         link.stir()?;
     }
     write_out(link, session)?;
-    let for_space = session.has_unsent();
-    count(read(link, session.room(), for_space)?)
+    let wanted = Wanted::beside_unsent(session.has_unsent());
+    count(read(link, session.room(), wanted)?)
 }
 
 /// Writes and reads what can be now.

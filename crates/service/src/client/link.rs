@@ -11,9 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::{clock, socket};
-use thalweg_transport::{
-    Broken, Heard, Read, SharedEnd, Waited, Written, hush, look_for_peer, ring_bell, sleep_for_peer,
-};
+use thalweg_transport::{Broken, Heard, PeerWait, Read, SharedEnd, Waited, Wanted, Written, hush, ring_bell};
 use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
@@ -92,12 +90,12 @@ impl Link {
     pub(crate) fn read_looking(
         &mut self,
         into: &mut Vec<u8>,
-        for_space: bool,
+        wanted: Wanted,
         until: Option<Instant>,
     ) -> Result<Read, Error> {
         let Some(end) = &mut self.shared else {
             let (quick, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
-            let looks = quick && !for_space && until.is_none();
+            let looks = quick && !wanted.space() && until.is_none();
             let Some(socket) = self.ways.as_socket().filter(|_| looks) else { return Ok(Read::WouldBlock) };
             let came = look(socket, into).map_err(gone)?;
             match came {
@@ -107,7 +105,8 @@ impl Link {
             return Ok(read_of(came));
         };
         if !end.pending() {
-            self.looked_ns = look_for_peer(end, self.ways.input(), for_space, until, self.spin);
+            let (socket, spin) = (self.ways.input(), self.spin);
+            self.looked_ns = PeerWait { end, socket, wanted, deadline: until, spin }.look();
             if self.looked_ns.is_some() {
                 return Ok(Read::WouldBlock);
             }
@@ -120,14 +119,14 @@ impl Link {
     pub(crate) fn read_waiting(
         &mut self,
         into: &mut Vec<u8>,
-        for_space: bool,
+        wanted: Wanted,
         until: Option<Instant>,
     ) -> Result<Read, Error> {
         let looked_ns = self.looked_ns.take();
         let Some(end) = &mut self.shared else {
             if let Some(socket) = self.ways.as_socket()
                 && until.is_none()
-                && !for_space
+                && !wanted.space()
             {
                 let began_ns = looked_ns.unwrap_or_else(clock::monotonic_ns);
                 let looks = looked_ns.is_none() && self.spin && self.pace.is_quick();
@@ -141,18 +140,14 @@ impl Link {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let left = left.unwrap_or(socket::SLEEP_MAX).min(socket::SLEEP_MAX);
-            return if self.ways.wait(for_space, Some(left))? {
-                self.read(into)
-            } else {
-                Ok(Read::WouldBlock)
-            };
+            return if self.ways.wait(wanted, Some(left))? { self.read(into) } else { Ok(Read::WouldBlock) };
         };
         if !end.pending() {
-            let input = self.ways.input();
-            let looked = looked_ns.or_else(|| look_for_peer(end, input, for_space, until, self.spin));
-            let waited = match looked {
+            let (socket, spin) = (self.ways.input(), self.spin);
+            let mut wait = PeerWait { end, socket, wanted, deadline: until, spin };
+            let waited = match looked_ns.or_else(|| wait.look()) {
                 None => Waited::Ready,
-                Some(began_ns) => sleep_for_peer(end, input, for_space, until, began_ns).map_err(gone)?,
+                Some(began_ns) => wait.sleep(began_ns).map_err(gone)?,
             };
             match waited {
                 Waited::Ready => {}
@@ -175,8 +170,8 @@ impl Link {
     }
 
     /// Is about to be watched by a foreign loop. `false`: something came meanwhile.
-    pub(crate) fn settle(&mut self, for_space: bool) -> bool {
-        self.shared.as_mut().is_none_or(|end| self.ended || end.prepare_to_sleep(for_space))
+    pub(crate) fn settle(&mut self, wanted: Wanted) -> bool {
+        self.shared.as_mut().is_none_or(|end| self.ended || end.prepare_to_sleep(wanted))
     }
 }
 

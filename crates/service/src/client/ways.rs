@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use thalweg_sys::{socket, standard};
-use thalweg_transport::{Read, Written, read, read_any, write_any, write_gathered};
+use thalweg_transport::{Read, Wanted, Written, read, read_any, write_any, write_gathered};
 
 #[derive(Debug)]
 pub(crate) struct Ways {
@@ -78,12 +78,12 @@ impl Ways {
         Ok(Written::Bytes(taken))
     }
 
-    /// Waits until there is something to read, or with `for_space` room to write; a signal ends the wait too. Whether there
-    /// is something to read.
-    pub(crate) fn wait(&self, for_space: bool, left: Option<Duration>) -> io::Result<bool> {
+    /// Waits until there is something to read, or room to write if that is wanted too; a signal ends the wait too. Whether
+    /// there is something to read.
+    pub(crate) fn wait(&self, wanted: Wanted, left: Option<Duration>) -> io::Result<bool> {
         match &self.output {
-            Some(output) if for_space => socket::wait_in_or_out(self.input(), output.as_fd(), left),
-            _ => Ok(socket::wait(self.input(), for_space, left)?.readable),
+            Some(output) if wanted.space() => socket::wait_in_or_out(self.input(), output.as_fd(), left),
+            _ => Ok(socket::wait(self.input(), wanted.space(), left)?.readable),
         }
     }
 }
@@ -101,14 +101,14 @@ mod tests {
         drop((input, output));
         let mut bytes = Vec::with_capacity(64);
         assert_eq!(ways.read(&mut bytes).unwrap(), Read::WouldBlock);
-        assert!(!ways.wait(true, None).unwrap(), "there is room, and nothing to read");
+        assert!(!ways.wait(Wanted::BytesOrSpace, None).unwrap(), "there is room, and nothing to read");
         let pieces = [IoSlice::new(b"one "), IoSlice::new(b"two")];
         assert_eq!(ways.write(&pieces).unwrap(), Written::Bytes(7));
         let mut came = [0; 7];
         far_reader.read_exact(&mut came).unwrap();
         assert_eq!(&came, b"one two");
         far_writer.write_all(b"back").unwrap();
-        assert!(ways.wait(false, None).unwrap());
+        assert!(ways.wait(Wanted::Bytes, None).unwrap());
         assert_eq!(ways.read(&mut bytes).unwrap(), Read::Bytes(4));
         // A full pipe takes a part, then nothing.
         let large = vec![7; 1 << 20];

@@ -4,7 +4,7 @@ use crate::server::busy::Busy;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
-use thalweg_transport::{Read, SharedEnd, Written};
+use thalweg_transport::{Read, SharedEnd, Wanted, Written};
 
 /// What a slot is.
 #[derive(Debug)]
@@ -65,12 +65,13 @@ impl Ring {
 
     /// From here on the peer rings for what is wanted; `false`: it is there already.
     pub(crate) fn prepare_to_sleep(&mut self) -> bool {
-        match (self.paused, self.blocked) {
-            (false, blocked) => self.end.prepare_to_sleep(blocked),
-            (true, true) => self.end.prepare_to_sleep_for_space(),
+        let wanted = match (self.paused, self.blocked) {
+            (false, blocked) => Wanted::beside_unsent(blocked),
+            (true, true) => Wanted::Space,
             // What ends the pause is ours, and whoever ends it has the ring looked at.
-            (true, false) => true,
-        }
+            (true, false) => return true,
+        };
+        self.end.prepare_to_sleep(wanted)
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;
 use thalweg_service::ClientOptions;
 use thalweg_transport::{
-    Endpoint, Read, SharedEnd, Waited, Written, ring_bell, send_with_descriptor, wait_for_peer,
+    Endpoint, PeerWait, Read, SharedEnd, Waited, Wanted, Written, ring_bell, send_with_descriptor,
 };
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HELLO_BYTES, Header, Hello, Kind, LENGTH_MAX, Opening, VERSION, Welcome, opening};
@@ -183,14 +183,16 @@ impl Peer {
     /// Writes what is unsent, waits, reads; `false` when the client is gone.
     fn exchange(&mut self) -> bool {
         self.push();
-        let for_space = !self.unsent.is_empty();
+        let wanted = Wanted::beside_unsent(!self.unsent.is_empty());
         self.received.reserve(65_536);
         if let Some(end) = &mut self.shared {
-            let waited = wait_for_peer(end, self.socket.as_fd(), for_space, None, false).unwrap();
+            let socket = self.socket.as_fd();
+            let wait = PeerWait { end: &mut *end, socket, wanted, deadline: None, spin: false };
+            let waited = wait.wait().unwrap();
             let read = end.read(&mut self.received).unwrap();
             return waited != Waited::Ended || read != Read::WouldBlock;
         }
-        thalweg_sys::socket::wait(self.socket.as_fd(), for_space, None).unwrap();
+        thalweg_sys::socket::wait(self.socket.as_fd(), wanted.space(), None).unwrap();
         !matches!(thalweg_transport::read(self.socket.as_fd(), &mut self.received), Ok(Read::End) | Err(_))
     }
 

@@ -14,6 +14,7 @@ use crate::state::ForkId;
 use parking_lot::MappedMutexGuard;
 use std::sync::Arc;
 use thalweg_log::{Receipt, now};
+use thalweg_service::Access;
 
 /// Changes whose commit is short.
 const COMMIT_COST: usize = 4;
@@ -41,8 +42,8 @@ impl Core {
                 let forked = core.open().and_then(|state| Ok(state.fork_at(parent, offset, now())?));
                 forked.map(answer).into()
             };
-            return Ok(Outcome::in_turn(Key::Fork(parent), false, move |_, held, _| {
-                Outcome::in_turn(Key::Past(parent), false, move |_, past, _| {
+            return Ok(Outcome::in_turn(Key::Fork(parent), Access::Read, move |_, held, _| {
+                Outcome::in_turn(Key::Past(parent), Access::Read, move |_, past, _| {
                     // Who writes waits for no replay; who drops the fork does.
                     drop(held);
                     Outcome::apart(move |core| {
@@ -53,15 +54,15 @@ impl Core {
                 })
             }));
         }
-        Ok(Outcome::in_turn(Key::Fork(parent), false, move |core, _held, _| {
+        Ok(Outcome::in_turn(Key::Fork(parent), Access::Read, move |core, _held, _| {
             core.open().and_then(|state| Ok(state.fork(parent, now())?)).map(answer).into()
         }))
     }
 
     pub(super) fn drop_fork(self: &Arc<Self>, asked: &StateDrop<'_>) -> Result<Outcome, Refusal> {
         let fork = self.fork(&asked.fork)?;
-        Ok(Outcome::in_turn(Key::Fork(fork), true, move |_, held, _| {
-            Outcome::in_turn(Key::Past(fork), true, move |core, past, _| {
+        Ok(Outcome::in_turn(Key::Fork(fork), Access::Write, move |_, held, _| {
+            Outcome::in_turn(Key::Past(fork), Access::Write, move |core, past, _| {
                 let dropped = core.open().and_then(|state| Ok(state.drop_fork(fork, now())?));
                 drop((past, held));
                 dropped.map(|receipt| Outcome::Done(receipt.ticket, Answer::of(&StateDropResponse {}))).into()
@@ -102,7 +103,7 @@ impl Core {
         session: &str,
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
-        self.in_turns(session, |token, _| vec![(Key::Session(token.name), true)], act)
+        self.in_turns(session, |token, _| vec![(Key::Session(token.name), Access::Write)], act)
     }
 
     /// Does something with a session and its fork, in the turns of both.
@@ -111,7 +112,7 @@ impl Core {
         session: &str,
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
-        self.in_turns(session, |token, live| both(token, live, true), act)
+        self.in_turns(session, |token, live| both(token, live, Access::Write), act)
     }
 
     fn in_turns(
@@ -185,6 +186,6 @@ impl Core {
 }
 
 /// Turns of a session and of its fork.
-pub(super) fn both(token: Token, live: &Live, write: bool) -> Places {
-    vec![(Key::Session(token.name), write), (Key::Fork(live.fork()), write)]
+pub(super) fn both(token: Token, live: &Live, access: Access) -> Places {
+    vec![(Key::Session(token.name), access), (Key::Fork(live.fork()), access)]
 }

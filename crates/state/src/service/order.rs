@@ -20,7 +20,7 @@ use crate::state::{ForkId, State};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
-use thalweg_service::{Executor, Pool, Reply, Scheduler, Turn};
+use thalweg_service::{Access, Executor, Pool, Reply, Scheduler, Turn};
 
 /// What turns are taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,15 +105,15 @@ pub(super) enum Outcome {
     Apart(Rest<()>),
     /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in line behind.
     InLine(Rest<()>),
-    /// It needs a turn of each of these, to write or else to read, and what may be done by whoever has them.
+    /// It needs a turn of each of these, and what may be done by whoever has them.
     InTurn {
         places: Places,
         rest: Rest<(Vec<Held>, Budget)>,
     },
 }
 
-/// What turns are needed of, none twice, each to be written or else to be read.
-pub(super) type Places = Vec<(Key, bool)>;
+/// What turns are needed of, none twice, and what is done to each.
+pub(super) type Places = Vec<(Key, Access)>;
 
 impl<E: Into<Refusal>> From<Result<Outcome, E>> for Outcome {
     fn from(result: Result<Outcome, E>) -> Self {
@@ -140,10 +140,10 @@ impl Outcome {
 
     pub(super) fn in_turn(
         key: Key,
-        write: bool,
+        access: Access,
         rest: impl FnOnce(&Arc<Core>, Vec<Held>, Budget) -> Self + Send + 'static,
     ) -> Self {
-        Self::in_turns(vec![(key, write)], rest)
+        Self::in_turns(vec![(key, access)], rest)
     }
 
     pub(super) fn in_turns(
@@ -156,8 +156,8 @@ impl Outcome {
 
 impl Core {
     /// A turn here and now.
-    pub(super) fn turn(&self, key: Key, write: bool) -> Option<Held> {
-        if write { self.turns.write_now(key) } else { self.turns.read_now(key, false) }
+    pub(super) fn turn(&self, key: Key, access: Access) -> Option<Held> {
+        self.turns.now(key, access)
     }
 
     fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, reply: Reply) {

@@ -19,6 +19,7 @@ use crate::state::ForkId;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use thalweg_log::{Offset, Position};
+use thalweg_service::Access;
 
 /// Entries of one answer, unless something else is asked for, and at most.
 const LIMIT: u32 = 1_000;
@@ -58,8 +59,8 @@ impl Spot {
     fn places(&self) -> Places {
         match self {
             Self::Seen(_) => Vec::new(),
-            Self::Fork(fork) => vec![(Key::Fork(*fork), false)],
-            Self::Session(token, live) => both(*token, live, false),
+            Self::Fork(fork) => vec![(Key::Fork(*fork), Access::Read)],
+            Self::Session(token, live) => both(*token, live, Access::Read),
         }
     }
 }
@@ -76,7 +77,7 @@ impl Core {
             Place::Session(token) => {
                 let live = self.sessions.find(token)?;
                 // Beside its snapshot it has nothing to do with its fork.
-                if let Some(_held) = self.turn(Key::Session(token.name), false)
+                if let Some(_held) = self.turn(Key::Session(token.name), Access::Read)
                     && live.lock()?.is_pending()
                 {
                     return Ok(Spot::Seen(see_in(live)?));

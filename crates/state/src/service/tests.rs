@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
-use thalweg_service::{ClientOptions, Endpoint, Server, ServerOptions, SyncClient};
+use thalweg_service::{Access, ClientOptions, Endpoint, Server, ServerOptions, SyncClient};
 
 mod orders;
 
@@ -89,7 +89,7 @@ fn calls_in_line_behind_a_close_find_nothing() {
     end(core, core.begin(snapshot(&session), BUSY)).unwrap();
     end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
     // As a long batch of the session holds it.
-    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let rejoin = StateRequest::Rejoin(StateRejoin { session: (&*session).into() });
     let rollback = StateRequest::Rollback(StateRollback { session: (&*session).into() });
     let behind = [
@@ -122,7 +122,7 @@ fn no_lease_ends_while_a_call_waits() {
     let fork = Key::Fork(state.main());
     let outlast = || std::thread::sleep(Duration::from_millis(500));
     // In its turn, in line for its fork.
-    let held = core.turn(fork, true).unwrap();
+    let held = core.turn(fork, Access::Write).unwrap();
     let write = core.begin(put(&session, "a"), BUSY);
     // In line for its turn.
     let second = core.begin(get(&session, "a"), BUSY);
@@ -378,7 +378,7 @@ fn what_differs_is_as_of_when_it_was_asked_for() {
     end(core, core.begin(put(&session, "b"), BUSY)).unwrap();
     let second = arrive(core, ask());
     // While the session has something else to do it is in line.
-    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let third = arrive(core, ask());
     end(core, core.begin(put("main", "c"), BUSY)).unwrap();
     drop(held);
@@ -440,7 +440,8 @@ fn what_differs_waits_for_both_places() {
     let changes = std::iter::once(crate::Change::Put("a".into(), b"1"[..].into())).collect();
     state.write(fork, &changes, now()).unwrap();
     for kept in [vec![state.main()], vec![fork], vec![fork, state.main()]] {
-        let held: Vec<_> = kept.iter().map(|fork| core.turn(Key::Fork(*fork), true).unwrap()).collect();
+        let held: Vec<_> =
+            kept.iter().map(|fork| core.turn(Key::Fork(*fork), Access::Write).unwrap()).collect();
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask("main", &of_fork));
             let waits = || core.turns.in_flight() == kept.len() + 2;

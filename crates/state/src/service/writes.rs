@@ -16,6 +16,7 @@ use crate::sight::Sight;
 use crate::state::{ForkId, State};
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, now};
+use thalweg_service::Access;
 
 /// A key takes as long to write as so many to pass.
 const WRITE_COST: usize = 4;
@@ -118,12 +119,12 @@ impl Core {
             Place::Session(token) => {
                 let live = self.sessions.find(token)?;
                 // Beside its snapshot it has nothing to do with its fork.
-                if let Some(held) = self.turn(Key::Session(token.name), true)
+                if let Some(held) = self.turn(Key::Session(token.name), Access::Write)
                     && live.lock()?.is_pending()
                 {
                     return self.write_beside(write, live, held, budget);
                 }
-                Ok(Outcome::in_turns(both(token, &live, true), |core, held, budget| {
+                Ok(Outcome::in_turns(both(token, &live, Access::Write), |core, held, budget| {
                     core.write_session(write, live, held, budget).into()
                 }))
             }
@@ -164,9 +165,9 @@ impl Core {
 
     fn write_fork(self: &Arc<Self>, write: Write, fork: ForkId, budget: Budget) -> Outcome {
         let key = Key::Fork(fork);
-        match self.turn(key, true) {
+        match self.turn(key, Access::Write) {
             Some(held) => self.write_here(write, fork, (held, None), budget),
-            None => Outcome::in_turn(key, true, move |core, held, budget| {
+            None => Outcome::in_turn(key, Access::Write, move |core, held, budget| {
                 core.write_here(write, fork, (held, None), budget)
             }),
         }

@@ -3,12 +3,13 @@
 
 use super::subscription::Refused;
 use crate::headers::Headers;
-use crate::problem::{LATER, SOON, TOO_MANY};
+use crate::problem::TOO_MANY;
 use crate::store::StoreError;
 use serde_json::{Value, json};
 use smallvec::smallvec;
 use thalweg_wire::exchange::Response;
 use thalweg_wire::piece::Piece;
+use thalweg_wire::problem::{self, PROBLEM_MEDIA, Problem};
 
 /// A refusal that has not become a response yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,12 +105,7 @@ impl Refusal {
 
     pub(crate) fn respond(&self) -> Response {
         let mut headers = Headers::new();
-        headers.constant(b"Cache-Control: no-store\r\n");
-        match self.status {
-            429 => headers.constant(LATER),
-            503 => headers.constant(SOON),
-            _ => &mut headers,
-        };
+        headers.constant(problem::lines(self.status));
         if self.status == 401 {
             // RFC 9110 15.5.2 asks for a challenge.
             headers.constant(b"WWW-Authenticate: Bearer\r\n");
@@ -120,23 +116,16 @@ impl Refusal {
         let body = match &self.body {
             Body::Pinned(body) => {
                 headers.constant(b"Content-Type: application/json\r\n");
-                body.clone()
+                Piece::from(body.to_string())
             }
             Body::Problem { field, detail } => {
-                headers.constant(b"Content-Type: application/problem+json\r\n");
+                headers.line("Content-Type", PROBLEM_MEDIA.as_bytes());
                 let rule = self.code.to_ascii_lowercase().replace('_', "-");
-                json!({
-                    "type": format!("urn:thalweg:problem:{rule}"),
-                    "title": thalweg_wire::http1::reason(self.status),
-                    "status": self.status,
-                    "detail": detail,
-                    "field": field,
-                    "rule": rule,
-                    "error": { "code": self.code },
-                })
+                let error = Some(self.code);
+                Problem { status: self.status, rule: &rule, field, detail, error }.encode().into()
             }
         };
-        headers.respond(self.status, smallvec![Piece::from(body.to_string())])
+        headers.respond(self.status, smallvec![body])
     }
 }
 

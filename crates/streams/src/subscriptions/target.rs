@@ -6,6 +6,9 @@
 //! let pass, so a name that leads elsewhere a moment later gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use thalweg_wire::url::{Url, Wrong};
+
+const NOWHERE: &str = "the webhook URL names no host, or no usable port";
 
 /// A webhook URL that was taken apart and may be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,25 +31,25 @@ impl Target {
     /// # Errors
     /// Which rule it breaks, as a sentence.
     pub fn parse(url: &str, loopback: bool) -> Result<Target, &'static str> {
-        let (secure, rest) = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            _ => return Err("a webhook URL begins with https://"),
+        let parts = match Url::split(url) {
+            Err(Wrong::Scheme) => return Err("a webhook URL begins with https://"),
+            parts if url.len() <= 2048 && !url.contains('\\') => parts,
+            _ => Err(Wrong::Character),
         };
-        if url.len() > 2048 || !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains('\\') {
-            return Err("a webhook URL has at most 2048 printable ASCII characters");
+        let parts = parts.map_err(|wrong| match wrong {
+            Wrong::User => "a webhook URL carries no user or password",
+            Wrong::Character => "a webhook URL has at most 2048 printable ASCII characters",
+            Wrong::Scheme | Wrong::Host | Wrong::Port => NOWHERE,
+        })?;
+        if parts.port == Some(0) || !is_host(&parts) {
+            return Err(NOWHERE);
         }
-        let rest = rest.split('#').next().unwrap_or(rest);
-        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if authority.contains('@') {
-            return Err("a webhook URL carries no user or password");
-        }
-        let (host, port) = split_port(authority).ok_or("the webhook URL names no host, or no usable port")?;
+        let path = parts.rest.split('#').next().unwrap_or_default();
         let target = Target {
-            secure,
-            host: host.to_ascii_lowercase(),
-            port: port.unwrap_or(if secure { 443 } else { 80 }),
-            authority: authority.to_ascii_lowercase(),
+            secure: parts.secure,
+            host: parts.host.to_ascii_lowercase(),
+            port: parts.port_or_own(),
+            authority: parts.authority.to_ascii_lowercase(),
             path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
         };
         target.judge(loopback).map(|()| target)
@@ -86,29 +89,13 @@ impl Target {
     }
 }
 
-fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']')?;
-            host.parse::<Ipv6Addr>().ok()?;
-            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
-    if host.is_empty() || host.len() > 253 || !host.bytes().all(plain) {
-        return None;
+/// Whether a host is written as a name or an address is.
+fn is_host(url: &Url<'_>) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if url.is_bracketed() {
+        return url.host.parse::<Ipv6Addr>().is_ok();
     }
-    match port {
-        None => Some((host, None)),
-        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Some((host, Some(digits.parse().ok().filter(|port| *port != 0)?)))
-        }
-        Some(_) => None,
-    }
+    url.host.len() <= 253 && url.host.bytes().all(plain)
 }
 
 /// Whether the last label reads as a number, which makes resolvers take the whole for an address.

@@ -15,7 +15,7 @@ use super::{ConsumerAbsent, ConsumerAcquireRelease, ProducerAbsent, ProducerAcqu
 use crate::handshake::{self, Fence, Strong};
 use crate::parking::Wake;
 use crate::primitives::atomic::{AtomicU64, Ordering};
-use crate::ring::{End, Header, Orderings, Place};
+use crate::ring::{End, Header, Orderings, Place, Wanted};
 use loom::cell::UnsafeCell;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -84,8 +84,8 @@ impl<O: Orderings> Side<O> {
         }
     }
 
-    fn sleep(&mut self, for_space: bool) {
-        if self.end.prepare_to_sleep(for_space, 0) {
+    fn sleep(&mut self, wanted: Wanted) {
+        if self.end.prepare_to_sleep(wanted, 0) {
             self.ours.notify.wait();
             self.end.wake_up();
         }
@@ -95,7 +95,7 @@ impl<O: Orderings> Side<O> {
         let mut written = 0;
         while written < bytes.len() {
             match self.write(&bytes[written..]) {
-                0 => self.sleep(true),
+                0 => self.sleep(Wanted::BytesOrSpace),
                 count => written += count,
             }
             self.ring();
@@ -107,7 +107,7 @@ impl<O: Orderings> Side<O> {
         let mut all = Vec::new();
         while all.len() < count {
             match self.read(most) {
-                none if none.is_empty() => self.sleep(false),
+                none if none.is_empty() => self.sleep(Wanted::Bytes),
                 mut some => all.append(&mut some),
             }
             self.ring();
@@ -169,7 +169,7 @@ fn one_bell_does_for_bytes_and_room() {
             got.append(&mut ours.read(1));
             ours.ring();
             if written == 0 || got.is_empty() {
-                ours.sleep(written == 0);
+                ours.sleep(Wanted::beside_unsent(written == 0));
             }
         }
         assert_eq!((other.join().unwrap(), got), (vec![9], vec![8]));
@@ -183,9 +183,9 @@ fn a_bell_is_wanted_once_per_sleep_and_only_behind_a_declaration() {
         let [mut ours, mut theirs] = sides::<Strong>();
         assert_eq!(ours.write(&[1]), 1);
         assert!(!ours.end.bell_wanted());
-        assert!(!theirs.end.prepare_to_sleep(false, 0), "there is something to read");
+        assert!(!theirs.end.prepare_to_sleep(Wanted::Bytes, 0), "there is something to read");
         assert_eq!(theirs.read(1), [1]);
-        assert!(theirs.end.prepare_to_sleep(false, 0));
+        assert!(theirs.end.prepare_to_sleep(Wanted::Bytes, 0));
         assert_eq!(ours.write(&[2]), 1);
         assert!(ours.end.bell_wanted() && !ours.end.bell_wanted());
         assert_eq!(ours.write(&[3]), 1);
@@ -236,7 +236,7 @@ fn room_alone_is_not_slept_through<O: Orderings + Send + 'static>() {
             reader.ring();
             reader
         });
-        if writer.end.prepare_to_sleep_for_space(0) {
+        if writer.end.prepare_to_sleep(Wanted::Space, 0) {
             writer.ours.notify.wait();
             writer.end.wake_up();
         }

@@ -132,14 +132,14 @@ proptest! {
 fn room_is_told_when_half_is_free_and_not_before() {
     let (mut ours, mut theirs, _memory) = rings();
     assert_eq!(write(&mut ours, &[1; RING_BYTES + 1]), Ok(RING_BYTES));
-    assert!(ours.prepare_to_sleep(true, 0));
+    assert!(ours.prepare_to_sleep(Wanted::BytesOrSpace, 0));
     assert_eq!(read(&mut theirs, RING_BYTES / 2 - 1).unwrap().len(), RING_BYTES / 2 - 1);
     assert!(!theirs.bell_wanted());
     assert_eq!(read(&mut theirs, 1).unwrap().len(), 1);
     assert_eq!([theirs.bell_wanted(), theirs.bell_wanted()], [true, false]);
     ours.wake_up();
-    assert!(!ours.prepare_to_sleep(true, 0), "there is room");
-    assert!(ours.prepare_to_sleep(false, 0), "nothing to read");
+    assert!(!ours.prepare_to_sleep(Wanted::BytesOrSpace, 0), "there is room");
+    assert!(ours.prepare_to_sleep(Wanted::Bytes, 0), "nothing to read");
 }
 
 /// By its time, or by a signal: nobody took the wake on.
@@ -147,7 +147,7 @@ fn room_is_told_when_half_is_free_and_not_before() {
 fn who_got_up_by_itself_gets_no_bell() {
     let (mut ours, mut theirs, _memory) = rings();
     assert_eq!(write(&mut ours, &[1; RING_BYTES]), Ok(RING_BYTES));
-    assert!(ours.prepare_to_sleep(true, 0));
+    assert!(ours.prepare_to_sleep(Wanted::BytesOrSpace, 0));
     ours.wake_up();
     assert_eq!(write(&mut theirs, b"x"), Ok(1));
     assert!(!theirs.bell_wanted(), "for bytes");
@@ -159,7 +159,7 @@ fn who_got_up_by_itself_gets_no_bell() {
 fn who_only_waits_for_bytes_is_not_woken_for_room() {
     let (mut ours, mut theirs, _memory) = rings();
     assert_eq!(write(&mut ours, &[1; RING_BYTES]), Ok(RING_BYTES));
-    assert!(ours.prepare_to_sleep(false, 0));
+    assert!(ours.prepare_to_sleep(Wanted::Bytes, 0));
     assert_eq!(read(&mut theirs, RING_BYTES).unwrap().len(), RING_BYTES);
     assert!(!theirs.bell_wanted());
     assert_eq!(write(&mut theirs, b"x"), Ok(1));
@@ -170,9 +170,9 @@ fn who_only_waits_for_bytes_is_not_woken_for_room() {
 fn who_only_waits_for_room_is_not_woken_for_bytes() {
     let (mut ours, mut theirs, _memory) = rings();
     assert_eq!(write(&mut theirs, b"x"), Ok(1));
-    assert!(!ours.prepare_to_sleep_for_space(0), "an empty ring is room");
+    assert!(!ours.prepare_to_sleep(Wanted::Space, 0), "an empty ring is room");
     assert_eq!(write(&mut ours, &[1; RING_BYTES]), Ok(RING_BYTES));
-    assert!(ours.prepare_to_sleep_for_space(0), "the byte that is there is not wanted now");
+    assert!(ours.prepare_to_sleep(Wanted::Space, 0), "the byte that is there is not wanted now");
     assert_eq!(write(&mut theirs, b"y"), Ok(1));
     assert!(!theirs.bell_wanted());
     assert_eq!(read(&mut theirs, RING_BYTES).unwrap().len(), RING_BYTES);
@@ -183,7 +183,7 @@ fn who_only_waits_for_room_is_not_woken_for_bytes() {
 fn each_side_knows_where_the_other_last_ran() {
     let (mut ours, mut theirs, _memory) = rings();
     ours.runs_on(7);
-    assert!(theirs.prepare_to_sleep(false, 3));
+    assert!(theirs.prepare_to_sleep(Wanted::Bytes, 3));
     assert_eq!((theirs.peer_cpu(), ours.peer_cpu()), (7, 3));
 }
 
@@ -206,7 +206,7 @@ fn a_word_that_lies_is_told_and_changes_nothing() {
             let broken =
                 Broken { word: Word::Tail, found: lie, least: began, most: began.wrapping_add(ring) };
             assert!(ours.pending(), "a lie is something to look at");
-            assert!(!ours.prepare_to_sleep(false, 0));
+            assert!(!ours.prepare_to_sleep(Wanted::Bytes, 0));
             assert_eq!([read(&mut ours, 10), read(&mut ours, 10)], [Err(broken), Err(broken)]);
             ours.place.header().rings[1].tail.0.store(began.wrapping_add(ring), Ordering::Relaxed);
             assert_eq!(read(&mut ours, usize::from(u16::MAX)).unwrap().len(), RING_BYTES);
@@ -309,7 +309,8 @@ fn work(end: &mut End<Shared>, operation: usize) -> usize {
         Err(_) => told += 1,
     }
     end.bell_wanted();
-    if end.prepare_to_sleep(operation.is_multiple_of(2), 0) {
+    let wanted = [Wanted::Bytes, Wanted::BytesOrSpace, Wanted::Space][operation % 3];
+    if end.prepare_to_sleep(wanted, 0) {
         end.wake_up();
     }
     assert_eq!(end.ring_bytes(), RING_BYTES, "the word in the map is not believed twice");

@@ -1,6 +1,6 @@
 //! Answers, as a client reads them: strictly, because what does not fit is not to be guessed at.
 
-use super::text::{Kind, Syntax, Text};
+use crate::json::{Kind, Syntax, Text};
 use std::borrow::Cow;
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A body: one call or a batch of them, judged whole before anything is carried out.
 
-use super::text::{Kind, Syntax, Text};
 use super::{INVALID_REQUEST, PARSE_ERROR};
+use crate::json::{Kind, Syntax, Text};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 

@@ -74,7 +74,7 @@ fn what_comes_to_a_fork_behind_a_sessions_write_comes_behind_it() {
     let (session, token) = session(core, 30_000);
     let mut caller = Caller::new(&service);
     // As a long batch of the session holds it.
-    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     caller.ask(&put_value(&session, b"1"));
     let read = caller.ask(&pending("a"));
     caller.ask(&put_value("main", b"2"));
@@ -97,7 +97,7 @@ fn what_comes_to_a_fork_behind_a_commit_comes_behind_it() {
     end(core, core.begin(snapshot(&session), BUSY)).unwrap();
     end(core, core.begin(put_value(&session, b"1"), BUSY)).unwrap();
     let mut caller = Caller::new(&service);
-    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let committed = caller.ask(&commit(&session));
     let read = caller.ask(&pending("a"));
     caller.ask(&put_value("main", b"2"));
@@ -115,7 +115,7 @@ fn a_session_beside_its_snapshot_waits_for_no_call_of_its_fork() {
     let core = &service.core;
     let (session, _) = session(core, 30_000);
     end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-    let _held = core.turn(Key::Fork(core.state().unwrap().main()), true).unwrap();
+    let _held = core.turn(Key::Fork(core.state().unwrap().main()), Access::Write).unwrap();
     for request in [put(&session, "a"), get(&session, "a"), put(&session, "b")] {
         assert!(matches!(core.begin(request, BUSY), Outcome::Done(..)));
     }
@@ -129,12 +129,12 @@ fn a_read_of_a_session_stands_before_its_later_write() {
     let fork = core.state().unwrap().main();
     assert_eq!(core.place(&session).unwrap(), Place::Session(token));
     let mut caller = Caller::new(&service);
-    let held = [Key::Fork(fork), Key::Session(token.name)].map(|key| core.turn(key, true).unwrap());
+    let held = [Key::Fork(fork), Key::Session(token.name)].map(|key| core.turn(key, Access::Write).unwrap());
     let read = caller.ask(&get(&session, "a"));
     caller.ask(&put(&session, "a"));
     let [of_fork, of_session] = held;
     drop(of_session);
-    assert!(core.turn(Key::Session(token.name), true).is_none(), "the write would overtake it");
+    assert!(core.turn(Key::Session(token.name), Access::Write).is_none(), "the write would overtake it");
     drop(of_fork);
     caller.hear(2);
     let StateResponse::GetResponse(answer) = caller.answer(read) else { panic!("a read is answered") };
@@ -203,7 +203,7 @@ fn neither_of_two_places_is_written_before_both_are_looked_at() {
     let state = core.state().unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0;
     let mut caller = Caller::new(&service);
-    let held = core.turn(Key::Fork(fork), true).unwrap();
+    let held = core.turn(Key::Fork(fork), Access::Write).unwrap();
     let asked = caller.ask(&diff("main", &fork.to_string(), None, Some(View::Pending)));
     caller.ask(&put("main", "a"));
     drop(held);

@@ -89,7 +89,7 @@ impl<'a> Quoted<'a> {
 /// Walks JSON text, value by value.
 ///
 /// ```
-/// use thalweg_wire::jsonrpc::Text;
+/// use thalweg_wire::json::Text;
 /// let mut text = Text::new(r#" {"n": [1, 18446744073709551615]} "#);
 /// assert!(text.begin_object()?);
 /// assert_eq!(text.key()?.text(), "n");
@@ -99,7 +99,7 @@ impl<'a> Quoted<'a> {
 /// assert_eq!(text.number()?, "18446744073709551615");
 /// assert!(!text.next_element()? && !text.next_member()?);
 /// text.finish()?;
-/// # Ok::<(), thalweg_wire::jsonrpc::Syntax>(())
+/// # Ok::<(), thalweg_wire::json::Syntax>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Text<'a> {

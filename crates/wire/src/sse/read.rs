@@ -1,18 +1,19 @@
 //! Server-sent events as a client reads them (HTML Living Standard 9.2.6), and what a control event says.
-
-use super::Failure;
+//!
+//! What another server writes is read too: an offset and a cursor are any text.
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) kind: String,
+pub struct Event {
+    /// What it is called; nothing if it is not.
+    pub kind: String,
     /// Its data lines, joined by line feeds.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
 }
 
 /// Takes events out of bytes that come in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub struct Events {
     text: Vec<u8>,
     kind: String,
     data: Vec<u8>,
@@ -22,12 +23,14 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    /// Takes a piece in.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
     /// The next event that is whole. One without data is none.
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    #[allow(clippy::should_implement_trait, reason = "there may be more after there was none")]
+    pub fn next(&mut self) -> Option<Event> {
         let mut at = 0;
         let mut event = None;
         while event.is_none() {
@@ -75,21 +78,22 @@ impl Events {
 
 /// What a control event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Control {
-    pub(crate) next_offset: String,
-    pub(crate) cursor: Option<String>,
-    pub(crate) closed: bool,
+pub struct Control {
+    /// Where to read on.
+    pub next_offset: String,
+    /// What to send back, if anything.
+    pub cursor: Option<String>,
+    /// Nothing will follow.
+    pub closed: bool,
 }
 
 impl Control {
-    /// # Errors
-    /// [`Failure::Event`] for anything but a control event's JSON.
-    pub(crate) fn parse(data: &[u8]) -> Result<Self, Failure> {
-        let bad = || Failure::Event(String::from_utf8_lossy(data).into_owned());
-        let value: serde_json::Value = serde_json::from_slice(data).map_err(|_| bad())?;
-        let text = |name: &str| value.get(name).and_then(|v| v.as_str()).map(str::to_owned);
-        Ok(Self {
-            next_offset: text("streamNextOffset").ok_or_else(bad)?,
+    /// Reads a control event's data; nothing if it is not such an event's JSON.
+    pub fn parse(data: &[u8]) -> Option<Self> {
+        let value: serde_json::Value = serde_json::from_slice(data).ok()?;
+        let text = |name: &str| value.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+        Some(Self {
+            next_offset: text("streamNextOffset")?,
             cursor: text("streamCursor"),
             closed: value.get("streamClosed").and_then(serde_json::Value::as_bool).unwrap_or(false),
         })
@@ -99,6 +103,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn read(pieces: &[&[u8]]) -> Vec<(String, String)> {
         let mut events = Events::default();
@@ -135,7 +140,43 @@ mod tests {
         assert_eq!(control, Control { next_offset: "5".into(), cursor: Some("9".into()), closed: false });
         assert!(Control::parse(br#"{"streamNextOffset":"5","streamClosed":true}"#).unwrap().closed);
         for bad in [&b""[..], b"{}", b"[]", br#"{"streamNextOffset":5}"#] {
-            assert!(matches!(Control::parse(bad), Err(Failure::Event(_))));
+            assert_eq!(Control::parse(bad), None);
+        }
+    }
+
+    /// All events of a text that came at once, by the standard's words.
+    fn plain(stream: &str) -> Vec<(String, String)> {
+        let stream = stream.replace("\r\n", "\n").replace('\r', "\n");
+        let mut all = Vec::new();
+        let (mut kind, mut data) = (String::new(), None::<String>);
+        // What stands behind the last line end is no line yet.
+        let whole = stream.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        for line in whole.split('\n').filter(|_| stream.contains('\n')) {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "" if line.is_empty() => {
+                    let kind = std::mem::take(&mut kind);
+                    all.extend(data.take().map(|data| (kind, data)));
+                }
+                "event" => value.clone_into(&mut kind),
+                "data" => data = Some(data.map_or_else(|| value.to_owned(), |data| data + "\n" + value)),
+                _ => {}
+            }
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_in_any_pieces_says_what_the_standard_says(
+            text in "(data|event|id|:|: |a|\u{e9}|\r|\n|\n|\r\n){0,32}", cuts in proptest::collection::vec(0_usize..100, 0..4),
+        ) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &text.as_bytes()[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces), plain(&text));
         }
     }
 }

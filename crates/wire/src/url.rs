@@ -1,0 +1,180 @@
+//! An `http://` or `https://` URL, taken apart (RFC 3986): what is said once for whoever is given one.
+//!
+//! Whoever asks has rules of its own beside these (which schemes and hosts, what may stand behind them), and its own words.
+
+use crate::host::is_port;
+use std::ops::RangeInclusive;
+
+/// The parts of a URL, as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Url<'a> {
+    /// Whether its scheme is `https`.
+    pub secure: bool,
+    /// Host and port, as a `Host` says them.
+    pub authority: &'a str,
+    /// The host: a name, or an address without brackets. Whether there is such a host is not looked at.
+    pub host: &'a str,
+    /// The port, if one is named.
+    pub port: Option<u16>,
+    /// Path, query and fragment: empty, or beginning with `/`, `?` or `#`.
+    pub rest: &'a str,
+}
+
+/// Why a text is no such URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It does not begin with `http://` or `https://`.
+    Scheme,
+    /// It names a user, and maybe a password.
+    User,
+    /// It names no host, or brackets are open.
+    Host,
+    /// It has blanks, control characters, or others that are not ASCII.
+    Character,
+    /// What stands behind the host is no port.
+    Port,
+}
+
+/// What a URL is written in.
+const GRAPHIC: RangeInclusive<u8> = 0x21..=0x7e;
+
+impl<'a> Url<'a> {
+    /// Takes a URL apart.
+    ///
+    /// ```
+    /// use thalweg_wire::url::Url;
+    /// let url = Url::split("http://[::1]:4437/rpc/log?x")?;
+    /// assert_eq!((url.host, url.port, url.rest), ("::1", Some(4437), "/rpc/log?x"));
+    /// # Ok::<(), thalweg_wire::url::Wrong>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is none; the first thing that is wrong.
+    pub fn split(text: &'a str) -> Result<Self, Wrong> {
+        // RFC 3986, 3.1: a scheme is the same in capitals.
+        let (secure, behind) = match text.split_once("://").ok_or(Wrong::Scheme)? {
+            (scheme, behind) if scheme.eq_ignore_ascii_case("http") => (false, behind),
+            (scheme, behind) if scheme.eq_ignore_ascii_case("https") => (true, behind),
+            _ => return Err(Wrong::Scheme),
+        };
+        let (authority, rest) = behind.split_at(behind.find(['/', '?', '#']).unwrap_or(behind.len()));
+        if authority.contains('@') {
+            return Err(Wrong::User);
+        }
+        let (host, port) = split_port(authority)?;
+        if host.is_empty() {
+            return Err(Wrong::Host);
+        }
+        if !behind.bytes().all(|byte| GRAPHIC.contains(&byte)) {
+            return Err(Wrong::Character);
+        }
+        let port = match port {
+            None => None,
+            Some(port) if is_port(port) => port.parse().ok(),
+            Some(_) => return Err(Wrong::Port),
+        };
+        Ok(Self { secure, authority, host, port, rest })
+    }
+
+    /// Whether the host is written in brackets, which makes it an address of IPv6.
+    pub fn is_bracketed(&self) -> bool {
+        self.authority.starts_with('[')
+    }
+
+    /// The port that is meant: what is named, or the scheme's own.
+    pub fn port_or_own(&self) -> u16 {
+        self.port.unwrap_or(if self.secure { 443 } else { 80 })
+    }
+}
+
+/// A host, and what stands behind its colon.
+fn split_port(authority: &str) -> Result<(&str, Option<&str>), Wrong> {
+    let Some(bracketed) = authority.strip_prefix('[') else {
+        return Ok(authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))));
+    };
+    let (host, behind) = bracketed.split_once(']').ok_or(Wrong::Host)?;
+    match behind.strip_prefix(':') {
+        None if behind.is_empty() => Ok((host, None)),
+        None => Err(Wrong::Port),
+        port => Ok((host, port)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        for (text, secure, host, port, rest) in [
+            ("http://127.0.0.1:4437/rpc/log", false, "127.0.0.1", Some(4437), "/rpc/log"),
+            ("HTTPS://Worker.Example/hooks?x=1#y", true, "Worker.Example", None, "/hooks?x=1#y"),
+            ("http://[::1]", false, "::1", None, ""),
+            ("http://[fe80::1%2]:80", false, "fe80::1%2", Some(80), ""),
+            ("http://h?a=@/", false, "h", None, "?a=@/"),
+            ("http://h#x@y", false, "h", None, "#x@y"),
+            ("http://h:0/", false, "h", Some(0), "/"),
+        ] {
+            let url = Url::split(text).unwrap();
+            assert_eq!((url.secure, url.host, url.port, url.rest), (secure, host, port, rest), "{text}");
+        }
+        let url = Url::split("https://[::1]:8443/x").unwrap();
+        assert_eq!((url.authority, url.is_bracketed(), url.port_or_own()), ("[::1]:8443", true, 8443));
+        let own = |text| Url::split(text).unwrap().port_or_own();
+        assert_eq!([own("http://h"), own("https://h/:1")], [80, 443]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, wrong) in [
+            ("", Wrong::Scheme),
+            ("h:80", Wrong::Scheme),
+            ("example.com", Wrong::Scheme),
+            ("ftp://h", Wrong::Scheme),
+            ("unix:/x", Wrong::Scheme),
+            ("http:/h", Wrong::Scheme),
+            (" http://h", Wrong::Scheme),
+            ("http://u@h", Wrong::User),
+            ("http://u:secret@h/", Wrong::User),
+            ("https://10.0.0.1@example.com/", Wrong::User),
+            ("http://", Wrong::Host),
+            ("http:///x", Wrong::Host),
+            ("http://:80/x", Wrong::Host),
+            ("http://?x", Wrong::Host),
+            ("http://[]", Wrong::Host),
+            ("http://[::1", Wrong::Host),
+            ("http://[::1/]", Wrong::Host),
+            ("http://a b/", Wrong::Character),
+            ("http://h /", Wrong::Character),
+            ("http://h/a b", Wrong::Character),
+            ("http://h/\r\nX: y", Wrong::Character),
+            ("http://h/\u{f}", Wrong::Character),
+            ("http://b\u{fc}cher.example/", Wrong::Character),
+            ("http://h:", Wrong::Port),
+            ("http://h:x/", Wrong::Port),
+            ("http://h:+80/", Wrong::Port),
+            ("http://h:65536/", Wrong::Port),
+            ("http://h:99999", Wrong::Port),
+            ("http://h:80:80/x", Wrong::Port),
+            ("http://fe80::1/", Wrong::Port),
+            ("http://[::1]x", Wrong::Port),
+            ("http://[::1]:x/", Wrong::Port),
+            ("https://[::1]:65536", Wrong::Port),
+        ] {
+            assert_eq!(Url::split(text), Err(wrong), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_are_the_text_again(text in "(http://|HTTPS://|)[\\[\\]a:@/?#1 \u{fc}]{0,16}") {
+            if let Ok(url) = Url::split(&text) {
+                let scheme = if url.secure { "HTTPS" } else { "http" };
+                prop_assert_eq!(format!("{scheme}://{}{}", url.authority, url.rest), text.as_str());
+                let named = if url.is_bracketed() { format!("[{}]", url.host) } else { url.host.to_owned() };
+                prop_assert!(url.authority.starts_with(&named) && !url.host.is_empty());
+            }
+        }
+    }
+}
