@@ -4,7 +4,7 @@ use super::channel::Endpoint;
 use super::failure::Failure;
 use std::path::PathBuf;
 use thalweg_http::tls::Trust;
-use thalweg_wire::host::is_port;
+use thalweg_wire::url as parts;
 
 /// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,34 +37,19 @@ impl Url {
                 ca: None,
             });
         }
-        // RFC 3986 3.1: a scheme may be written in capitals.
-        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
-        let sealed = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
-            _ => return Err(bad()),
-        };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // Both go into the head of every request.
-        let sound = |part: &str, but: &[u8]| part.bytes().all(|b| b.is_ascii_graphic() && !but.contains(&b));
-        if authority.is_empty() || !sound(authority, b"@") || !sound(path, b"?#") {
+        let parts = parts::Url::split(text).map_err(|_| bad())?;
+        if parts.rest.contains(['?', '#']) {
+            // A path in front of every target has none.
             return Err(bad());
         }
-        let port = authority.rsplit_once(':').map(|(_, port)| port);
-        let port_given = port.is_some_and(is_port);
-        // A number that is no port is no part of a name, either.
-        if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
-            return Err(bad());
-        }
-        let port = if sealed { 443 } else { 80 };
-        let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
-        let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
-        let endpoint = if sealed { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
+        let name = if parts.is_bracketed() { format!("[{}]", parts.host) } else { parts.host.to_owned() };
+        let address = format!("{name}:{}", parts.port_or_own());
+        let endpoint = if parts.secure { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
         Ok(Self {
             text: text.to_owned(),
             endpoint,
-            host: authority.to_owned(),
-            prefix: path.trim_end_matches('/').to_owned(),
+            host: parts.authority.to_owned(),
+            prefix: parts.rest.trim_end_matches('/').to_owned(),
             token: None,
             ca: None,
         })
@@ -125,6 +110,9 @@ mod tests {
             "http://",
             "http://u@h",
             "http://h/?q",
+            "http://h?q",
+            "http://h#f",
+            "http://h:x",
             "unix:",
             "http://h /",
             "http://h:99999",
