@@ -26,7 +26,7 @@ from durable_streams import (
 )
 
 BASE = sys.argv[1]
-CHECK_LIMIT_S = 25
+CHECK_LIMIT_S = 60
 LARGE_BYTES = 3 << 20
 JSON = "application/json"
 checks = []

@@ -1,7 +1,8 @@
 //! Everything `make test` runs once its tools are there, step by step, with a table at the end, and behind it what the
 //! steps that failed said of it. A step's own
 //! summary lines are counted: `test result: ok. N passed; N failed` (cargo) and `name: N passed, N failed`
-//! (ours). A step that counts nothing counts as one check.
+//! (ours). A step that has no such line counts as one check; one that counted none has judged nothing, which is a failure,
+//! unless it says `name: skipped: why`, which is only shown, and in a build that somebody relies on (`CI`) is a failure, too.
 
 mod complaints;
 
@@ -44,12 +45,7 @@ const STEPS: &[Step] = &[
         environment: &[("RUSTFLAGS", "--cfg loom")],
         apart: Some("loom"),
     },
-    Step {
-        name: "simulation",
-        command: "test -p thalweg-log --lib tests::sim -- --nocapture",
-        environment: &[("THALWEG_SEEDS", "100")],
-        apart: None,
-    },
+    step("simulate", "xtask simulate --only crash --seeds 100 --first now --profile test"),
     step("conformance-sync", "xtask conformance --durability sync --restart"),
     step("conformance-os", "xtask conformance --durability os --restart"),
     step("conformance-memory", "xtask conformance --durability memory"),
@@ -97,7 +93,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// What became of a step.
 struct Done {
     name: &'static str,
-    tally: Tally,
+    judged: Judged,
     complaints: Complaints,
     took: Duration,
 }
@@ -120,24 +116,61 @@ pub(crate) fn run(options: &Options) -> Outcome {
         println!("\n== {}: cargo {}", step.name, step.command);
         let started = Instant::now();
         let mut complaints = Complaints::default();
-        let tally = perform(step, &mut complaints)?;
-        done.push(Done { name: step.name, tally, complaints, took: started.elapsed() });
+        let judged = perform(step, &mut complaints)?;
+        done.push(Done { name: step.name, judged, complaints, took: started.elapsed() });
     }
     println!("\n{:<20}{:>8}{:>8}{:>10}", "suite", "passed", "failed", "seconds");
     let mut total = Tally::default();
-    for Done { name, tally, took, .. } in &done {
-        println!("{name:<20}{:>8}{:>8}{:>10.1}", tally.passed, tally.failed, took.as_secs_f64());
-        total.passed += tally.passed;
-        total.failed += tally.failed;
+    for Done { name, judged, took, .. } in &done {
+        let Tally { passed, failed } = judged.tally;
+        let skipped = if judged.skipped { "  skipped" } else { "" };
+        println!("{name:<20}{passed:>8}{failed:>8}{:>10.1}{skipped}", took.as_secs_f64());
+        total.passed += passed;
+        total.failed += failed;
     }
-    for failed in done.into_iter().filter(|done| done.tally.failed > 0) {
+    for failed in done.into_iter().filter(|done| done.judged.tally.failed > 0) {
         println!("\n== {} failed, and said:", failed.name);
         failed.complaints.lines().iter().for_each(|line| println!("{line}"));
     }
     Ok(total)
 }
 
-fn perform(step: &Step, complaints: &mut Complaints) -> Outcome {
+/// What a step's lines say of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Judged {
+    tally: Tally,
+    /// It has summary lines at all.
+    counts: bool,
+    /// It says that what it needs is not here.
+    skipped: bool,
+}
+
+impl Judged {
+    fn hear(&mut self, line: &str, step: &Step) {
+        self.skipped |= is_skip(line, step.name);
+        let Some(counted) = count(line, step.name) else { return };
+        self.counts = true;
+        self.tally.passed += counted.passed;
+        self.tally.failed += counted.failed;
+    }
+
+    /// The step has ended.
+    fn end(mut self, step: &Step, success: bool, relied_on: bool) -> Self {
+        let silent = self.tally == Tally::default();
+        // A filter that selects no test, like a task that ends with 0 of 0, checked nothing.
+        let must_count = self.counts || ["test ", "xtask "].iter().any(|word| step.command.starts_with(word));
+        let failed = match (silent, success) {
+            (true, true) if self.skipped => relied_on,
+            (true, true) => must_count,
+            (_, success) => !success && self.tally.failed == 0,
+        };
+        self.tally.failed += u64::from(failed);
+        self.tally.passed += u64::from(silent && success && !must_count && !self.skipped);
+        self
+    }
+}
+
+fn perform(step: &Step, complaints: &mut Complaints) -> Result<Judged, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(step.command.split(' ')).current_dir(root());
@@ -145,25 +178,25 @@ fn perform(step: &Step, complaints: &mut Complaints) -> Outcome {
     if let Some(apart) = step.apart {
         command.env("CARGO_TARGET_DIR", beside(apart));
     }
-    let mut tally = Tally::default();
+    let mut judged = Judged::default();
     let status = said_by(&mut command, |line| {
         println!("{line}");
         complaints.hear(line);
-        if let Some(counted) = count(line, step.name) {
-            tally.passed += counted.passed;
-            tally.failed += counted.failed;
-        }
+        judged.hear(line, step);
     })?;
-    if tally == Tally::default() {
-        tally.check(status.success(), || format!("{}: {status}", step.name));
-        // A filter that selects no test is a step that checked nothing.
-        if step.command.starts_with("test ") && status.success() {
-            return Ok(Tally { passed: 0, failed: 1 });
-        }
-    } else if !status.success() && tally.failed == 0 {
-        tally.failed += 1;
+    let ended = judged.end(step, status.success(), relied_on());
+    if ended.tally.failed > judged.tally.failed {
+        let why = if status.success() { "it judged nothing".to_owned() } else { status.to_string() };
+        let line = format!("  FAILED: {}: {why}", step.name);
+        eprintln!("{line}");
+        complaints.hear(&line);
     }
-    Ok(tally)
+    Ok(ended)
+}
+
+/// Whether this is a build that others rely on, where what is not judged must not look as if it were.
+fn relied_on() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !matches!(value.to_str(), Some("" | "0" | "false")))
 }
 
 /// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a failure
@@ -201,6 +234,11 @@ fn beside(apart: &str) -> std::path::PathBuf {
     name.into()
 }
 
+/// Whether a task says in a line that it did not judge.
+fn is_skip(line: &str, step: &str) -> bool {
+    line.split_once(": skipped: ").is_some_and(|(name, _)| step == name)
+}
+
 /// The summary in a line, if it is one: cargo's per-binary lines, or the closing line of one of our tasks.
 fn count(line: &str, step: &str) -> Option<Tally> {
     let (name, rest) = line.split_once(": ")?;
@@ -231,6 +269,37 @@ mod tests {
         assert_eq!(count("running: 3 things", "tests"), None);
     }
 
+    fn ended(command: &'static str, lines: &[&str], success: bool, relied_on: bool) -> (u64, u64, bool) {
+        let (step, mut judged) = (step("full", command), Judged::default());
+        lines.iter().for_each(|line| judged.hear(line, &step));
+        let Judged { tally, skipped, .. } = judged.end(&step, success, relied_on);
+        (tally.passed, tally.failed, skipped)
+    }
+
+    #[test]
+    fn a_step_that_judged_nothing_did_not_pass() {
+        let nothing = "full: 0 passed, 0 failed";
+        assert_eq!(ended("xtask full", &[nothing], true, false), (0, 1, false));
+        assert_eq!(ended("xtask full", &[nothing], false, false), (0, 1, false));
+        assert_eq!(ended("test -p a", &[], true, false), (0, 1, false));
+        assert_eq!(ended("xtask full", &[], true, false), (0, 1, false));
+        assert_eq!(ended("test -p a", &["test result: ok. 0 passed; 0 failed"], true, false), (0, 1, false));
+        // What compiles, or not, has nothing to count.
+        assert_eq!(ended("build", &[], true, true), (1, 0, false));
+        assert_eq!(ended("build", &[], false, true), (0, 1, false));
+        assert_eq!(ended("xtask full", &["full: 5 passed, 0 failed"], true, true), (5, 0, false));
+        assert_eq!(ended("xtask full", &["full: 5 passed, 0 failed"], false, true), (5, 1, false));
+        assert_eq!(ended("xtask full", &["full: 5 passed, 2 failed"], false, true), (5, 2, false));
+    }
+
+    #[test]
+    fn what_is_skipped_is_shown_as_that_and_not_where_it_is_relied_on() {
+        let lines = ["full: skipped: no file system can be mounted", "full: 0 passed, 0 failed"];
+        assert_eq!(ended("xtask full", &lines, true, false), (0, 0, true));
+        assert_eq!(ended("xtask full", &lines, true, true), (0, 1, true));
+        assert!(!is_skip("other: skipped: why", "full") && !is_skip("full: 3 skipped", "full"));
+    }
+
     #[test]
     fn a_step_is_over_when_it_ends_whatever_it_leaves_behind() {
         let begun = Instant::now();
@@ -246,6 +315,9 @@ mod tests {
     fn steps_have_names_of_their_own() {
         for (n, step) in STEPS.iter().enumerate() {
             assert!(STEPS[n + 1..].iter().all(|other| other.name != step.name), "{}", step.name);
+            // Its closing line begins with the task's name, and is known by that.
+            let task = step.command.strip_prefix("xtask ").and_then(|rest| rest.split(' ').next());
+            assert!(task.is_none_or(|task| step.name.starts_with(task)), "{}", step.name);
         }
     }
 }

@@ -47,9 +47,10 @@ fn judge(server: &Server, scratch: &Scratch, what: &str) -> Outcome {
         .status()
         .map_err(|e| format!("node: {e}"))?;
     let text = fs::read(&report).map_err(|e| format!("vitest left no report ({status}): {e}"))?;
-    let mut tally = count(&text)?;
+    let mut tally = judged(count(&text)?, status.success());
     println!("conformance 0.3.6, {what}: {} passed, {} failed", tally.passed, tally.failed);
-    if tally.failed > 0 || !status.success() {
+    if tally.failed > 0 {
+        println!("  vitest: {status}");
         for name in failures(&text)? {
             println!("  failed: {name}");
         }
@@ -63,6 +64,11 @@ fn judge(server: &Server, scratch: &Scratch, what: &str) -> Outcome {
     let alive = server.connect().and_then(|mut c| c.request("GET", "/healthz", &[], b""));
     tally.check(alive.is_ok(), || format!("the server is gone: {}", server.last_words()));
     Ok(tally)
+}
+
+/// A run that ends badly has failed, even if no test of it did: a file that does not load, an error outside of every test.
+fn judged(tally: Tally, success: bool) -> Tally {
+    Tally { failed: tally.failed.max(u64::from(!success)), ..tally }
 }
 
 fn count(report: &[u8]) -> Outcome {
@@ -96,6 +102,13 @@ mod tests {
     fn a_report_is_counted_and_its_failures_named() {
         assert_eq!(count(REPORT), Ok(Tally { passed: 1, failed: 1 }));
         assert_eq!(failures(REPORT).unwrap(), ["a c: expected 1"]);
+    }
+
+    #[test]
+    fn a_run_that_ends_badly_has_failed_though_no_test_did() {
+        assert_eq!(judged(Tally { passed: 338, failed: 0 }, false), Tally { passed: 338, failed: 1 });
+        assert_eq!(judged(Tally { passed: 337, failed: 2 }, false), Tally { passed: 337, failed: 2 });
+        assert_eq!(judged(Tally { passed: 338, failed: 0 }, true), Tally { passed: 338, failed: 0 });
     }
 
     #[test]

@@ -161,10 +161,17 @@ enum Fate {
 /// One step of a short life: method, header fields, body, and what the stream is once it was acknowledged.
 type Life<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], Fate);
 
-/// Creates, closes and deletes streams until the connection breaks; says what was acknowledged.
-fn live_and_die(address: SocketAddr, round: u64) -> Vec<(String, Fate)> {
-    let mut fates = Vec::new();
-    let Ok(mut connection) = Connection::open(address) else { return fates };
+/// What was acknowledged of short-lived streams, and replies that acknowledge nothing.
+#[derive(Debug, Default)]
+struct Lives {
+    fates: Vec<(String, Fate)>,
+    wrong: Vec<String>,
+}
+
+/// Creates, closes and deletes streams until the connection breaks.
+fn live_and_die(address: SocketAddr, round: u64) -> Lives {
+    let mut lives = Lives::default();
+    let Ok(mut connection) = Connection::open(address) else { return lives };
     for n in 0.. {
         let name = format!("short-{round}-{n}");
         let target = format!("/v1/stream/{name}");
@@ -179,13 +186,17 @@ fn live_and_die(address: SocketAddr, round: u64) -> Vec<(String, Fate)> {
         for (method, fields, body, next) in &steps[..=last] {
             match connection.request(method, &target, fields, body) {
                 Ok(reply) if matches!(reply.status, 200 | 201 | 204) => fate = Some(*next),
+                Ok(reply) => {
+                    lives.wrong.push(format!("{method} {target} was answered {}", reply.status));
+                    return lives;
+                }
                 // The step under way is in doubt, so nothing is claimed for this stream.
-                _ => return fates,
+                Err(_) => return lives,
             }
         }
-        fates.extend(fate.map(|f| (name, f)));
+        lives.fates.extend(fate.map(|f| (name, f)));
     }
-    fates
+    lives
 }
 
 /// `cargo xtask crash`.
@@ -208,7 +219,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let wait = Duration::from_millis(30 + random.below(400));
         let died;
         (writers, died) = under_load(server, writers, round, wait)?;
-        fates.extend(died);
+        tally.check(died.wrong.is_empty(), || format!("round {round}: {:?}", died.wrong));
+        fates.extend(died.fates);
         server = launch.start(&data).map_err(|e| format!("round {round}, seed {seed}: no restart: {e}"))?;
         let last = round + 1 == rounds;
         let failed_before = tally.failed;
@@ -227,14 +239,23 @@ pub(crate) fn run(options: &Options) -> Outcome {
     );
     // Kills of an idle server would prove nothing.
     tally.check(acknowledged > rounds * 10, || format!("only {acknowledged} batches: no load"));
+    of_each_kind(&fates, &mut tally);
     Ok(tally)
+}
+
+/// What is said of creates, closes and deletes is said of some.
+fn of_each_kind(fates: &[(String, Fate)], tally: &mut Tally) {
+    for kind in [Fate::Created, Fate::Closed, Fate::Deleted] {
+        let some = fates.iter().any(|(_, fate)| *fate == kind);
+        tally.check(some, || format!("no stream was acknowledged {kind:?}, so nothing is known of that"));
+    }
 }
 
 fn fresh(number: usize) -> Writer {
     Writer { number, acknowledged: 0, sent: 0, found: 0, wrong: Vec::new() }
 }
 
-type Survivors = (Vec<Writer>, Vec<(String, Fate)>);
+type Survivors = (Vec<Writer>, Lives);
 
 /// Lets everybody write, and kills the server after `wait`.
 fn under_load(server: Server, writers: Vec<Writer>, round: u64, wait: Duration) -> Result<Survivors, String> {
@@ -252,8 +273,8 @@ fn under_load(server: Server, writers: Vec<Writer>, round: u64, wait: Duration) 
     std::thread::sleep(wait);
     server.kill()?;
     let writers: Result<Vec<Writer>, _> = threads.into_iter().map(std::thread::JoinHandle::join).collect();
-    let fates = living.join().map_err(|_| "a writer panicked")?;
-    Ok((writers.map_err(|_| "a writer panicked")?, fates))
+    let lives = living.join().map_err(|_| "a writer panicked")?;
+    Ok((writers.map_err(|_| "a writer panicked")?, lives))
 }
 
 fn verify(server: &Server, writers: &mut [Writer], tally: &mut Tally) -> Result<(), String> {
@@ -340,6 +361,19 @@ mod tests {
             altered[at] ^= 1;
             assert!(count_batches(&altered).is_err(), "altered at {at}");
         }
+    }
+
+    #[test]
+    fn fates_that_nobody_had_are_missed() {
+        let fate = |fate| ("short".to_owned(), fate);
+        let failed = |fates: &[(String, Fate)]| {
+            let mut tally = Tally::default();
+            of_each_kind(fates, &mut tally);
+            tally.failed
+        };
+        assert_eq!(failed(&[]), 3);
+        assert_eq!(failed(&[fate(Fate::Created), fate(Fate::Closed)]), 1);
+        assert_eq!(failed(&[fate(Fate::Created), fate(Fate::Closed), fate(Fate::Deleted)]), 0);
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! A disk that fills under the server, on a small file system of its own: appends are refused whole with 507
-//! while everything stays readable, and go on when there is room again. Mounting one takes root; without it
-//! nothing can be judged, and that is said.
+//! while everything stays readable, and go on when there is room again. Mounting one takes root,
+//! if only of a namespace of its own; where there is neither, nothing can be judged, and that is said.
 
 use crate::client::Connection;
 use crate::options::Options;
 use crate::server::{Launch, Program, Scratch};
 use crate::{Outcome, Tally};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+/// Set where this runs in a namespace of its own already.
+const ENTERED: &str = "THALWEG_FULL_ENTERED";
 const RECORD_BYTES: usize = 1_000_000;
 /// Far more records than the disk holds.
 const RECORDS_MAX: usize = 40;
@@ -18,7 +21,8 @@ struct Mounted<'a>(&'a Path);
 
 impl Mounted<'_> {
     fn size(&self, options: &str) -> bool {
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(self.0).status();
+        let mut command = Command::new("mount");
+        let mount = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(self.0).status();
         mount.is_ok_and(|status| status.success())
     }
 }
@@ -42,8 +46,9 @@ pub(crate) fn run(_: &Options) -> Outcome {
     let mounted = Mounted(&disk);
     let mut tally = Tally::default();
     if !mounted.size("size=12m") {
-        println!("full: a file system cannot be mounted here, so a full disk is not judged (root is needed)");
-        return Ok(tally);
+        drop(mounted);
+        drop(scratch);
+        return elsewhere();
     }
     let server = launch.start(&disk.join("data"))?;
     let mut connection = server.connect()?;
@@ -77,6 +82,25 @@ pub(crate) fn run(_: &Options) -> Outcome {
     println!("full disk: {} records taken, {refused} refused", taken.len() / RECORD_BYTES);
     drop(server);
     Ok(tally)
+}
+
+/// Begins anew as the root of a namespace, where users may have one.
+fn elsewhere() -> Outcome {
+    let namespace = || {
+        let mut command = Command::new("unshare");
+        command.arg("--user").arg("--map-root-user").arg("--mount");
+        command
+    };
+    let may = namespace().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !may || std::env::var_os(ENTERED).is_some() {
+        println!(
+            "full: skipped: no file system can be mounted here (root, or namespaces of users, are needed)"
+        );
+        return Ok(Tally::default());
+    }
+    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let failed = namespace().arg(itself).arg("full").env(ENTERED, "1").exec();
+    Err(format!("unshare: {failed}"))
 }
 
 /// Everything a stream holds, chunk by chunk.

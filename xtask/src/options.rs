@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 const FLAGS: [&str; 10] =
     ["check", "libraries", "list", "newest", "peer", "readme", "record", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 22] = [
+const VALUES: [&str; 24] = [
     "at-once",
     "bytes",
     "connections",
     "durability",
     "face",
+    "first",
     "interpreter",
     "milliseconds",
     "minutes",
@@ -19,6 +20,7 @@ const VALUES: [&str; 22] = [
     "operations",
     "pairs",
     "port",
+    "profile",
     "records",
     "retain-bytes",
     "rounds",

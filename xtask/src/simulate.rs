@@ -1,12 +1,14 @@
-//! `cargo xtask simulate [--seeds N] [--operations N]`: the crash simulations, each over as many seeds: of the log (with compaction,
+//! `cargo xtask simulate [--seeds N] [--operations N] [--first N|now] [--profile NAME]`: the crash simulations, each over as many seeds: of the log (with compaction,
 //! purges, retention, reordered writes and a full disk), of the state, and of subscriptions; and random operations of 16 clients on
-//! the state, held against a serial model. `cargo test` runs a hundred seeds of each, and fewer operations.
+//! the state, held against a serial model. `cargo test` runs the first hundred seeds of each, and fewer operations; `--first now` begins with
+//! seeds that nobody has run, and says with which.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;
 use crate::server::{root, target};
 use crate::{Outcome, Tally};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A test that does as much as it is told.
 struct Simulation {
@@ -72,14 +74,18 @@ const SIMULATIONS: [Simulation; 4] = [
 /// The tests cannot be started.
 pub(crate) fn run(options: &Options) -> Outcome {
     let only = options.text("only", "");
+    let profile = options.text("profile", "release");
+    let first = first(options.text("first", "0"))?;
     let mut tally = Tally::default();
     let mut found = Vec::new();
     for simulation in SIMULATIONS.iter().filter(|simulation| simulation.work.contains(only)) {
         let Measure { option, unit, asked, .. } = simulation.measure;
         let amount: u32 = options.value(option, asked)?;
-        let complaint = simulation.run(amount)?;
+        let complaint = simulation.run(amount, first, profile)?;
         let clean = complaint.is_none();
-        println!("simulate {}: {amount} {unit}{}", simulation.work, if clean { "" } else { ": not so" });
+        let from = if option == SEEDS.option { format!(", from {first}") } else { String::new() };
+        let so = if clean { "" } else { ": not so" };
+        println!("simulate {}: {amount} {unit}{from}{so}", simulation.work);
         tally.check(clean, || format!("{}:\n{}", simulation.work, complaint.unwrap_or_default()));
         found.push(Found {
             work: simulation.work.to_owned(),
@@ -92,15 +98,25 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(tally)
 }
 
+/// The first seed: a number, or the seconds of the clock.
+fn first(said: &str) -> Result<u64, String> {
+    if said == "now" {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        return Ok(now.map_err(|error| error.to_string())?.as_secs());
+    }
+    said.parse().map_err(|error| format!("--first {said}: {error}"))
+}
+
 impl Simulation {
     /// Runs it, and answers what it said at last if it failed.
-    fn run(&self, amount: u32) -> Result<Option<String>, String> {
+    fn run(&self, amount: u32, first: u64, profile: &str) -> Result<Option<String>, String> {
         let output = Command::new("cargo")
-            .args(["test", "--quiet", "--release", "--locked", "-p", self.package])
+            .args(["test", "--quiet", "--profile", profile, "--locked", "-p", self.package])
             .args(self.place)
             .args(["--", "--exact", self.test])
             .env("CARGO_TARGET_DIR", target())
             .env(self.measure.variable, amount.to_string())
+            .env("THALWEG_SEED_FIRST", first.to_string())
             .current_dir(root())
             .output()
             .map_err(|error| format!("cargo: {error}"))?;

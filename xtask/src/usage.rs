@@ -20,7 +20,7 @@ cargo xtask <task> [options]
   empty                    memory of an empty server
   forks                    forks of one large stream: bytes on disk, memory, rate beside appends
                              --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
-  full                     a disk that fills and empties again (root)
+  full                     a disk that fills and empties again (root, or namespaces of users)
   node                     the npm package: packed, installed in an empty folder, its tests and types
   faces-format             writes anew what the faces generate from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
@@ -41,7 +41,7 @@ cargo xtask <task> [options]
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
                              --target NAME,…  --seconds 5  --at-once N  --record
   simulate                 the crash simulations of the log, the state and subscriptions, and clients beside a model
-                             --seeds 20000  --operations 1000000  --only log  --record
+                             --seeds 20000  --first N|now  --operations 1000000  --only log  --profile release  --record
   damage                   flipped bits, held and newer stores
   streams-million          streams created, appended to, opened again: memory of each, descriptors, time to open
                              --streams 1000000  --durability sync  --record  --check  judges the time

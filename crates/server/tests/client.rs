@@ -6,9 +6,22 @@ mod common;
 
 use common::{PROGRAM, Server, fails, run, says};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+
+/// So long something that comes may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The lines of an output, as they come.
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    lines
+}
 
 fn memory() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
@@ -297,15 +310,21 @@ fn streams_are_listed_watched_and_counted() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = BufReader::new(watch.stdout.take().unwrap());
+    let lines = lines_of(watch.stdout.take().unwrap());
+    let told = |patience: Duration| -> Option<(Value, Value)> {
+        let change: Value = serde_json::from_str(&lines.recv_timeout(patience).ok()?).unwrap();
+        Some((change["event"].clone(), change["name"].clone()))
+    };
     // Until the first look was taken nothing counts as a change.
-    std::thread::sleep(Duration::from_millis(400));
-    let mut change = |act: &[&str]| -> (Value, Value) {
+    let start = Instant::now();
+    while told(Duration::from_millis(100)).is_none() {
+        assert!(start.elapsed() < PATIENCE, "it tells of nothing");
+        says(url, &["append", "a/2", "x"]);
+    }
+    let change = |act: &[&str]| {
         says(url, act);
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        let change: Value = serde_json::from_str(&line).unwrap();
-        (change["event"].clone(), change["name"].clone())
+        let told = || told(PATIENCE).expect("it tells of no change");
+        std::iter::repeat_with(told).find(|(_, name)| name != "a/2").unwrap()
     };
     assert_eq!(change(&["append", "a/1", "x"]), (json!("appended"), json!("a/1")));
     assert_eq!(change(&["create", "a/9"]), (json!("created"), json!("a/9")));

@@ -71,16 +71,16 @@ fn a_wrong_configuration_ends_it_before_anything_is_opened() {
 /// The status of a request that says how large its body is going to be.
 fn announced(address: &str, bytes: u32) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    let head = format!("POST /v1/stream/none HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let fields = format!("Host: localhost\r\nExpect: 100-continue\r\nContent-Length: {bytes}\r\n");
+    stream.write_all(format!("POST /v1/stream/none HTTP/1.1\r\n{fields}\r\n").as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut answer = [0; 12];
-    match stream.read(&mut answer) {
-        Ok(count) => String::from_utf8_lossy(&answer[..count]).into_owned(),
-        // It waits for the body.
-        Err(_) => "waits".to_owned(),
-    }
+    stream.read_exact(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
+
+/// What whoever may send a body is told.
+const GO_ON: &str = "HTTP/1.1 100";
 
 #[test]
 fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
@@ -101,7 +101,7 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     command.arg(&path).stderr(std::fs::File::create(&log).unwrap());
     let server = Server::started(command);
     assert_eq!(announced(server.address(), 101), "HTTP/1.1 413");
-    assert_eq!(announced(server.address(), 100), "waits");
+    assert_eq!(announced(server.address(), 100), GO_ON);
     let said = |wanted: &str| {
         let start = Instant::now();
         while !std::fs::read_to_string(&log).unwrap().contains(wanted) {
@@ -115,7 +115,7 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     said("configuration read again");
     let start = Instant::now();
     // Both reactors hear of it in their own time.
-    while announced(server.address(), 101) != "waits" || announced(server.address(), 1_000) != "waits" {
+    while announced(server.address(), 101) != GO_ON || announced(server.address(), 1_000) != GO_ON {
         assert!(start.elapsed() < Duration::from_secs(10));
     }
     assert_eq!(announced(server.address(), 1_001), "HTTP/1.1 413");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, ask, run, says};
+use common::{PROGRAM, Server, ask, run, says, until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -22,9 +22,7 @@ fn connections(server: &Server) -> f64 {
 
 /// Waits until there are so many connections beside the one that asks.
 fn until_connections(server: &Server, wanted: f64) {
-    while connections(server) - 1.0 > wanted {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("connections", || connections(server) - 1.0 <= wanted);
 }
 
 /// Numbers of the messages in a text, in order: each is `{"n":N,…}`.

@@ -365,3 +365,26 @@ fn a_load_says_what_stands_in_its_way() {
     let output = run(url, &[&create[..], &["--warm-up-ms", "0"]].concat(), "");
     assert_eq!(output.status.code(), Some(1), "nothing was created");
 }
+
+#[test]
+fn a_store_that_does_not_close_in_order_ends_the_server_with_its_own_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, elsewhere) = (directory.path().join("data"), directory.path().join("elsewhere"));
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--data"]).arg(&data);
+    command.stderr(Stdio::piped());
+    let mut server = Server::started(command);
+    says(&server.url, &["create", "s"]);
+    says(&server.url, &["append", "s", "acknowledged"]);
+    std::fs::rename(&data, &elsewhere).unwrap();
+    server.signal("TERM");
+    let mut complaint = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(1), "{complaint}");
+    assert!(complaint.contains("the store did not close cleanly: "), "{complaint}");
+    assert!(complaint.contains("nothing acknowledged is lost"), "{complaint}");
+    std::fs::rename(&elsewhere, &data).unwrap();
+    let server = Server::start(&data, "127.0.0.1:0", &[]);
+    assert_eq!(says(&server.url, &["read", "s"]), "acknowledged");
+    server.end();
+}

@@ -85,7 +85,7 @@ impl Drop for Server {
     }
 }
 
-/// A webhook that answers every request the same way, or never; and what it was sent, with the time.
+/// A webhook that answers every request the same way, or never; and what it was sent, with the time when that was there.
 struct Hook {
     url: String,
     calls: Receiver<(Instant, Value)>,
@@ -101,12 +101,14 @@ impl Hook {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let body = read_request(&mut stream);
+                // Before the answer, since that is when whoever called goes on.
+                let at = Instant::now();
                 if let Some(answer) = answer {
                     stream.write_all(answer.as_bytes()).unwrap();
                 } else {
                     open.push(stream);
                 }
-                if sender.send((Instant::now(), body)).is_err() {
+                if sender.send((at, body)).is_err() {
                     return;
                 }
             }

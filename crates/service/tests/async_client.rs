@@ -6,6 +6,7 @@ mod peer;
 use peer::{Peer, Way, echo, options, serve};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -156,11 +157,10 @@ fn a_future_that_is_dropped_cancels_its_call() {
 #[test]
 fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
     for way in [Way::Multiplexed, Way::Shared] {
-        let (alive, ends) = std::sync::mpsc::channel::<()>();
+        let (stays, ends) = channel::<()>();
         let (endpoint, peer) = serve(way, move |peer| {
             peer.request();
             peer.request();
-            // Not before the client has looked: it would find the end out by itself.
             let _ = ends.recv();
         });
         let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
@@ -170,7 +170,8 @@ fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
         assert!(given_up.as_mut().poll(&mut context).is_pending());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         client.drive(Wait::Poll).unwrap();
-        drop(alive);
+        // Nobody looks at the connection any more when it ends.
+        drop(stays);
         peer.join();
         // The cancellation is what finds out that nobody is there.
         drop(given_up);

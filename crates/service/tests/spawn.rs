@@ -40,7 +40,7 @@ fn a_child_plays_its_role() {
         "unreaped" => {
             let spawn = SpawnOptions {
                 arguments: ["-c", "echo wedged; exec sleep 1000"].map(OsString::from).to_vec(),
-                ready_within: Duration::from_millis(200),
+                ready_within: Duration::from_secs(2),
                 ..acting("", &std::env::var_os(PATH).unwrap())
             };
             eprintln!("{}", Spawned::start("sh", endpoint, spawn).unwrap_err());
@@ -151,7 +151,7 @@ fn one_that_is_not_there_says_so() {
 fn one_that_neither_answers_nor_ends_is_killed() {
     let place = Place::new();
     let spawn = SpawnOptions {
-        ready_within: Duration::from_millis(200),
+        ready_within: Duration::from_secs(2),
         end_within: Duration::from_millis(50),
         ..place.shell("trap '' TERM; echo wedged; while :; do sleep 0.05; done")
     };

@@ -1,8 +1,9 @@
 //! The state on the simulated disk: what was acknowledged is there after any crash, whatever images were being written and
-//! whatever they made superfluous.
+//! whatever they made superfluous. `THALWEG_SEEDS=2000` runs more seeds, `THALWEG_SEED_FIRST=2000` others, and `THALWEG_SEED=n` one.
 
 use super::*;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use thalweg_log::sim::{Random, SimDisk};
 use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
@@ -27,6 +28,36 @@ struct World {
     history: History,
     lines: BTreeMap<ForkId, Line>,
     time: u64,
+    counts: Counts,
+}
+
+/// What a simulation did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    crashes: u64,
+    writes: u64,
+    flushes: u64,
+    images: u64,
+    forks: u64,
+    drops: u64,
+}
+
+impl Counts {
+    fn and(self, more: Self) -> Self {
+        Self {
+            crashes: self.crashes + more.crashes,
+            writes: self.writes + more.writes,
+            flushes: self.flushes + more.flushes,
+            images: self.images + more.images,
+            forks: self.forks + more.forks,
+            drops: self.drops + more.drops,
+        }
+    }
+
+    fn least(self) -> u64 {
+        let Self { crashes, writes, flushes, images, forks, drops } = self;
+        [crashes, writes, flushes, images, forks, drops].into_iter().min().unwrap_or(0)
+    }
 }
 
 impl World {
@@ -76,19 +107,25 @@ impl World {
                 let line = Line { is_durable: false, acknowledged: 0, ..self.lines[&fork].clone() };
                 self.lines.insert(made, line);
                 assert!(receipt.ticket > 0);
+                self.counts.forks += 1;
             }
             1 if fork != state.main() => {
                 state.drop_fork(fork, self.time).unwrap();
                 self.lines.get_mut(&fork).unwrap().is_dropped = true;
+                self.counts.drops += 1;
             }
             2 | 3 => match state.checkpoint(fork, self.time) {
                 // There is nothing of it to hold on to before it is durable.
                 Err(Error::NoFork(_)) if !self.lines[&fork].is_durable => {}
-                made => drop(made.unwrap()),
+                made => {
+                    made.unwrap();
+                    self.counts.images += 1;
+                }
             },
             4 => self.disk.write_back(),
             5 => {
                 store.flush().unwrap();
+                self.counts.flushes += 1;
                 for (fork, line) in self.lines.iter_mut().filter(|(_, line)| !line.is_dropped) {
                     line.acknowledged = state.offset(*fork, View::Pending).unwrap();
                     line.is_durable = true;
@@ -112,15 +149,17 @@ impl World {
                 }
                 let receipt = state.write(fork, &changes, self.time).unwrap();
                 line.states.insert(receipt.next, model);
+                self.counts.writes += 1;
             }
         }
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64) -> Counts {
     let history = if seed.is_multiple_of(2) { History::Trimmed } else { History::Kept };
     let disk = SimDisk::new(seed, 64 << 20);
-    let mut world = World { random: Random::new(seed), disk, history, lines: BTreeMap::new(), time: 0 };
+    let (random, counts) = (Random::new(seed), Counts::default());
+    let mut world = World { random, disk, history, lines: BTreeMap::new(), time: 0, counts };
     let (_, state) = world.open();
     let line = Line { states: [(0, Model::new())].into(), is_durable: true, ..Line::default() };
     world.lines.insert(state.main(), line);
@@ -135,16 +174,34 @@ fn run(seed: u64) {
             store.close().unwrap();
         } else {
             world.disk = world.disk.crash();
+            world.counts.crashes += 1;
         }
     }
     let (_, state) = world.open();
     world.check(&state);
+    world.counts
+}
+
+fn environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_any_image() {
-    let seeds = std::env::var("THALWEG_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
-    (0..seeds).for_each(run);
+    if let Some(seed) = environment("THALWEG_SEED") {
+        run(seed);
+        return;
+    }
+    let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
+    let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
+    let mut all = Counts::default();
+    for seed in first..first + seeds {
+        let counts = catch_unwind(AssertUnwindSafe(|| run(seed)));
+        all =
+            all.and(counts.unwrap_or_else(|_| panic!("seed {seed} failed: THALWEG_SEED={seed} repeats it")));
+    }
+    println!("state: {seeds} seeds from {first} clean, {all:?}");
+    assert!(all.least() >= seeds && all.writes > seeds * 50, "the simulation did too little: {all:?}");
 }
 
 #[test]

@@ -74,13 +74,14 @@ test("one that dies says how, with the end of its log", async (context) => {
 
 test("one that never answers is asked to end, and then ended", async (context) => {
   const wedged = `require("node:fs").writeFileSync(home + "/pid", String(process.pid)); setInterval(() => {}, 1000)`
-  for (const source of [wedged, `process.on("SIGTERM", () => {}); ${wedged}`]) {
+  const ends = async (source) => {
     const { home, path, file } = program(context, source)
-    const options = { endpoint: path, readyWithinMs: 400, stopWithinMs: 50 }
+    const options = { endpoint: path, readyWithinMs: 5000, stopWithinMs: 50 }
     const error = await failure(spawn(process.execPath, [file], options))
     assert.deepEqual([error.code, error.retry], ["WEDGED", "safe"])
     assert.equal(isAlive(Number(readFileSync(`${home}/pid`, "utf8"))), false)
   }
+  await Promise.all([wedged, `process.on("SIGTERM", () => {}); ${wedged}`].map(ends))
 })
 
 test("a program that is missing, or none", async (context) => {

@@ -91,6 +91,15 @@ pub fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// Asks until it is so.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never came: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The answer to one request on a connection of its own.
 pub fn ask(server: &Server, head: &str) -> String {
     let mut peer = TcpStream::connect(server.address()).unwrap();

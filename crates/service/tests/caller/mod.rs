@@ -48,20 +48,24 @@ impl Running {
 
     /// Stops it; what it had done when it ended.
     pub fn stop(mut self) -> Statistics {
+        self.end().unwrap()
+    }
+
+    /// Has it ended, which must be in good order.
+    fn end(&mut self) -> Option<Statistics> {
         self.stopper.stop();
-        let (outcome, statistics) = self.thread.take().unwrap().join().unwrap();
-        outcome.unwrap();
-        statistics
+        let (outcome, statistics) = self.thread.take()?.join().expect("the server's thread panicked");
+        outcome.expect("the server ended with an error");
+        Some(statistics)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stopper.stop();
-        if let Some(thread) = self.thread.take()
-            && !std::thread::panicking()
-        {
-            let _ = thread.join();
+        if std::thread::panicking() {
+            self.stopper.stop();
+        } else {
+            self.end();
         }
     }
 }

@@ -44,6 +44,18 @@ impl Serving {
     }
 }
 
+impl Drop for Serving {
+    /// One that waits for more clients may go on; what one that is through asserted counts.
+    fn drop(&mut self) {
+        let finished = self.thread.take_if(|thread| thread.is_finished());
+        if let Some(thread) = finished
+            && !std::thread::panicking()
+        {
+            thread.join().expect("what the peer asserted does not hold");
+        }
+    }
+}
+
 /// Serves one connection.
 pub fn serve(way: Way, script: impl Fn(&mut Peer) + Send + 'static) -> (Endpoint, Serving) {
     serve_times(1, way, script)
