@@ -423,9 +423,9 @@ fn trickle(client: &mut Client, apart_ms: u64) {
     while !answered && client.stream.write_all(b"x").is_ok() {
         assert!(start.elapsed() < Duration::from_secs(30), "bytes that trickle draw its time out");
         std::thread::sleep(Duration::from_millis(apart_ms));
-        client.stream.set_nonblocking(true).unwrap();
+        client.stream.set_nonblocking(true).expect("a socket");
         answered = client.stream.peek(&mut [0; 1]).is_ok();
-        client.stream.set_nonblocking(false).unwrap();
+        client.stream.set_nonblocking(false).expect("a socket");
     }
 }
 
