@@ -9,7 +9,7 @@ import math
 import sys
 import traceback
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -282,6 +282,69 @@ def turns() -> None:
     asyncio.run(run())
 
 
+def ended() -> None:
+    """A handler has cleaned up before its call is over, and once what it yields is no item."""
+
+    class Heard:
+        async def item(self, frame: bytes) -> bool:
+            return True
+
+        def end(self, frame: bytes) -> None:
+            told.append("answered")
+
+    class HeardSync(Heard):
+        def item(self, frame: bytes) -> bool:
+            return True
+
+    told: list[str] = []
+
+    async def items(*values: object) -> AsyncIterator[object]:
+        try:
+            for value in values:
+                yield value
+        finally:
+            await asyncio.sleep(0)
+            told.append("cleaned up")
+
+    def items_sync(*values: object) -> Iterator[object]:
+        try:
+            yield from values
+        finally:
+            told.append("cleaned up")
+
+    item, response = types.EchoCountItem(value=1), types.EchoCountResponse(count=1)
+    rest = (types.encode_response, types.EchoCountResponse)
+    ordered = forks.Forks()
+
+    async def write(*values: object) -> None:
+        async def scan() -> None:
+            await service.send_items(items(*values), Heard(), *rest)
+
+        async def put() -> None:
+            told.append("the next")
+
+        jobs = [ordered.order(("write", "main"), job) for job in (scan, put)]
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    asyncio.run(write(item, response))
+    equal(told, ["cleaned up", "answered", "the next"])
+    told.clear()
+    asyncio.run(write(types.EchoCountItem(value=-1), response))
+    equal(told, ["cleaned up", "the next"])
+    told.clear()
+    # Held, so that nothing but an end of its own ends it.
+    held = items_sync(item, response)
+    service.send_items_sync(held, HeardSync(), *rest)
+    equal(told, ["cleaned up", "answered"])
+    told.clear()
+    held = items_sync(types.EchoCountItem(value=-1), response)
+    raises(
+        runtime.EncodeError,
+        lambda: service.send_items_sync(held, HeardSync(), *rest),
+    )
+    equal(told, ["cleaned up"])
+
+
 for name, frame in golden.items():
     check(name, lambda: equal(again(frame), frame))
     check(f"every prefix of {name}", lambda: prefixes(frame))
@@ -296,5 +359,6 @@ check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)
 check("calls take their turn per fork", turns)
+check("a stream has cleaned up before its call is over", ended)
 print(f"golden-python: {passed} passed, {failed} failed")
 sys.exit(failed != 0)
