@@ -3,12 +3,13 @@
 //!
 //! Order of work: names first (`declare`), so that references to what is declared further down resolve; then bodies
 //! (`commands`, fields); then what only the whole shows: types that contain themselves, names that fall together
-//! (`together`).
+//! (`together`), values too large to stand in place (`sizes`).
 
 mod commands;
 mod declare;
 mod fields;
 mod names;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod together;
