@@ -130,6 +130,24 @@ def values() -> None:
     equal(places.counts["\U00010000"], 256)
 
 
+def memory() -> None:
+    """A struct of optional fields is one byte on the wire, and so are a list and a map."""
+    fields = {f"f{n}".encode(): (f"f{n}", False, runtime.Reader.u64) for n in range(40)}
+    reads = [
+        (b"\x80", lambda r: r.struct("Wide", fields)),
+        (b"\x90", lambda r: r.list(1, runtime.Reader.u8)),
+        (b"\x80", lambda r: r.map(1, runtime.Reader.u8)),
+    ]
+    for byte, read in reads:
+        for count, is_read in ((10_000, True), (4_000_000, False)):
+            frame = b"\xdd" + count.to_bytes(4, "big") + byte * count
+            reader = runtime.Reader(frame)
+            if is_read:
+                equal(len(reader.list(1, read)), count)
+            else:
+                raises(runtime.DecodeError, lambda: reader.list(1, read))
+
+
 def wide_views() -> None:
     # A view's items may be wider than a byte: what counts is the bytes.
     wide = array("I", range(8))
@@ -354,6 +372,7 @@ for name, frame in frames(directory / "refused").items():
     check(f"refused {name}", lambda: raises(runtime.DecodeError, lambda: again(frame)))
 check("mutations", mutations)
 check("values are what the frames say", values)
+check("what reading holds in memory is bounded by the frame", memory)
 check("a view of wide items is written as its bytes", wide_views)
 check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
