@@ -56,6 +56,7 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
     check.no_inline_giants(&commands);
     check.no_names_fall_together(&commands);
     check.no_methods_fall_together(&commands);
+    check.no_message_is_taken(&commands);
     if !check.findings.is_empty() {
         return Err(check.findings);
     }

@@ -145,6 +145,44 @@ fn commands_that_are_one_without_the_service_in_front_are_refused() {
     assert_eq!(valid(&of(&format!("\"ID\": {EMPTY}, \"Ids\": {EMPTY}"))).commands.len(), 2);
 }
 
+#[test]
+fn a_message_is_not_called_what_generated_code_uses() {
+    let stream = schema("", "\"request\": {}, \"stream\": {}, \"response\": {}");
+    let named = |service: &str, command: &str| stream.replace("Echo", service).replace("Say", command);
+    for (service, command, tag) in [
+        ("Async", "Items", "AsyncItems"),
+        ("Async", "Call", "AsyncCall"),
+        ("Uint8", "Array", "Uint8Array"),
+        ("E", "OF", "EOF"),
+    ] {
+        let says = format!("the message {tag} is taken by");
+        let problems = parse("t", &named(service, command)).expect_err(tag);
+        assert!(problems.list.iter().any(|problem| problem.what.contains(&says)), "{problems}");
+        valid(&named(service, &format!("{command}Value")));
+    }
+    broken(&named("Uint8", "Array"), "\"Array\"", "add a word, as in ArrayValue");
+}
+
+#[test]
+fn words_that_some_language_has_already_are_refused() {
+    for method in ["ErrorTag", "Then", "Be16toh", "Service"] {
+        let problems = parse("t", &types("").replace("Say", method)).expect_err(method);
+        let is_told = problems.list.iter().any(|problem| problem.what.contains("a method cannot be called"));
+        assert!(is_told, "{problems}");
+    }
+    for name in ["EOF", "NULL", "NAN", "BUFSIZ", "EIO"] {
+        broken(&types(&format!("\"types\": {{ \"{name}\": {{}} }},")), "\"", "a macro of C's library");
+        broken(&types(&format!("\"enums\": {{ \"{name}\": [\"one\"] }},")), "\"", "a macro of C's library");
+    }
+    broken(&types("\"types\": { \"ValueError\": {} },"), "\"ValueError\"", "taken by the generated code");
+    let both = "\"types\": { \"BasicInner\": {},\n\"InnerView\": {} },";
+    broken(
+        &types(both),
+        "\"InnerView\"",
+        "the type BasicInner and the type InnerView both have BasicInnerView",
+    );
+}
+
 /// The tag of each is `EchoSayResponse`, and both are declared.
 #[test]
 fn a_command_is_not_another_commands_response_or_item() {

@@ -74,11 +74,18 @@ impl Check {
     /// Everything that becomes a type, with and without the service's name, becomes a different one.
     pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
         let names = self.names(commands);
-        for Named { name, what, at, .. } in &names {
-            let derived = words::DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"));
-            if let Some(Named { name: other, .. }) = names.iter().find(|other| derived.contains(&other.name))
-            {
+        for (n, Named { name, what, at, .. }) in names.iter().enumerate() {
+            let beside = words::derived(name);
+            if let Some(Named { name: other, .. }) = names.iter().find(|other| beside.contains(&other.name)) {
                 let what = format!("{what} has {other} beside it in some language");
+                self.wrong(*at, what, "rename one of them");
+            }
+            let both = |other: &Named| {
+                let both = words::derived(&other.name).into_iter().find(|of| beside.contains(of));
+                both.filter(|_| other.name != *name).map(|both| (both, other.what.clone()))
+            };
+            if let Some((both, other)) = names[..n].iter().find_map(both) {
+                let what = format!("{other} and {what} both have {both} beside them in some language");
                 self.wrong(*at, what, "rename one of them");
             }
         }
@@ -88,6 +95,18 @@ impl Check {
             let Some(Named { what: other, .. }) = names[..n].iter().find(falls_on) else { continue };
             let what = format!("{other} and {what} become one identifier");
             self.wrong(*at, what, "rename one of them");
+        }
+    }
+
+    /// No message has a name that generated code uses, as a service `Async` with a stream `Items` would have.
+    pub(super) fn no_message_is_taken(&mut self, commands: &[Command]) {
+        for command in commands {
+            let taken = messages(command).find_map(|m| Some((&m.tag, words::reserves_type(&m.tag)?)));
+            if let Some((tag, owner)) = taken {
+                let hint = format!("add a word, as in {}Value", command.name);
+                let what = format!("the message {tag} is taken by {owner}");
+                self.wrong(self.command_place(&command.name), what, hint);
+            }
         }
     }
 
@@ -167,12 +186,12 @@ pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)>
         .chain(service.enums.iter().map(|one| one.name.as_str()))
         .chain(service.types.iter().map(|one| one.name.as_str()))
         .collect();
-    let beside = |name: &str, other: &str| {
-        words::DERIVED.iter().any(|(before, behind)| format!("{before}{name}{behind}") == other)
-    };
+    let beside = |name: &str, other: &str| words::derived(name).iter().any(|derived| derived == other);
+    let share = |name: &str, other: &str| words::derived(name).iter().any(|derived| beside(other, derived));
     GENERATED.into_iter().chain(stems).map(|part| format!("{prefix}{part}")).find_map(|made| {
-        let clashes =
-            |name: &&&str| snake(name) == snake(&made) || beside(name, &made) || beside(&made, name);
+        let clashes = |name: &&&str| {
+            snake(name) == snake(&made) || beside(name, &made) || beside(&made, name) || share(name, &made)
+        };
         let owner = declared.iter().find(clashes).map(|name| format!("the type {name}"));
         let owner = owner.or_else(|| words::reserves_type(&made).map(str::to_owned));
         owner.map(|owner| (made, owner))
