@@ -26,6 +26,8 @@ main([Directory, Outcomes]) ->
             [
                 {"mutations", fun() -> mutations(Frames, Outcomes) end},
                 {"values are what the frames say", fun() -> values(Golden) end},
+                {"what reading holds in memory is bounded by the frame", fun memory/0},
+                {"a frame that is refused leaves nothing behind", fun() -> undefined = get('$thalweg_messagepack_room') end},
                 {"values that do not fit are refused", fun misfits/0},
                 {"calls are answered", fun calls/0},
                 {"streams bring items and then their end", fun streams/0},
@@ -73,6 +75,26 @@ refuses_prefixes(Frame) ->
         {error, {decode_error, _, truncated, _}} = again(binary:part(Frame, 0, Length))
      || Length <- lists:seq(0, byte_size(Frame) - 1)
     ].
+
+%% A struct of optional fields is one byte on the wire.
+memory() ->
+    Names = [integer_to_binary(N) || N <- lists:seq(1, 40)],
+    Fields = [{Name, binary_to_atom(<<"f", Name/binary>>), optional, string} || Name <- Names],
+    Wide = {struct, <<"Wide">>, Fields},
+    Messages = [{<<"X">>, x, {struct, <<"X">>, [{<<"a">>, a, required, {list, 1, Wide}}]}}],
+    Frame = fun(Count) ->
+        Values = binary:copy(<<16#80>>, Count),
+        <<16#92, 16#a1, "X", 16#81, 16#a1, "a", 16#dd, Count:32, Values/binary>>
+    end,
+    {ok, {x, #{a := Few}}} = thalweg_messagepack:decode(response, Messages, Frame(5000)),
+    5000 = length(Few),
+    %% What was read is not told: to print it would take its memory again.
+    Refused =
+        case thalweg_messagepack:decode(response, Messages, Frame(20000)) of
+            {ok, _} -> read;
+            {error, {decode_error, Place, What, _}} -> {Place, What}
+        end,
+    {<<"X.a">>, memory} = Refused.
 
 below(Bound) ->
     S0 = get(state),

@@ -9,7 +9,7 @@ import math
 import sys
 import traceback
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -128,6 +128,24 @@ def values() -> None:
     equal(places.places[0].moods["tuesday"], types.Mood.IN_A_HURRY)
     equal(places.grid, [[1, None], [-32_768, -1], [32_767, -32]])
     equal(places.counts["\U00010000"], 256)
+
+
+def memory() -> None:
+    """A struct of optional fields is one byte on the wire, and so are a list and a map."""
+    fields = {f"f{n}".encode(): (f"f{n}", False, runtime.Reader.u64) for n in range(40)}
+    reads = [
+        (b"\x80", lambda r: r.struct("Wide", fields)),
+        (b"\x90", lambda r: r.list(1, runtime.Reader.u8)),
+        (b"\x80", lambda r: r.map(1, runtime.Reader.u8)),
+    ]
+    for byte, read in reads:
+        for count, is_read in ((10_000, True), (4_000_000, False)):
+            frame = b"\xdd" + count.to_bytes(4, "big") + byte * count
+            reader = runtime.Reader(frame)
+            if is_read:
+                equal(len(reader.list(1, read)), count)
+            else:
+                raises(runtime.DecodeError, lambda: reader.list(1, read))
 
 
 def wide_views() -> None:
@@ -282,6 +300,69 @@ def turns() -> None:
     asyncio.run(run())
 
 
+def ended() -> None:
+    """A handler has cleaned up before its call is over, and once what it yields is no item."""
+
+    class Heard:
+        async def item(self, frame: bytes) -> bool:
+            return True
+
+        def end(self, frame: bytes) -> None:
+            told.append("answered")
+
+    class HeardSync(Heard):
+        def item(self, frame: bytes) -> bool:
+            return True
+
+    told: list[str] = []
+
+    async def items(*values: object) -> AsyncIterator[object]:
+        try:
+            for value in values:
+                yield value
+        finally:
+            await asyncio.sleep(0)
+            told.append("cleaned up")
+
+    def items_sync(*values: object) -> Iterator[object]:
+        try:
+            yield from values
+        finally:
+            told.append("cleaned up")
+
+    item, response = types.EchoCountItem(value=1), types.EchoCountResponse(count=1)
+    rest = (types.encode_response, types.EchoCountResponse)
+    ordered = forks.Forks()
+
+    async def write(*values: object) -> None:
+        async def scan() -> None:
+            await service.send_items(items(*values), Heard(), *rest)
+
+        async def put() -> None:
+            told.append("the next")
+
+        jobs = [ordered.order(("write", "main"), job) for job in (scan, put)]
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    asyncio.run(write(item, response))
+    equal(told, ["cleaned up", "answered", "the next"])
+    told.clear()
+    asyncio.run(write(types.EchoCountItem(value=-1), response))
+    equal(told, ["cleaned up", "the next"])
+    told.clear()
+    # Held, so that nothing but an end of its own ends it.
+    held = items_sync(item, response)
+    service.send_items_sync(held, HeardSync(), *rest)
+    equal(told, ["cleaned up", "answered"])
+    told.clear()
+    held = items_sync(types.EchoCountItem(value=-1), response)
+    raises(
+        runtime.EncodeError,
+        lambda: service.send_items_sync(held, HeardSync(), *rest),
+    )
+    equal(told, ["cleaned up"])
+
+
 for name, frame in golden.items():
     check(name, lambda: equal(again(frame), frame))
     check(f"every prefix of {name}", lambda: prefixes(frame))
@@ -291,10 +372,12 @@ for name, frame in frames(directory / "refused").items():
     check(f"refused {name}", lambda: raises(runtime.DecodeError, lambda: again(frame)))
 check("mutations", mutations)
 check("values are what the frames say", values)
+check("what reading holds in memory is bounded by the frame", memory)
 check("a view of wide items is written as its bytes", wide_views)
 check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)
 check("calls take their turn per fork", turns)
+check("a stream has cleaned up before its call is over", ended)
 print(f"golden-python: {passed} passed, {failed} failed")
 sys.exit(failed != 0)

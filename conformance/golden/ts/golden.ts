@@ -8,7 +8,7 @@ import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_c
 import { dispatch, service as echoService } from "../../../schemas/generated/ts/echo_server.js";
 import type { EchoHandler } from "../../../schemas/generated/ts/echo_server.js";
 import * as echo from "../../../schemas/generated/ts/echo_types.js";
-import { DecodeError, EncodeError } from "../../../schemas/generated/ts/messagepack.js";
+import { DecodeError, EncodeError, Reader } from "../../../schemas/generated/ts/messagepack.js";
 import { Forks, Refused } from "../../../schemas/generated/ts/service.js";
 import type { Transport } from "../../../schemas/generated/ts/service.js";
 
@@ -78,6 +78,33 @@ for (const [name, frame] of frames(join(directory, "accepted"))) {
 for (const [name, frame] of frames(join(directory, "refused"))) {
   await check(`refused ${name}`, () => throws(() => again(frame), DecodeError));
 }
+
+/** A struct of optional fields is one byte on the wire, and so is a map. */
+await check("what reading holds in memory is bounded by the frame", () => {
+  const reads: [number, (reader: Reader) => unknown][] = [
+    [0x80, (reader) => reader.fields("Wide", 40)],
+    [0x80, (reader) => reader.map(1, (inner) => inner.u8())],
+  ];
+  for (const [byte, read] of reads) {
+    const frame = (count: number) => {
+      const bytes = new Uint8Array(5 + count).fill(byte);
+      bytes[0] = 0xdd;
+      new DataView(bytes.buffer).setUint32(1, count);
+      return new Reader(bytes);
+    };
+    strictEqual(frame(10_000).list(1, read).length, 10_000);
+    throws(() => frame(4_000_000).list(1, read), { wrong: "values that take too much memory for such a frame" });
+  }
+});
+
+await check("a name longer than any that is declared is passed over", () => {
+  const bytes = new Uint8Array(5 + (16 << 20)).fill(0x61);
+  bytes[0] = 0xdb;
+  new DataView(bytes.buffer).setUint32(1, 16 << 20);
+  strictEqual(new Reader(bytes).key(), "");
+  const longest = Uint8Array.of(0xd9, 255, ...new Array<number>(255).fill(0x61));
+  strictEqual(new Reader(longest).key(), "a".repeat(255));
+});
 
 await check("mutations", () => {
   const outcomes: string[] = [];

@@ -256,6 +256,34 @@ fn streams() !void {
     try holds(wire.end == 6);
 }
 
+/// Many calls at once, of which one brings what is no item.
+const Many = struct {
+    cancelled: u64 = 0,
+
+    pub const Begun = struct { call: u64, credit: u32 };
+
+    pub fn begin(_: *Many, _: []const u8) !Begun {
+        return .{ .call = 7, .credit = 8 };
+    }
+    pub fn wait(_: *Many, _: u64) ![]const u8 {
+        return "nonsense";
+    }
+    pub fn grant(_: *Many, _: u64, _: u32) void {}
+    pub fn cancel(self: *Many, call: u64) void {
+        self.cancelled = call;
+    }
+};
+
+fn unreadable() !void {
+    const arena = memory.allocator();
+    var many: Many = .{};
+    var pipeline = echo.client.EchoPipeline(Many).init(arena, &many);
+    defer pipeline.deinit();
+    var items = try pipeline.count(.{ .first = 7, .last = 8 });
+    if (items.next(arena)) |_| return error.Read else |_| {}
+    try holds(many.cancelled == 7);
+}
+
 fn order() !void {
     const put = types.accessOf(&.{ .put = .{ .fork = "main", .value = "" } });
     try holds(put.access == .write);
@@ -324,6 +352,7 @@ pub fn main() void {
     check("values are what the frames say", values());
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
+    check("a stream ends with an item that cannot be read", unreadable());
     check("requests say how they are ordered", order());
     check("calls of one fork begin in turn, but for those that nobody waits for", turns());
     std.debug.print("golden-zig: {d} passed, {d} failed\n", .{ passed, failed });

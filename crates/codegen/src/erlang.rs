@@ -27,9 +27,10 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
 }
 
 /// Modules of Erlang/OTP's applications that are called as those of a service might be.
-const MODULES: &str = "beam_call_types beam_types code_server dets_server diameter_types disk_log_server edoc_types erl_bif_types \
-    erl_boot_server erl_compile_server erl_types eunit_server file_io_server file_server gen_server logger_server \
-    reltool_server snmpm_server test_server wxe_server";
+const MODULES: &str = "beam_call_types beam_types code_server ct_telnet_client dets_server diameter_types disk_log_server \
+    edoc_types erl_bif_types erl_boot_server erl_compile_server erl_types eunit_server file_io_server file_server \
+    gen_server logger_server mod_auth_server mod_security_server reltool_server snmpm_server ssh_fsm_userauth_client \
+    ssh_fsm_userauth_server ssh_tcpip_forward_client test_server wxe_server";
 
 /// Whether Erlang/OTP has a module of this name.
 pub(crate) fn has_module(name: &str) -> bool {

@@ -133,7 +133,7 @@ impl TypeScript<'_> {
         text.block(format!("export function read{name}(reader: Reader): {name} {{"), "}", |text| {
             if fields.is_empty() {
                 text.line(format!(
-                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(\"a field nobody declared\", \"{name}\");"
+                    "if (reader.fields(\"{name}\", 0) > 0) throw reader.refuse(\"a field nobody declared\", \"{name}\");"
                 ));
                 text.line("return {};");
                 return;
@@ -144,7 +144,7 @@ impl TypeScript<'_> {
                     text.line(format!("let {}Seen = false;", local(field)));
                 }
             }
-            text.block(format!("for (let left = reader.fields(\"{name}\"); left > 0; left--) {{"), "}", |text| {
+            text.block(format!("for (let left = reader.fields(\"{name}\", {}); left > 0; left--) {{", fields.len()), "}", |text| {
                 text.block("switch (reader.key()) {", "}", |text| {
                     for field in fields {
                         self.read_field(text, name, field);

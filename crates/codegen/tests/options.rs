@@ -65,6 +65,18 @@ fn options_that_do_not_go_together_are_refused() {
     assert!(refused("rust", &["--client", "--strip-method-prefix", "Poke"]).contains("no command begins"));
 }
 
+/// Zig's client has its runtime by that name.
+#[test]
+fn no_prefix_is_stripped_down_to_what_generated_code_uses() {
+    let text = "{ \"service\": \"Odd\", \"error\": { \"message\": \"string\" }, \
+        \"commands\": { \"OddService\": { \"request\": {}, \"response\": {} } } }";
+    let service = thalweg_schema::parse("t.jsonc", text).unwrap();
+    let stripped = arguments("zig", &["--client", "--strip-method-prefix", "Odd"]);
+    let told = generate(&service, &stripped).unwrap_err().to_string();
+    assert!(told.contains("service is reserved by the generated code"), "{told}");
+    assert!(generate(&service, &arguments("zig", &["--client"])).is_ok());
+}
+
 /// What is generated for a service of this name.
 fn of_service(name: &str, lang: &str, more: &[&str]) -> Result<Vec<File>, Error> {
     let text = format!(
@@ -109,9 +121,16 @@ fn a_namespace_that_c_has_a_name_for_is_refused_in_cpp_alone() {
 
 #[test]
 fn a_service_whose_modules_otp_has_is_refused_in_erlang_alone() {
-    for (name, more) in
-        [("File", "--server"), ("Gen", "--server"), ("DiskLog", "--server"), ("Beam", "--client")]
-    {
+    for (name, more) in [
+        ("File", "--server"),
+        ("Gen", "--server"),
+        ("DiskLog", "--server"),
+        ("Beam", "--client"),
+        ("CtTelnet", "--client"),
+        ("ModSecurity", "--server"),
+        ("SshFsmUserauth", "--client"),
+        ("SshTcpipForward", "--client"),
+    ] {
         let told = of_service(name, "erlang", &[more]).unwrap_err().to_string();
         assert!(told.contains(&format!("as in {name}Service")), "{name}: {told}");
         assert!(LANGUAGES[..5].iter().all(|lang| of_service(name, lang, &[more]).is_ok()), "{name}");

@@ -12,7 +12,9 @@ const VALUES: &[(&str, &str)] = &[
          register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct \
          switch template this thread_local throw true try typedef typeid typename union unsigned using virtual \
          void volatile wchar_t while xor xor_eq \
-         errno linux offsetof stderr stdin stdout unix",
+         alloca be16toh be32toh be64toh errno htobe16 htobe32 htobe64 htole16 htole32 htole64 issubnormal le16toh le32toh \
+         le64toh linux math_errhandling offsetof pthread_cleanup_pop pthread_cleanup_pop_restore_np pthread_cleanup_push \
+         pthread_cleanup_push_defer_np sched_priority stderr stdin stdout unix",
     ),
     (
         "Rust",
@@ -49,14 +51,31 @@ const VALUES: &[(&str, &str)] = &[
 ];
 
 /// Words a method's name may not become, beside those of values: generated clients and servers have them already.
-const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error init module_info mp new ok own over std types";
+const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error error_tag init \
+    module_info mp new ok own over service std then types";
 
-/// Words a type's name may not become: the generated code or its language's prelude uses them.
-const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Codec Command \
+/// Words a type's name, or a message's, may not become: the generated code or its language's prelude uses them.
+const TYPES: &str = "Access Allocator Any Array AsyncCall AsyncGenerator AsyncItems AsyncIterator AsyncTransport Boolean Borrowed BTreeMap Box Call CallError CallOptions Callable ClassVar Codec Command \
     Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
-    NewType None Number Object Ok Option Optional Ordering Owned Promise Protocol Reader Record Reply Request Responder Response \
-    Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
+    NewType None Number Object Ok Option Optional Ordering Owned Promise Protocol RangeError Reader Record Reply Request Responder Response \
+    Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol SyncCallOptions SyncReply SyncService SyncTransport Transport Tuple Type TypeAlias Uint8Array Union ValueError Vec \
     Writer Wrong";
+
+/// Macros of C's library, which stand in place of a type's name wherever a header that C++ brings along defines them.
+const MACROS: &str = "\
+    BUFSIZ CSIGNAL E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EADV EAFNOSUPPORT EAGAIN EALREADY EBADE EBADF EBADFD \
+    EBADMSG EBADR EBADRQC EBADSLT EBFONT EBUSY ECANCELED ECHILD ECHRNG ECOMM ECONNABORTED ECONNREFUSED ECONNRESET \
+    EDEADLK EDEADLOCK EDESTADDRREQ EDOM EDOTDOT EDQUOT EEXIST EFAULT EFBIG EHOSTDOWN EHOSTUNREACH EHWPOISON EIDRM \
+    EILSEQ EINPROGRESS EINTR EINVAL EIO EISCONN EISDIR EISNAM EKEYEXPIRED EKEYREJECTED EKEYREVOKED EL2HLT EL2NSYNC \
+    EL3HLT EL3RST ELIBACC ELIBBAD ELIBEXEC ELIBMAX ELIBSCN ELNRNG ELOOP EMEDIUMTYPE EMFILE EMLINK EMSGSIZE EMULTIHOP \
+    ENAMETOOLONG ENAVAIL ENETDOWN ENETRESET ENETUNREACH ENFILE ENOANO ENOBUFS ENOCSI ENODATA ENODEV ENOENT ENOEXEC \
+    ENOKEY ENOLCK ENOLINK ENOMEDIUM ENOMEM ENOMSG ENONET ENOPKG ENOPROTOOPT ENOSPC ENOSR ENOSTR ENOSYS ENOTBLK \
+    ENOTCONN ENOTDIR ENOTEMPTY ENOTNAM ENOTRECOVERABLE ENOTSOCK ENOTSUP ENOTTY ENOTUNIQ ENXIO EOF EOPNOTSUPP \
+    EOVERFLOW EOWNERDEAD EPERM EPFNOSUPPORT EPIPE EPROTO EPROTONOSUPPORT EPROTOTYPE ERANGE EREMCHG EREMOTE EREMOTEIO \
+    ERESTART ERFKILL EROFS ESHUTDOWN ESOCKTNOSUPPORT ESPIPE ESRCH ESRMNT ESTALE ESTRPIPE ETIME ETIMEDOUT \
+    ETOOMANYREFS ETXTBSY EUCLEAN EUNATCH EUSERS EWOULDBLOCK EXDEV EXFULL INFINITY MAXFLOAT NAN NFDBITS NULL NZERO \
+    SNAN SNANF SNANF128 SNANF32 SNANF32X SNANF64 SNANF64X SNANL WCONTINUED WEOF WEXITED WEXITSTATUS WIFCONTINUED \
+    WIFEXITED WIFSIGNALED WIFSTOPPED WNOHANG WNOWAIT WSTOPPED WSTOPSIG WTERMSIG WUNTRACED";
 
 /// Words a service's name may not become, beside C++'s, which alone makes it an identifier of its own: namespaces that generated
 /// code stands beside or in.
@@ -66,7 +85,12 @@ const SERVICES: &str = "std thalweg";
 const MEMBERS: &str = "error_tag schema_hash";
 
 /// What some language appends to a type's name, or puts before it.
-pub(crate) const DERIVED: [(&str, &str); 3] = [("", "View"), ("", "Codec"), ("Basic", "")];
+const DERIVED: [(&str, &str); 3] = [("", "View"), ("", "Codec"), ("Basic", "")];
+
+/// What stands beside a type of this name in some language, each a name that nothing else may have.
+pub(crate) fn derived(name: &str) -> [String; DERIVED.len()] {
+    DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"))
+}
 
 /// Who reserves this enum's word, if anybody does.
 pub(crate) fn reserves_member(word: &str) -> Option<&'static str> {
@@ -102,6 +126,7 @@ pub fn reserves_service(word: &str) -> Option<&'static str> {
 
 /// Whether this type's name is taken.
 pub(crate) fn reserves_type(word: &str) -> Option<&'static str> {
-    let taken = TYPES.split_whitespace().any(|w| w == word);
-    taken.then_some("the generated code").or_else(|| reserves_value(word))
+    let is_one_of = |words: &str| words.split_whitespace().any(|w| w == word);
+    let taken = is_one_of(TYPES).then_some("the generated code");
+    taken.or(is_one_of(MACROS).then_some("a macro of C's library")).or_else(|| reserves_value(word))
 }

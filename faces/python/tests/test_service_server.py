@@ -152,6 +152,34 @@ class Ordered(Place, unittest.IsolatedAsyncioTestCase):
         ours = Path(thalweg.service.__file__).with_name("forks.py")
         self.assertEqual(ours.read_text(), (ROOT / "crates/codegen/runtime/python/forks.py").read_text())
 
+    async def test_a_stream_has_cleaned_up_before_its_call_is_over(self):
+        told = []
+
+        class Heard:
+            async def item(self, frame):
+                return True
+
+            def end(self, frame):
+                told.append("answered")
+
+        async def items(*values):
+            try:
+                for value in values:
+                    yield value
+            finally:
+                await asyncio.sleep(0)
+                told.append("cleaned up")
+
+        def encode(value):
+            return bytes([value])
+
+        await thalweg.service.send_items(items(1, True), Heard(), encode, bool)
+        self.assertEqual(told, ["cleaned up", "answered"])
+        told.clear()
+        with self.assertRaises(ValueError):
+            await thalweg.service.send_items(items(-1, True), Heard(), encode, bool)
+        self.assertEqual(told, ["cleaned up"])
+
     async def test_who_waits_and_is_cancelled_lets_the_next_begin_in_its_turn(self):
         first = self.put("first")
         await self.begun(("first", []))

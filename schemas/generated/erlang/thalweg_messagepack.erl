@@ -6,11 +6,21 @@
 -export([decode/3, encode/3, error_frame/3]).
 -export_type([type/0, message/0, decode_error/0, wrong/0, number64/0]).
 
+%% What structs of a frame may take in memory: so much for each of its bytes, and so much besides.
+-define(HELD_PER_BYTE, 64).
+-define(HELD_BESIDES, (16 bsl 20)).
+%% What a struct takes, and each of its fields.
+-define(STRUCT_HELD, 40).
+-define(FIELD_HELD, 40).
+%% Where the process that reads a frame keeps how much of that is left.
+-define(ROOM, '$thalweg_messagepack_room').
+
 %% A float, or what Erlang's floats cannot say.
 -type number64() :: float() | nan | infinity | negative_infinity.
 
 -type wrong() ::
     truncated
+    | memory
     | trailing
     | {expected, atom()}
     | out_of_range
@@ -48,6 +58,7 @@
 -spec decode(request | response, [message()], binary()) -> {ok, {atom(), map()}} | {error, decode_error()}.
 decode(Kind, Messages, Frame) ->
     try
+        erlang:put(?ROOM, byte_size(Frame) * ?HELD_PER_BYTE + ?HELD_BESIDES),
         {Tag, Rest} = envelope(Kind, Frame),
         case lists:keyfind(Tag, 1, Messages) of
             {_, Name, Type} -> {ok, {Name, whole(read(Type, Rest))}};
@@ -55,6 +66,8 @@ decode(Kind, Messages, Frame) ->
         end
     catch
         throw:{wrong, Place, What, At} -> {error, {decode_error, Place, What, byte_size(Frame) - byte_size(At)}}
+    after
+        erlang:erase(?ROOM)
     end.
 
 envelope(request, Frame) -> envelope(response, exactly(1, Frame));
@@ -95,6 +108,7 @@ read({optional, _}, <<16#c0, Rest/binary>>) -> {undefined, Rest};
 read({optional, Type}, Frame) -> read(Type, Frame);
 read({struct, Place, Fields}, Frame) ->
     {Count, Rest} = believed(several(Frame, 16#80, 16#de, map), 2),
+    held(?STRUCT_HELD + ?FIELD_HELD * length(Fields), Rest),
     fields(Count, Place, Fields, #{}, Rest);
 read({list, BytesMin, Type}, Frame) ->
     {Count, Rest} = believed(several(Frame, 16#90, 16#dc, array), BytesMin),
@@ -168,6 +182,12 @@ exactly(Expected, Frame) ->
 %% A count of values that the rest of the frame can hold.
 believed({Count, Rest}, BytesMin) when Count * BytesMin =< byte_size(Rest) -> {Count, Rest};
 believed(_, _) -> wrong(truncated, <<>>).
+
+%% Counts what a struct takes in memory: one that is a byte on the wire may be large there.
+held(Size, Rest) ->
+    Room = erlang:get(?ROOM) - Size,
+    Room >= 0 orelse wrong(memory, Rest),
+    erlang:put(?ROOM, Room).
 
 items(0, _, Items, Rest) ->
     {lists:reverse(Items), Rest};

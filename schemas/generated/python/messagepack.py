@@ -24,6 +24,17 @@ _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
 
 
+# What structs, lists and maps of a frame may take in memory: so much for each of its bytes,
+# and so much besides.
+_HELD_PER_BYTE: Final = 64
+_HELD_BESIDES: Final = 16 << 20
+# What the smallest of each takes; a struct has a word more for each field.
+_WORD: Final = 8
+_STRUCT: Final = 8 * _WORD
+_LIST: Final = 10 * _WORD
+_MAP: Final = 11 * _WORD
+
+
 class DecodeError(ValueError):
     """Bytes that are not the value they should be."""
 
@@ -66,12 +77,13 @@ Fields = Mapping[bytes, tuple[str, bool, Callable[["Reader"], Any]]]
 class Reader:
     """Walks one frame."""
 
-    __slots__ = ("_frame", "_at", "_place")
+    __slots__ = ("_frame", "_at", "_place", "_room")
 
     def __init__(self, frame: bytes) -> None:
         self._frame = bytes(frame)
         self._at = 0
         self._place = "frame"
+        self._room = len(self._frame) * _HELD_PER_BYTE + _HELD_BESIDES
 
     def _error(self, wrong: str, at: int) -> DecodeError:
         return DecodeError(self._place, wrong, at)
@@ -234,8 +246,17 @@ class Reader:
             raise self._error("the frame ends too early", len(self._frame))
         return count
 
+    def _hold(self, size: int) -> None:
+        """Counts what a value takes: one that is a byte on the wire may be large here."""
+        self._room -= size
+        if self._room < 0:
+            raise self._error(
+                "values that take too much memory for such a frame", self._at
+            )
+
     def list(self, item_bytes_min: int, read: Read[T]) -> list[T]:
         count = self._believe(self._array_length(), item_bytes_min)
+        self._hold(_LIST)
         return [read(self) for _ in range(count)]
 
     def array(self, expected: int, read: Read[T]) -> Sequence[T]:
@@ -247,7 +268,9 @@ class Reader:
 
     def map(self, item_bytes_min: int, read: Read[T]) -> dict[str, T]:
         values: dict[str, T] = {}
-        for _ in range(self._believe(self._map_length(), item_bytes_min + 1)):
+        count = self._believe(self._map_length(), item_bytes_min + 1)
+        self._hold(_MAP)
+        for _ in range(count):
             at = self._at
             key = self.string()
             if key in values:
@@ -259,7 +282,9 @@ class Reader:
         """The attributes of a struct; optional ones may be missing."""
         self._place = place
         values: dict[str, Any] = {}
-        for _ in range(self._believe(self._map_length(), 2)):
+        count = self._believe(self._map_length(), 2)
+        self._hold(_STRUCT + _WORD * len(fields))
+        for _ in range(count):
             key = self.key()
             field = fields.get(key)
             if field is None:

@@ -64,7 +64,7 @@ export function readInner(reader: Reader): Inner {
   let valuesField: Uint8Array[] | undefined;
   let flagField: boolean | undefined | undefined;
   let flagFieldSeen = false;
-  for (let left = reader.fields("Inner"); left > 0; left--) {
+  for (let left = reader.fields("Inner", 2); left > 0; left--) {
     switch (reader.key()) {
       case "values":
         reader.once(valuesField !== undefined, "Inner.values");
@@ -105,7 +105,7 @@ export function readPlace(reader: Reader): Place {
   let innerField: Inner | undefined | undefined;
   let innerFieldSeen = false;
   let moodsField: Map<string, Mood> | undefined;
-  for (let left = reader.fields("Place"); left > 0; left--) {
+  for (let left = reader.fields("Place", 3); left > 0; left--) {
     switch (reader.key()) {
       case "name":
         reader.once(nameField !== undefined, "Place.name");
@@ -142,7 +142,7 @@ export function writeEchoBytes(writer: Writer, value: EchoBytes): void {
 
 export function readEchoBytes(reader: Reader): EchoBytes {
   let dataField: Uint8Array | undefined;
-  for (let left = reader.fields("EchoBytes"); left > 0; left--) {
+  for (let left = reader.fields("EchoBytes", 1); left > 0; left--) {
     switch (reader.key()) {
       case "data":
         reader.once(dataField !== undefined, "EchoBytes.data");
@@ -168,7 +168,7 @@ export function writeEchoBytesResponse(writer: Writer, value: EchoBytesResponse)
 
 export function readEchoBytesResponse(reader: Reader): EchoBytesResponse {
   let dataField: Uint8Array | undefined;
-  for (let left = reader.fields("EchoBytesResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoBytesResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "data":
         reader.once(dataField !== undefined, "EchoBytesResponse.data");
@@ -202,7 +202,7 @@ export function readEchoFields(reader: Reader): EchoFields {
   let countField: number | undefined;
   let totalField: bigint | undefined;
   let nameField: string | undefined;
-  for (let left = reader.fields("EchoFields"); left > 0; left--) {
+  for (let left = reader.fields("EchoFields", 3); left > 0; left--) {
     switch (reader.key()) {
       case "count":
         reader.once(countField !== undefined, "EchoFields.count");
@@ -246,7 +246,7 @@ export function readEchoFieldsResponse(reader: Reader): EchoFieldsResponse {
   let countField: number | undefined;
   let totalField: bigint | undefined;
   let nameField: string | undefined;
-  for (let left = reader.fields("EchoFieldsResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoFieldsResponse", 3); left > 0; left--) {
     switch (reader.key()) {
       case "count":
         reader.once(countField !== undefined, "EchoFieldsResponse.count");
@@ -282,7 +282,7 @@ export function writeEchoNested(writer: Writer, value: EchoNested): void {
 
 export function readEchoNested(reader: Reader): EchoNested {
   let innerField: Inner | undefined;
-  for (let left = reader.fields("EchoNested"); left > 0; left--) {
+  for (let left = reader.fields("EchoNested", 1); left > 0; left--) {
     switch (reader.key()) {
       case "inner":
         reader.once(innerField !== undefined, "EchoNested.inner");
@@ -308,7 +308,7 @@ export function writeEchoNestedResponse(writer: Writer, value: EchoNestedRespons
 
 export function readEchoNestedResponse(reader: Reader): EchoNestedResponse {
   let innerField: Inner | undefined;
-  for (let left = reader.fields("EchoNestedResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoNestedResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "inner":
         reader.once(innerField !== undefined, "EchoNestedResponse.inner");
@@ -347,7 +347,7 @@ export function readEchoAliases(reader: Reader): EchoAliases {
   let parentField: Digest | undefined | undefined;
   let parentFieldSeen = false;
   let chainField: Digest[] | undefined;
-  for (let left = reader.fields("EchoAliases"); left > 0; left--) {
+  for (let left = reader.fields("EchoAliases", 4); left > 0; left--) {
     switch (reader.key()) {
       case "sequenceNumber":
         reader.once(sequenceNumberField !== undefined, "EchoAliases.sequenceNumber");
@@ -402,7 +402,7 @@ export function readEchoAliasesResponse(reader: Reader): EchoAliasesResponse {
   let parentField: Digest | undefined | undefined;
   let parentFieldSeen = false;
   let chainField: Digest[] | undefined;
-  for (let left = reader.fields("EchoAliasesResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoAliasesResponse", 4); left > 0; left--) {
     switch (reader.key()) {
       case "sequenceNumber":
         reader.once(sequenceNumberField !== undefined, "EchoAliasesResponse.sequenceNumber");
@@ -449,7 +449,7 @@ export function readEchoBlobs(reader: Reader): EchoBlobs {
   let extraField: Uint8Array | undefined | undefined;
   let extraFieldSeen = false;
   let partsField: Uint8Array[] | undefined;
-  for (let left = reader.fields("EchoBlobs"); left > 0; left--) {
+  for (let left = reader.fields("EchoBlobs", 2); left > 0; left--) {
     switch (reader.key()) {
       case "extra":
         reader.once(extraFieldSeen, "EchoBlobs.extra");
@@ -486,7 +486,7 @@ export function readEchoBlobsResponse(reader: Reader): EchoBlobsResponse {
   let extraField: Uint8Array | undefined | undefined;
   let extraFieldSeen = false;
   let partsField: Uint8Array[] | undefined;
-  for (let left = reader.fields("EchoBlobsResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoBlobsResponse", 2); left > 0; left--) {
     switch (reader.key()) {
       case "extra":
         reader.once(extraFieldSeen, "EchoBlobsResponse.extra");
@@ -518,7 +518,7 @@ export function writeEchoFail(writer: Writer, value: EchoFail): void {
 
 export function readEchoFail(reader: Reader): EchoFail {
   let reasonField: string | undefined;
-  for (let left = reader.fields("EchoFail"); left > 0; left--) {
+  for (let left = reader.fields("EchoFail", 1); left > 0; left--) {
     switch (reader.key()) {
       case "reason":
         reader.once(reasonField !== undefined, "EchoFail.reason");
@@ -539,7 +539,7 @@ export function writeEchoFailResponse(writer: Writer, value: EchoFailResponse): 
 }
 
 export function readEchoFailResponse(reader: Reader): EchoFailResponse {
-  if (reader.fields("EchoFailResponse") > 0) throw reader.refuse("a field nobody declared", "EchoFailResponse");
+  if (reader.fields("EchoFailResponse", 0) > 0) throw reader.refuse("a field nobody declared", "EchoFailResponse");
   return {};
 }
 
@@ -591,7 +591,7 @@ export function readEchoNumbers(reader: Reader): EchoNumbers {
   let signedLargeField: bigint | undefined;
   let singleField: number | undefined;
   let preciseField: number | undefined;
-  for (let left = reader.fields("EchoNumbers"); left > 0; left--) {
+  for (let left = reader.fields("EchoNumbers", 10); left > 0; left--) {
     switch (reader.key()) {
       case "tiny":
         reader.once(tinyField !== undefined, "EchoNumbers.tiny");
@@ -698,7 +698,7 @@ export function readEchoNumbersResponse(reader: Reader): EchoNumbersResponse {
   let signedLargeField: bigint | undefined;
   let singleField: number | undefined;
   let preciseField: number | undefined;
-  for (let left = reader.fields("EchoNumbersResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoNumbersResponse", 10); left > 0; left--) {
     switch (reader.key()) {
       case "tiny":
         reader.once(tinyField !== undefined, "EchoNumbersResponse.tiny");
@@ -787,7 +787,7 @@ export function readEchoPlaces(reader: Reader): EchoPlaces {
   let moodFieldSeen = false;
   let namedField: Map<string, Uint8Array[]> | undefined | undefined;
   let namedFieldSeen = false;
-  for (let left = reader.fields("EchoPlaces"); left > 0; left--) {
+  for (let left = reader.fields("EchoPlaces", 5); left > 0; left--) {
     switch (reader.key()) {
       case "places":
         reader.once(placesField !== undefined, "EchoPlaces.places");
@@ -853,7 +853,7 @@ export function readEchoPlacesResponse(reader: Reader): EchoPlacesResponse {
   let moodFieldSeen = false;
   let namedField: Map<string, Uint8Array[]> | undefined | undefined;
   let namedFieldSeen = false;
-  for (let left = reader.fields("EchoPlacesResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoPlacesResponse", 5); left > 0; left--) {
     switch (reader.key()) {
       case "places":
         reader.once(placesField !== undefined, "EchoPlacesResponse.places");
@@ -905,7 +905,7 @@ export function writeEchoCount(writer: Writer, value: EchoCount): void {
 export function readEchoCount(reader: Reader): EchoCount {
   let firstField: number | undefined;
   let lastField: number | undefined;
-  for (let left = reader.fields("EchoCount"); left > 0; left--) {
+  for (let left = reader.fields("EchoCount", 2); left > 0; left--) {
     switch (reader.key()) {
       case "first":
         reader.once(firstField !== undefined, "EchoCount.first");
@@ -936,7 +936,7 @@ export function writeEchoCountItem(writer: Writer, value: EchoCountItem): void {
 
 export function readEchoCountItem(reader: Reader): EchoCountItem {
   let valueField: number | undefined;
-  for (let left = reader.fields("EchoCountItem"); left > 0; left--) {
+  for (let left = reader.fields("EchoCountItem", 1); left > 0; left--) {
     switch (reader.key()) {
       case "value":
         reader.once(valueField !== undefined, "EchoCountItem.value");
@@ -962,7 +962,7 @@ export function writeEchoCountResponse(writer: Writer, value: EchoCountResponse)
 
 export function readEchoCountResponse(reader: Reader): EchoCountResponse {
   let countField: number | undefined;
-  for (let left = reader.fields("EchoCountResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoCountResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "count":
         reader.once(countField !== undefined, "EchoCountResponse.count");
@@ -992,7 +992,7 @@ export function writeEchoPut(writer: Writer, value: EchoPut): void {
 export function readEchoPut(reader: Reader): EchoPut {
   let forkField: string | undefined;
   let valueField: Uint8Array | undefined;
-  for (let left = reader.fields("EchoPut"); left > 0; left--) {
+  for (let left = reader.fields("EchoPut", 2); left > 0; left--) {
     switch (reader.key()) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPut.fork");
@@ -1023,7 +1023,7 @@ export function writeEchoPutResponse(writer: Writer, value: EchoPutResponse): vo
 
 export function readEchoPutResponse(reader: Reader): EchoPutResponse {
   let versionField: bigint | undefined;
-  for (let left = reader.fields("EchoPutResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoPutResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "version":
         reader.once(versionField !== undefined, "EchoPutResponse.version");
@@ -1049,7 +1049,7 @@ export function writeEchoPeek(writer: Writer, value: EchoPeek): void {
 
 export function readEchoPeek(reader: Reader): EchoPeek {
   let forkField: string | undefined;
-  for (let left = reader.fields("EchoPeek"); left > 0; left--) {
+  for (let left = reader.fields("EchoPeek", 1); left > 0; left--) {
     switch (reader.key()) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPeek.fork");
@@ -1076,7 +1076,7 @@ export function writeEchoPeekResponse(writer: Writer, value: EchoPeekResponse): 
 export function readEchoPeekResponse(reader: Reader): EchoPeekResponse {
   let valueField: Uint8Array | undefined | undefined;
   let valueFieldSeen = false;
-  for (let left = reader.fields("EchoPeekResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoPeekResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "value":
         reader.once(valueFieldSeen, "EchoPeekResponse.value");
@@ -1103,7 +1103,7 @@ export function writeEchoPeekCommitted(writer: Writer, value: EchoPeekCommitted)
 
 export function readEchoPeekCommitted(reader: Reader): EchoPeekCommitted {
   let forkField: string | undefined;
-  for (let left = reader.fields("EchoPeekCommitted"); left > 0; left--) {
+  for (let left = reader.fields("EchoPeekCommitted", 1); left > 0; left--) {
     switch (reader.key()) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPeekCommitted.fork");
@@ -1129,7 +1129,7 @@ export function writeEchoErrorResponse(writer: Writer, value: EchoErrorResponse)
 
 export function readEchoErrorResponse(reader: Reader): EchoErrorResponse {
   let messageField: string | undefined;
-  for (let left = reader.fields("EchoErrorResponse"); left > 0; left--) {
+  for (let left = reader.fields("EchoErrorResponse", 1); left > 0; left--) {
     switch (reader.key()) {
       case "message":
         reader.once(messageField !== undefined, "EchoErrorResponse.message");

@@ -57,6 +57,15 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
 /** Below this many bytes a loop is faster than the decoder's start. */
 const SHORT_BYTES = 24;
+/** No name that is declared is longer. */
+const KEY_BYTES_MAX = 255;
+/** What structs, lists and maps of a frame may take in memory: so much for each of its bytes, and so much besides. */
+const HELD_PER_BYTE = 64;
+const HELD_BESIDES = 16 << 20;
+/** What the smallest of each takes, in words of 8 bytes; a struct has one more for each field. */
+const STRUCT_WORDS = 4;
+const LIST_WORDS = 6;
+const MAP_WORDS = 27;
 
 /** Walks one frame. */
 export class Reader {
@@ -64,9 +73,11 @@ export class Reader {
   readonly #view: DataView;
   #at = 0;
   #place = "frame";
+  #room: number;
 
   constructor(frame: Uint8Array) {
     this.#frame = frame;
+    this.#room = frame.length * HELD_PER_BYTE + HELD_BESIDES;
     this.#view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength);
   }
 
@@ -251,8 +262,15 @@ export class Reader {
     return count;
   }
 
+  /** Counts what a value takes in memory: one that is a byte on the wire may be large there. */
+  #hold(words: number): void {
+    this.#room -= words * 8;
+    if (this.#room < 0) throw this.#error("values that take too much memory for such a frame", this.#at);
+  }
+
   list<T>(itemBytesMin: number, read: (reader: Reader) => T): T[] {
     const count = this.#believe(this.#arrayLength(), itemBytesMin);
+    this.#hold(LIST_WORDS);
     const values: T[] = [];
     for (let n = 0; n < count; n++) values.push(read(this));
     return values;
@@ -269,6 +287,7 @@ export class Reader {
 
   map<T>(itemBytesMin: number, read: (reader: Reader) => T): Map<string, T> {
     const count = this.#believe(this.#mapLength(), itemBytesMin + 1);
+    this.#hold(MAP_WORDS);
     const values = new Map<string, T>();
     for (let n = 0; n < count; n++) {
       const at = this.#at;
@@ -279,17 +298,20 @@ export class Reader {
     return values;
   }
 
-  /** Begins a struct: how many fields follow. */
-  fields(place: string): number {
+  /** Begins a struct of so many fields: how many of them follow. */
+  fields(place: string, declared: number): number {
     this.#place = place;
-    return this.#believe(this.#mapLength(), 2);
+    const count = this.#believe(this.#mapLength(), 2);
+    this.#hold(STRUCT_WORDS + declared);
+    return count;
   }
 
-  /** A field's name. One that is not UTF-8 is none that is declared. */
+  /** A field's name. One that is not UTF-8 is none that is declared, and neither is one too long, which comes out empty. */
   key(): string {
     const length = this.#stringLength();
     const start = this.#take(length);
     let text = "";
+    if (length > KEY_BYTES_MAX) return text;
     for (let at = start; at < start + length; at++) text += String.fromCharCode(this.#frame[at] as number);
     return text;
   }

@@ -32,7 +32,7 @@ const WORDS: &str = "
     try tuple type typealias typedef typeof typename types undefined union unit unreachable unsafe unsized unsigned unwrap
     update use using usize value values var variant vec vector virtual void volatile wait waiting when where while
     with word words wrap write writer xor yield zip
-    copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from
+    copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from value-error range-error async-items async-call sync-transport
     bool-ean b-tree-map uint8-array text-decoder abort-signal number-format type-var enum-meta int-enum
     errno linux unix stdin stdout stderr offsetof assert thalweg erlang zig python schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set
     anyerror i7 u128 u65535 value-of to-locale-string has-own-property is-prototype-of property-is-enumerable";
@@ -40,9 +40,9 @@ const WORDS: &str = "
 /// Those that are commands too: some sixty, because every command costs each compiler five types.
 const COMMANDS: &str = "
     allocator answer anyerror arena ask async asyncio begin begun box bytes call carrier class client clone command copy count debug decode default deinit delete
-    dispatch drop encode end fields fork forks get handle heard i7 init int item items iterator list match message mp new next no-answer
+    dispatch drop encode end error-tag fields fork forks get handle heard i7 init int item items iterator list match message mp new next no-answer
     none object option own own-ed print promise reader refused reply responder result self send service sized some std str
-    stream string super symbol thalweg to-string transport type types u128 value-of vec view writer";
+    stream string super symbol thalweg then to-string transport type types u128 value-of vec view writer";
 
 /// More words of one enum than compilers take through a loop without being told.
 const WORDS_MANY: usize = 1_200;

@@ -128,7 +128,7 @@ export function refuse(reply: Reply, tag: string, error: unknown): void {
 /** The error in a frame whose tag was read already. */
 export function refused(reader: Reader, place: string): Refused {
   let message: string | undefined;
-  for (let left = reader.fields(place); left > 0; left--) {
+  for (let left = reader.fields(place, 1); left > 0; left--) {
     if (reader.key() !== "message") throw reader.refuse("a field nobody declared", place);
     message = reader.once(message !== undefined, place).string();
   }

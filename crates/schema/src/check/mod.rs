@@ -3,12 +3,13 @@
 //!
 //! Order of work: names first (`declare`), so that references to what is declared further down resolve; then bodies
 //! (`commands`, fields); then what only the whole shows: types that contain themselves, names that fall together
-//! (`together`).
+//! (`together`), values too large to stand in place (`sizes`).
 
 mod commands;
 mod declare;
 mod fields;
 mod names;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -55,6 +56,7 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
     check.no_inline_giants(&commands);
     check.no_names_fall_together(&commands);
     check.no_methods_fall_together(&commands);
+    check.no_message_is_taken(&commands);
     if !check.findings.is_empty() {
         return Err(check.findings);
     }

@@ -1,15 +1,12 @@
-//! Rules about the whole: types that contain themselves, values too large to stand in place, names that fall together.
+//! Rules about the whole: types that contain themselves, names that fall together.
 
 use super::Check;
 use super::commands::messages;
 use crate::casing::snake;
 use crate::jsonc::Span;
-use crate::model::{Command, Field, Message, Service, Type, contained};
+use crate::model::{Command, Message, Service, contained};
 use crate::words;
-use std::collections::BTreeMap;
 
-/// How many leaves one value may hold in place, its fixed arrays multiplied out.
-const INLINE_MAX: usize = 65_536;
 /// What the generator makes beside messages, each behind the service's name.
 const GENERATED: [&str; 9] = [
     "Request",
@@ -23,8 +20,15 @@ const GENERATED: [&str; 9] = [
     "Service",
 ];
 
-/// How many leaves a value of each type holds in place, as far as it was counted.
-type Known<'c> = BTreeMap<&'c str, usize>;
+/// What becomes a type.
+struct Named {
+    name: String,
+    /// How it is told.
+    what: String,
+    /// What it was declared as: of two declarations that are told elsewhere for being the same, the same.
+    declared: String,
+    at: Span,
+}
 
 impl Check {
     /// A type that contained itself could nest without end, and no target could lay it out without a pointer.
@@ -67,79 +71,72 @@ impl Check {
         None
     }
 
-    /// A value stands on the stack of some targets, so what it holds in place is bounded.
-    pub(super) fn no_inline_giants(&mut self, commands: &[Command]) {
-        if !self.findings.is_empty() {
-            return;
-        }
-        let mut giants: Vec<(String, Span)> = Vec::new();
-        let mut known = BTreeMap::new();
-        for of in self.types.iter().filter(|of| self.inline_fields(&of.fields, &mut known) > INLINE_MAX) {
-            giants.push((of.name.clone(), self.place(&of.name)));
-        }
-        for command in commands {
-            for message in
-                messages(command).filter(|m| self.inline_fields(&m.fields, &mut known) > INLINE_MAX)
-            {
-                giants.push((message.tag.clone(), self.command_place(&command.name)));
-            }
-        }
-        for (name, at) in giants {
-            let hint = "use a list, T[], for large arrays";
-            self.wrong(at, format!("{name} holds more than {INLINE_MAX} values in its fixed arrays"), hint);
-        }
-    }
-
-    fn inline_fields<'c>(&'c self, fields: &'c [Field], known: &mut Known<'c>) -> usize {
-        fields.iter().fold(0, |sum: usize, field| sum.saturating_add(self.inline(&field.of, known)))
-    }
-
-    fn inline<'c>(&'c self, of: &'c Type, known: &mut Known<'c>) -> usize {
-        match of {
-            Type::Array(of, count) => count.saturating_mul(self.inline(of, known)),
-            Type::Optional(of) => self.inline(of, known),
-            Type::Struct(name) => {
-                if let Some(count) = known.get(name.as_str()) {
-                    return *count;
-                }
-                let found = self.types.iter().find(|t| t.name == *name);
-                let count = found.map_or(1, |t| self.inline_fields(&t.fields, known).max(1));
-                known.insert(name, count);
-                count
-            }
-            _ => 1,
-        }
-    }
-
     /// Everything that becomes a type, with and without the service's name, becomes a different one.
     pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
-        let error = format!("{}ErrorResponse", self.service);
-        let mut names = vec![(error.clone(), format!("the error {error}"), Span::default())];
-        for part in GENERATED {
-            let name = format!("{}{part}", self.service);
-            names.push((name.clone(), format!("the generated {name}"), Span::default()));
-        }
-        for (name, at) in &self.places {
-            names.push((name.clone(), format!("the type {name}"), *at));
-        }
-        for command in commands {
-            let at = self.command_place(&command.name);
-            names.extend(messages(command).map(|m| (m.tag.clone(), format!("the message {}", m.tag), at)));
-        }
-        for (name, what, at) in &names {
-            let derived = words::DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"));
-            if let Some((other, ..)) = names.iter().find(|(other, ..)| derived.contains(other)) {
+        let names = self.names(commands);
+        for (n, Named { name, what, at, .. }) in names.iter().enumerate() {
+            let beside = words::derived(name);
+            if let Some(Named { name: other, .. }) = names.iter().find(|other| beside.contains(&other.name)) {
                 let what = format!("{what} has {other} beside it in some language");
                 self.wrong(*at, what, "rename one of them");
             }
+            let both = |other: &Named| {
+                let both = words::derived(&other.name).into_iter().find(|of| beside.contains(of));
+                both.filter(|_| other.name != *name).map(|both| (both, other.what.clone()))
+            };
+            if let Some((both, other)) = names[..n].iter().find_map(both) {
+                let what = format!("{other} and {what} both have {both} beside them in some language");
+                self.wrong(*at, what, "rename one of them");
+            }
         }
-        for (n, (name, what, at)) in names.iter().enumerate() {
-            let earlier = names[..n].iter().find(|(other, ..)| snake(other) == snake(name));
+        for (n, Named { name, what, declared, at }) in names.iter().enumerate() {
             // The very same declaration twice was told where it stands.
-            let Some((_, other, _)) = earlier.filter(|(_, other, _)| other != what) else { continue };
+            let falls_on = |other: &&Named| snake(&other.name) == snake(name) && other.declared != *declared;
+            let Some(Named { what: other, .. }) = names[..n].iter().find(falls_on) else { continue };
             let what = format!("{other} and {what} become one identifier");
             self.wrong(*at, what, "rename one of them");
         }
+    }
+
+    /// No message has a name that generated code uses, as a service `Async` with a stream `Items` would have.
+    pub(super) fn no_message_is_taken(&mut self, commands: &[Command]) {
+        for command in commands {
+            let taken = messages(command).find_map(|m| Some((&m.tag, words::reserves_type(&m.tag)?)));
+            if let Some((tag, owner)) = taken {
+                let hint = format!("add a word, as in {}Value", command.name);
+                let what = format!("the message {tag} is taken by {owner}");
+                self.wrong(self.command_place(&command.name), what, hint);
+            }
+        }
+    }
+
+    /// All of that: what is generated, what is declared, and the messages.
+    fn names(&self, commands: &[Command]) -> Vec<Named> {
+        let one = |name: String, what: &str, declared: &str, at| {
+            let (what, declared) = (format!("{what} {name}"), declared.to_owned());
+            Named { name, what, declared, at }
+        };
+        let error = one(format!("{}ErrorResponse", self.service), "the error", "the error", Span::default());
+        let mut names = vec![error];
+        names.extend(
+            GENERATED
+                .map(|part| one(format!("{}{part}", self.service), "the generated", part, Span::default())),
+        );
+        for (name, at) in &self.places {
+            names.push(one(name.clone(), "the type", &format!("the type {name}"), *at));
+        }
+        for command in commands {
+            let (at, declared) = (self.command_place(&command.name), format!("the command {}", command.name));
+            names.extend(messages(command).map(|message| {
+                let mut named = one(message.tag.clone(), "the message", &declared, at);
+                // Whose it is cannot be told from its name: GetResponse may be a command.
+                if message.stem != command.name {
+                    named.what = format!("{} of {declared}", named.what);
+                }
+                named
+            }));
+        }
+        names
     }
 
     /// So do commands without the service's name in front, which become methods, and their messages, of which one is told
@@ -168,11 +165,11 @@ impl Check {
     }
 
     /// Where a declared name stands.
-    fn place(&self, name: &str) -> Span {
+    pub(super) fn place(&self, name: &str) -> Span {
         place(&self.places, name)
     }
 
-    fn command_place(&self, name: &str) -> Span {
+    pub(super) fn command_place(&self, name: &str) -> Span {
         place(&self.commands, name)
     }
 }
@@ -189,12 +186,12 @@ pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)>
         .chain(service.enums.iter().map(|one| one.name.as_str()))
         .chain(service.types.iter().map(|one| one.name.as_str()))
         .collect();
-    let beside = |name: &str, other: &str| {
-        words::DERIVED.iter().any(|(before, behind)| format!("{before}{name}{behind}") == other)
-    };
+    let beside = |name: &str, other: &str| words::derived(name).iter().any(|derived| derived == other);
+    let share = |name: &str, other: &str| words::derived(name).iter().any(|derived| beside(other, derived));
     GENERATED.into_iter().chain(stems).map(|part| format!("{prefix}{part}")).find_map(|made| {
-        let clashes =
-            |name: &&&str| snake(name) == snake(&made) || beside(name, &made) || beside(&made, name);
+        let clashes = |name: &&&str| {
+            snake(name) == snake(&made) || beside(name, &made) || beside(&made, name) || share(name, &made)
+        };
         let owner = declared.iter().find(clashes).map(|name| format!("the type {name}"));
         let owner = owner.or_else(|| words::reserves_type(&made).map(str::to_owned));
         owner.map(|owner| (made, owner))

@@ -17,7 +17,18 @@ pub(crate) struct Reader {
     frame: Py<PyBytes>,
     at: usize,
     place: Place,
+    /// How much structs, lists and maps may still take in memory.
+    room: usize,
 }
+
+/// What they may take for each byte of a frame, and besides.
+const HELD_PER_BYTE: usize = 64;
+const HELD_BESIDES: usize = 16 << 20;
+/// What the smallest of each takes; a struct has a word more for each field.
+const WORD: usize = 8;
+const STRUCT: usize = 8 * WORD;
+const LIST: usize = 10 * WORD;
+const MAP: usize = 11 * WORD;
 
 /// What is being read, to be named if it is refused.
 enum Place {
@@ -43,6 +54,16 @@ impl Reader {
     #[inline]
     fn leaf(&mut self, py: Python<'_>, leaf: Leaf) -> PyResult<Py<PyAny>> {
         self.step(py, |walk| leaf.read(py, walk))?
+    }
+
+    /// Counts what a value takes in memory: one that is a byte on the wire may be large there.
+    #[inline]
+    fn hold(&mut self, py: Python<'_>, size: usize) -> PyResult<()> {
+        let Some(room) = self.room.checked_sub(size) else {
+            return Err(self.refusal(py, &Wrong::Memory, self.at));
+        };
+        self.room = room;
+        Ok(())
     }
 
     #[cold]
@@ -86,7 +107,8 @@ impl Reader {
             Ok(bytes) => bytes.clone(),
             Err(_) => PyBytes::new(frame.py(), crate::payload::Payload::of(frame)?.bytes()),
         };
-        Ok(Self { frame: frame.unbind(), at: 0, place: Place::Frame })
+        let room = frame.as_bytes().len().saturating_mul(HELD_PER_BYTE).saturating_add(HELD_BESIDES);
+        Ok(Self { frame: frame.unbind(), at: 0, place: Place::Frame, room })
     }
 
     /// An error about what was read last.
@@ -184,6 +206,7 @@ impl Reader {
         read: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let count = slf.borrow_mut().step(slf.py(), |walk| walk.begin_list(item_bytes_min))?;
+        slf.borrow_mut().hold(slf.py(), LIST)?;
         several(slf, count, read)
     }
 
@@ -205,6 +228,7 @@ impl Reader {
         let read = Read::of(read)?;
         let values = PyDict::new(py);
         let count = slf.borrow_mut().step(py, |walk| walk.begin_map(item_bytes_min))?;
+        slf.borrow_mut().hold(py, MAP)?;
         for _ in 0..count {
             let at = slf.borrow().at;
             let key = slf.borrow_mut().leaf(py, Leaf::String)?;
@@ -227,7 +251,9 @@ impl Reader {
         let count = {
             let mut reader = slf.borrow_mut();
             reader.place = Place::Struct(place.clone().unbind());
-            reader.step(py, |walk| walk.begin_map(1))?
+            let count = reader.step(py, |walk| walk.begin_map(1))?;
+            reader.hold(py, STRUCT + WORD * fields.len())?;
+            count
         };
         for _ in 0..count {
             let key = slf.borrow_mut().key(py)?;

@@ -93,7 +93,10 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
 
         /// Waits for what comes next; nothing does after the end. The stream may go on as far as items are taken.
         pub fn next(self: *@This(), arena: Allocator) !Next(Item.T, Response.T) {
-            const what = try heard(Item, Response, Error, arena, try self.transport.wait(self.call));
+            const frame = try self.transport.wait(self.call);
+            // Behind what cannot be read nobody waits for more.
+            errdefer self.cancel();
+            const what = try heard(Item, Response, Error, arena, frame);
             if (what == .item) self.taken += 1;
             // Half at a time: the server goes on while the other half is on its way.
             if (self.taken > self.credit / 2) {

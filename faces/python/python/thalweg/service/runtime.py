@@ -130,14 +130,19 @@ async def send_items(
     end: type[object],
 ) -> None:
     """Sends what a handler yields; its response, of the type ``end``, ends the call."""
-    async for value in items:
-        frame = encode(value)
-        if isinstance(value, end):
-            return reply.end(frame)
-        if not await reply.item(frame):
-            await items.aclose()
-            raise ConnectionError("the reader went away")
-    raise RuntimeError("the stream ended without its response")
+    try:
+        async for value in items:
+            frame = encode(value)
+            if isinstance(value, end):
+                break
+            if not await reply.item(frame):
+                raise ConnectionError("the reader went away")
+        else:
+            raise RuntimeError("the stream ended without its response")
+    finally:
+        # What a handler cleans up belongs to its turn, however the stream ended.
+        await items.aclose()
+    reply.end(frame)
 
 
 def send_items_sync(
@@ -147,14 +152,19 @@ def send_items_sync(
     end: type[object],
 ) -> None:
     """The same for a plain generator."""
-    for value in items:
-        frame = encode(value)
-        if isinstance(value, end):
-            return reply.end(frame)
-        if not reply.item(frame):
-            items.close()
-            raise ConnectionError("the reader went away")
-    raise RuntimeError("the stream ended without its response")
+    try:
+        for value in items:
+            frame = encode(value)
+            if isinstance(value, end):
+                break
+            if not reply.item(frame):
+                raise ConnectionError("the reader went away")
+        else:
+            raise RuntimeError("the stream ended without its response")
+    finally:
+        # What a handler cleans up belongs to its turn, however the stream ended.
+        items.close()
+    reply.end(frame)
 
 
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:

@@ -1,0 +1,105 @@
+//! What values hold in place: too much of it overflows a stack, where some targets keep values.
+
+use super::Check;
+use super::commands::messages;
+use crate::jsonc::Span;
+use crate::model::{Command, Field, Type};
+use std::collections::BTreeMap;
+
+/// How many bytes one value may hold in place, its fixed arrays multiplied out. A call has several copies of its message on the
+/// stack on the way to its handler, and threads have 2 MiB.
+const INLINE_MAX: usize = 64 << 10;
+
+/// Bytes in place, and what they are aligned to.
+#[derive(Clone, Copy)]
+struct Layout {
+    size: usize,
+    align: usize,
+}
+
+/// What a value of each type takes, as far as it was counted.
+type Known<'c> = BTreeMap<&'c str, Layout>;
+
+impl Layout {
+    const fn of(size: usize, align: usize) -> Self {
+        Self { size, align }
+    }
+
+    /// One behind the other.
+    fn then(self, next: Self) -> Self {
+        let at = self.size.checked_next_multiple_of(next.align).unwrap_or(usize::MAX);
+        Self::of(at.saturating_add(next.size), self.align.max(next.align))
+    }
+
+    /// With what lets another stand behind it.
+    fn whole(self) -> Self {
+        Self::of(self.size.checked_next_multiple_of(self.align).unwrap_or(usize::MAX), self.align)
+    }
+}
+
+impl Check {
+    /// A value stands on the stack of some targets, so what it holds in place is bounded.
+    pub(super) fn no_inline_giants(&mut self, commands: &[Command]) {
+        if !self.findings.is_empty() {
+            return;
+        }
+        let mut giants: Vec<(String, usize, Span)> = Vec::new();
+        let mut known = BTreeMap::new();
+        for of in &self.types {
+            let size = self.fields_in_place(&of.fields, &mut known).size;
+            giants.push((of.name.clone(), size, self.place(&of.name)));
+        }
+        for command in commands {
+            for message in messages(command) {
+                let size = self.fields_in_place(&message.fields, &mut known).size;
+                giants.push((message.tag.clone(), size, self.command_place(&command.name)));
+            }
+        }
+        for (name, size, at) in giants.into_iter().filter(|(_, size, _)| *size > INLINE_MAX) {
+            let what = format!(
+                "{name} takes {size} bytes in place, its fixed arrays multiplied out, more than {INLINE_MAX}"
+            );
+            self.wrong(at, what, "use lists, T[], where it has large arrays");
+        }
+    }
+
+    fn fields_in_place<'c>(&'c self, fields: &'c [Field], known: &mut Known<'c>) -> Layout {
+        let all =
+            fields.iter().fold(Layout::of(0, 1), |all, field| all.then(self.in_place(&field.of, known)));
+        all.whole()
+    }
+
+    /// As the target that needs most of it lays it out.
+    fn in_place<'c>(&'c self, of: &'c Type, known: &mut Known<'c>) -> Layout {
+        match of {
+            Type::Bool => Layout::of(1, 1),
+            Type::Int(int) => Layout::of(usize::from(int.bits / 8), usize::from(int.bits / 8)),
+            Type::F32 | Type::Enum(_) => Layout::of(4, 4),
+            Type::F64 => Layout::of(8, 8),
+            Type::String | Type::Bytes => Layout::of(32, 8),
+            Type::Bin32 => Layout::of(32, 1),
+            Type::List(_) => Layout::of(24, 8),
+            Type::Map(_) => Layout::of(48, 8),
+            Type::Alias(name) => match self.aliases.iter().find(|alias| alias.name == *name) {
+                Some(alias) => self.in_place(&alias.of, known),
+                None => Layout::of(32, 8),
+            },
+            Type::Array(of, count) => {
+                let Layout { size, align } = self.in_place(of, known);
+                Layout::of(size.saturating_mul(*count), align)
+            }
+            Type::Optional(of) => self.in_place(of, known).then(Layout::of(1, 1)).whole(),
+            Type::Struct(name) => {
+                if let Some(layout) = known.get(name.as_str()) {
+                    return *layout;
+                }
+                let found = self.types.iter().find(|t| t.name == *name);
+                let layout = found.map_or(Layout::of(0, 1), |t| self.fields_in_place(&t.fields, known));
+                // One of nothing takes a byte all the same.
+                let layout = Layout::of(layout.size.max(1), layout.align);
+                known.insert(name, layout);
+                layout
+            }
+        }
+    }
+}
