@@ -400,15 +400,45 @@ fn a_load_says_what_stands_in_its_way() {
     let span = ["--warm-up-ms", "0", "--seconds", "1", "--connections", "1", "--streams", "1"];
     let bench = |verb: &[&'static str]| [&["bench"][..], verb, &span].concat();
     says(url, &bench(&["append", "--operations", "5"]));
-    let (code, complaint) = fails(url, &bench(&["fan-out", "--operations", "5"]));
+    let (code, complaint) = fails(url, &bench(&["fan-out", "--prefix", "load-", "--operations", "5"]));
     assert!(code == 6 && complaint.contains("load-0") && complaint.contains("--prefix"), "{complaint}");
-    let (code, complaint) = fails(url, &bench(&["catch-up", "--stream-bytes", "1048576"]));
+    let catch_up = ["catch-up", "--prefix", "load-", "--stream-bytes", "1048576"];
+    let (code, complaint) = fails(url, &bench(&catch_up));
     assert!(code == 6 && complaint.contains("--created"), "{complaint}");
     let (code, complaint) = fails(url, &bench(&["append", "--bytes", "99999999999"]));
     assert!(code == 2 && complaint.contains("0..=1073741824"), "{complaint}");
     let (code, complaint) = fails(url, &bench(&["append", "--prefix", "p-", "--process", "4194304"]));
     assert!(code == 1 && complaint.contains("--process 4194304"), "{complaint}");
     let create = ["bench", "create", "--fork-of", "none", "--operations", "2", "--connections", "1"];
-    let output = run(url, &[&create[..], &["--warm-up-ms", "0"]].concat(), "");
+    let output = run(url, &[&create[..], &["--prefix", "f-", "--warm-up-ms", "0"]].concat(), "");
     assert_eq!(output.status.code(), Some(1), "nothing was created");
+    says(url, &["create", "text-0"]);
+    let create = ["bench", "create", "--prefix", "text-", "--operations", "1", "--connections", "1"];
+    let (code, complaint) = fails(url, &create);
+    assert!(code == 6 && complaint.contains("text-0 exists otherwise"), "{complaint}");
+    let (code, complaint) = fails(url, &["bench", "idle", "--sizes", "2000000000"]);
+    assert!(code == 1 && complaint.contains("ulimit -n"), "{complaint}");
+    for none in [["--rate", "0"], ["--seconds", "0"], ["--operations", "0"]] {
+        let (code, complaint) = fails(url, &[&["bench", "append"][..], &none].concat());
+        assert!(code == 2 && complaint.contains("0 is not in 1.."), "{complaint}");
+    }
+}
+
+#[test]
+fn loads_leave_each_others_streams_alone_and_count_what_they_did_themselves() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    let url = server.url.as_str();
+    let few = ["--connections", "2", "--streams", "1", "--operations", "5", "--output", "json"];
+    let bench = |verb: &'static str| [&["bench", verb][..], &few].concat();
+    // However few there are, they are not over before anything is counted.
+    for verb in ["append", "fan-out"] {
+        let report: serde_json::Value = serde_json::from_str(&says(url, &bench(verb))).unwrap();
+        assert!(report["operations"].as_u64().unwrap() >= 5, "{report}");
+    }
+    let (code, complaint) = fails(url, &bench("fan-out"));
+    assert!(
+        code == 6 && complaint.contains("counted as delivered") && complaint.contains("--prefix"),
+        "{complaint}"
+    );
 }
