@@ -1,9 +1,12 @@
 //! The command line of `thalweg bench`.
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// What names begin with where nothing else was asked for.
+const PREFIX: &str = "load-";
 
 /// What is asked of the server, and how much of it.
 #[derive(Clone, Debug, Subcommand)]
@@ -26,10 +29,10 @@ pub enum BenchVerb {
         #[arg(long, value_name = "N", default_value_t = 0)]
         first: u64,
         /// Appends per second that are offered, over all connections; without it each follows upon the last.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         rate: Option<u32>,
         /// End after so many appends.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// The streams are there already.
         #[arg(long)]
@@ -50,7 +53,7 @@ pub enum BenchVerb {
         #[arg(long, value_name = "N", default_value_t = 0)]
         first: u64,
         /// End after so many creates.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// Make each of them a fork of this stream.
         #[arg(long, value_name = "NAME")]
@@ -74,7 +77,7 @@ pub enum BenchVerb {
         #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
         stream_bytes: u64,
         /// End after so many times that a whole stream was read.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// The streams are there already, and filled.
         #[arg(long)]
@@ -101,10 +104,10 @@ pub enum BenchVerb {
         #[arg(long, value_name = "N", default_value_t = 1)]
         streams: u64,
         /// Records per second and stream.
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         rate: u32,
         /// End after so many records.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
     },
     /// Hold connections that do nothing, and say how the server's memory grows with them.
@@ -140,7 +143,7 @@ pub enum BenchVerb {
         #[arg(long, value_name = "N", default_value_t = 100)]
         streams: u64,
         /// Records per second over all streams.
-        #[arg(long, value_name = "N", default_value_t = 200)]
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
         rate: u32,
         /// Followers by SSE.
         #[arg(long, value_name = "N", default_value_t = 5_000)]
@@ -172,9 +175,10 @@ pub struct Common {
     /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
     #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// What the streams' names begin with; a number follows.
-    #[arg(long, value_name = "PREFIX", default_value = "load-")]
-    pub prefix: String,
+    /// What the streams' names begin with; a number follows. By default `load-` for append and create, and for each other verb what tells
+    /// its streams apart, such as `load-fan-out-`.
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
     /// Bytes of a name at least.
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = bytes_up_to(1_024))]
     pub name_bytes: usize,
@@ -190,13 +194,26 @@ fn bytes_up_to(max: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(0..=max)
 }
 
+impl Common {
+    /// With names that tell the streams of a verb apart from those of others, unless some were asked for.
+    pub(crate) fn of_verb(&self, verb: &str) -> Self {
+        let prefix = self.prefix.clone().unwrap_or_else(|| format!("{PREFIX}{verb}-"));
+        Self { prefix: Some(prefix), ..self.clone() }
+    }
+
+    /// What names begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or(PREFIX)
+    }
+}
+
 impl Default for Common {
     fn default() -> Self {
         Self {
             url: "http://127.0.0.1:4437".to_owned(),
             token: None,
             tls_ca: None,
-            prefix: "load-".to_owned(),
+            prefix: None,
             name_bytes: 0,
             bytes: 256,
             process: None,
@@ -208,10 +225,15 @@ impl Default for Common {
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Span {
     /// Seconds that are measured.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// Before that nothing is counted for so long.
-    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    /// Before that nothing is counted for so long; by default 1000, and 0 with --operations, or they might be over by then.
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 1_000,
+        default_value_if("operations", ArgPredicate::IsPresent, "0")
+    )]
     pub warm_up_ms: u64,
 }
 

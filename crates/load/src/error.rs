@@ -22,6 +22,16 @@ pub enum Error {
     /// The server did not do what has to be done before anything can be measured.
     #[error("while preparing: {0}")]
     Preparing(String),
+    /// So many connections take more descriptors than may be open.
+    #[error(
+        "{connections} connections take more descriptors than the {limit} that may be open: ask for fewer, or raise the limit (ulimit -n)"
+    )]
+    Descriptors {
+        /// How many were asked for.
+        connections: u64,
+        /// How many descriptors may be open.
+        limit: u64,
+    },
     /// The system refused something.
     #[error(transparent)]
     System(#[from] io::Error),

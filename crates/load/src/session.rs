@@ -47,7 +47,11 @@ impl Session {
     /// The server cannot be named or reached; out of descriptors.
     pub(crate) fn new(common: &Common, connections: u64) -> Result<Self, Error> {
         let target = Target::new(common)?;
-        raise_descriptors_max(connections + DESCRIPTORS_SPARE)?;
+        let wanted = connections + DESCRIPTORS_SPARE;
+        let limit = raise_descriptors_max(wanted)?;
+        if limit < wanted {
+            return Err(Error::Descriptors { connections, limit });
+        }
         let reach = |error| Error::Unreachable { url: target.url.clone(), error };
         reachable(&target).map_err(reach)?;
         // What looks instead of waiting takes a processor from the server.

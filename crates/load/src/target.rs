@@ -42,7 +42,7 @@ impl Target {
             address,
             url: url.to_owned(),
             tls,
-            prefix: common.prefix.clone(),
+            prefix: common.prefix().to_owned(),
             name_bytes: common.name_bytes,
             fields: format!("Host: {}\r\n{}", parts.authority, token.unwrap_or_default()),
         })
@@ -97,15 +97,18 @@ pub(crate) mod tests {
 
     /// Somewhere that nobody is asked.
     pub(crate) fn target() -> Target {
-        Target::new(&Common { url: "http://127.0.0.1:1".into(), prefix: "s-".into(), ..Common::default() })
-            .unwrap()
+        Target::new(&Common {
+            url: "http://127.0.0.1:1".into(),
+            prefix: Some("s-".into()),
+            ..Common::default()
+        })
+        .unwrap()
     }
 
     #[test]
     fn names_are_as_long_as_asked_for() {
         let common = Common {
             url: "http://127.0.0.1:80".into(),
-            prefix: "load-".into(),
             name_bytes: 32,
             token: Some("t".into()),
             ..Common::default()

@@ -57,22 +57,22 @@ pub(crate) fn run(verb: &BenchVerb) -> Result<Value, Error> {
             let operations = operations.unwrap_or(u64::MAX);
             let (connections, streams, stream_bytes) = (*connections, *streams, *stream_bytes);
             let load = CatchUp { connections, streams, stream_bytes, operations, created: *created };
-            ("catch-up", load.run(common, *span, *only_fill)?)
+            ("catch-up", load.run(&common.of_verb("catch-up"), *span, *only_fill)?)
         }
         BenchVerb::FanOut { common, span, via, connections, streams, rate, operations } => {
             let operations = operations.unwrap_or(u64::MAX);
             let (connections, streams) = (*connections, *streams);
             let load = FanOut { via: *via, connections, streams, rate: *rate, operations };
-            ("fan-out", load.run(common, *span)?)
+            ("fan-out", load.run(&common.of_verb("fan-out"), *span)?)
         }
         BenchVerb::Idle { common, kind, sizes, apart, seconds, created } => {
             let load = Idles { kind: *kind, apart: *apart, created: *created, seconds: *seconds };
-            ("idle", load.run(common, sizes)?)
+            ("idle", load.run(&common.of_verb("idle"), sizes)?)
         }
         BenchVerb::Mixed { common, span, streams, rate, sse, long_poll, churn } => {
             let load =
                 Mixed { streams: *streams, rate: *rate, sse: *sse, long_poll: *long_poll, churn: *churn };
-            ("mixed", load.run(common, *span)?)
+            ("mixed", load.run(&common.of_verb("mixed"), *span)?)
         }
         BenchVerb::Floor { listen } => match floor::serve(*listen)? {},
     };
@@ -92,6 +92,18 @@ fn some(number: u64, what: &str) -> Result<u64, Error> {
 fn create_streams(session: &mut Session, first: u64, streams: u64, media: &'static str) -> Result<(), Error> {
     let roles = (0..PREPARING.min(streams)).map(|_| boxed(Write::new(Work::Create { first }, media, None)));
     session.prepare(roles.collect(), streams)
+}
+
+/// Why nobody follows a stream that holds something.
+const HELD: &str = "what they hold would be counted as delivered";
+
+/// Creates streams that are not there.
+fn create_new(session: &mut Session, streams: u64, media: &'static str, else_: &str) -> Result<(), Error> {
+    create_streams(session, 0, streams, media)?;
+    match session.shared().counts.existed {
+        0 => Ok(()),
+        existed => Err(Error::Conflict(format!("{existed} of the streams to be filled exist; {else_}"))),
+    }
 }
 
 struct Appends {
@@ -131,6 +143,10 @@ fn create(common: &Common, span: Span, connections: u32, work: &Work, limit: u64
     let role = |_| boxed(Write::new(work.clone(), BYTES, None));
     let mut report =
         session.open_and_measure(span, (0..connections).map(role), |shared| shared.over >= connections)?;
+    let counts = &session.shared().counts;
+    if let Some(why) = counts.complaints.first().filter(|_| counts.appended == 0 && counts.existed > 0) {
+        return Err(Error::Conflict(why.clone()));
+    }
     report.insert("created".to_owned(), session.shared().counts.appended.into());
     Ok(report)
 }
@@ -152,14 +168,8 @@ impl CatchUp {
         }
         let mut session = Session::new(common, connections)?;
         if !self.created {
-            create_streams(&mut session, 0, streams, BYTES)?;
-            let existed = session.shared().counts.existed;
-            if existed > 0 {
-                // They would hold more than is looked for.
-                let why =
-                    format!("{existed} of the streams to be filled exist; --created reads what is there");
-                return Err(Error::Conflict(why));
-            }
+            // Others would hold more than is looked for.
+            create_new(&mut session, streams, BYTES, "--created reads what is there")?;
             let chunk = record::blank(usize::try_from(FILL_BYTES).unwrap_or(usize::MAX));
             let fill =
                 |stream| boxed(Write::new(Work::Fill { stream, chunk: chunk.clone(), times }, BYTES, None));
@@ -192,7 +202,7 @@ impl FanOut {
         let connections = some(self.connections.into(), "--connections")?;
         let streams = some(self.streams, "--streams")?;
         let mut session = Session::new(common, connections + streams)?;
-        create_streams(&mut session, 0, streams, TEXT)?;
+        create_new(&mut session, streams, TEXT, HELD)?;
         let follower = |n: u64| boxed(Follow::new(self.via, n % streams, common.bytes));
         session.open((0..connections).map(follower))?;
         session.attach(connections)?;
@@ -312,7 +322,7 @@ impl Mixed {
         let streams = some(self.streams, "--streams")?;
         let (sse, polls, churn) = (u64::from(self.sse), u64::from(self.long_poll), u64::from(self.churn));
         let mut session = Session::new(common, sse + polls + churn + streams)?;
-        create_streams(&mut session, 0, streams, TEXT)?;
+        create_new(&mut session, streams, TEXT, HELD)?;
         let by = |via: Via, n: u64| boxed(Follow::new(via, n % streams, common.bytes));
         session.open((0..sse).map(|n| by(Via::Sse, n)))?;
         session.open((0..polls).map(|n| by(Via::LongPoll, n)))?;

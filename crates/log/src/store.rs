@@ -380,6 +380,11 @@ impl Store {
         self.shared.catalogue.count() as u64
     }
 
+    /// The names of the logs that a span touches, as far as there are such and as many as a line takes.
+    pub fn touched(&self, damage: &Damage) -> String {
+        self.shared.touched(damage)
+    }
+
     /// Spans found damaged when the store was opened, and those that a read came upon since, each once. What opening has no need
     /// to read, because a checkpoint lies behind it, is not looked at before somebody reads it.
     pub fn damage(&self) -> Vec<Damage> {

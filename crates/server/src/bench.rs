@@ -12,6 +12,11 @@ pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
     match thalweg_load::run(verb) {
         Ok(report) => match say(&report, output) {
             Ok(()) if is_in_vain(&report) => ExitCode::from(EXIT_FAILED),
+            Ok(()) if has_measured_nothing(&report) => {
+                let why =
+                    "nothing was done while it was measured: it takes more --seconds, or less --warm-up-ms";
+                crate::complain(&why, EXIT_FAILED, output)
+            }
             said => crate::report(said, output),
         },
         Err(error) => {
@@ -19,7 +24,7 @@ pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
                 Error::Asked(_) => EXIT_CONFIGURATION,
                 Error::Unreachable { .. } => EXIT_UNREACHABLE,
                 Error::Conflict(_) => EXIT_CONFLICT,
-                Error::Preparing(_) | Error::System(_) => EXIT_FAILED,
+                Error::Preparing(_) | Error::Descriptors { .. } | Error::System(_) => EXIT_FAILED,
             };
             crate::complain(&error, code, output)
         }
@@ -30,6 +35,11 @@ pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
 fn is_in_vain(report: &Value) -> bool {
     let count = |name: &str| report.get(name).and_then(Value::as_u64);
     count("failed").is_some_and(|failed| failed > 0) && count("operations") == Some(0)
+}
+
+/// Whether there is nothing that figures could be of.
+fn has_measured_nothing(report: &Value) -> bool {
+    report.get("operations").and_then(Value::as_u64) == Some(0)
 }
 
 fn say(report: &Value, output: Output) -> Result<(), Failure> {
@@ -61,6 +71,7 @@ mod tests {
     fn a_load_of_which_nothing_was_done_has_failed() {
         let report =
             |failed: u64, operations: u64| serde_json::json!({ "failed": failed, "operations": operations });
+        assert!(has_measured_nothing(&report(0, 0)) && !has_measured_nothing(&report(0, 1)));
         assert!(is_in_vain(&report(1, 0)) && !is_in_vain(&report(0, 0)) && !is_in_vain(&report(3, 5)));
     }
 

@@ -77,7 +77,8 @@ impl Engine {
         let (store, found) =
             log::Store::open(&Disk::Real, directory, options).map_err(|error| unopened(&error))?;
         for damage in &found.damage {
-            tracing::error!(%damage, "the streams it touches are not served, the others are; `thalweg verify` names all there is");
+            let streams = store.touched(damage);
+            tracing::error!(%damage, streams, "the streams it touches are not served, the others are; `thalweg verify` names all there is");
         }
         if found.discarded_bytes > 0 {
             tracing::warn!(
@@ -85,13 +86,17 @@ impl Engine {
                 "the last run ended in the middle of a write; what was never acknowledged is discarded"
             );
         }
-        tracing::info!(
-            directory = %directory.display(),
-            streams = found.logs,
-            batches_replayed = found.batches,
-            clean = found.clean,
-            "store opened"
-        );
+        if found == log::Recovered::default() {
+            tracing::info!(directory = %directory.display(), "store opened, in which nothing is yet");
+        } else {
+            tracing::info!(
+                directory = %directory.display(),
+                streams = found.logs,
+                batches_replayed = found.batches,
+                clean = found.clean,
+                "store opened"
+            );
+        }
         // What opens it is not what opens the state; see `serve::serve`.
         code::release();
         Ok(Self::over(store, state))

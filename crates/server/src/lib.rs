@@ -7,6 +7,7 @@
 mod access;
 mod arguments;
 mod bench;
+mod bounds;
 mod client;
 mod codegen;
 mod config;
@@ -14,12 +15,14 @@ mod cors;
 mod costs;
 mod descriptors;
 mod doctor;
+mod ending;
 mod engine;
 mod fork_server;
 mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod greeting;
 mod housekeeping;
 mod layer;
 mod limits;
@@ -42,9 +45,10 @@ mod webhooks;
 use arguments::{Arguments, Verb};
 use clap::Parser;
 use client::{Output, notice};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use thalweg_sys::code;
@@ -59,7 +63,7 @@ const EXIT_UNREACHABLE: u8 = 3;
 /// The stream does not exist, or does not any more.
 const EXIT_NO_STREAM: u8 = 4;
 /// What a service's client says where none could be reached.
-const UNREACHABLE: [Fault; 3] = [Fault::NoServer, Fault::ConnectTimeout, Fault::PermissionDenied];
+const UNREACHABLE: [Fault; 2] = [Fault::NoServer, Fault::ConnectTimeout];
 /// Damage was found.
 const EXIT_DAMAGED: u8 = 5;
 /// What was asked for is in conflict with what is there.
@@ -72,7 +76,7 @@ pub fn main() -> ExitCode {
     let line: Vec<OsString> = std::env::args_os().collect();
     let arguments = match Arguments::try_parse_from(&line) {
         Ok(arguments) => arguments,
-        Err(error) => return usage::misused(&error, usage::asked_for(&line)),
+        Err(error) => return usage::misused_in(&line, &error),
     };
     let output = arguments.output;
     match arguments.verb {
@@ -113,7 +117,7 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
     if configuration.options.print_config {
         return report(Output::Text.say(configuration.print(), ()), output);
     }
-    match serve::serve(configuration, line) {
+    match serve::serve(configuration, line, output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => complain(&failure, failure.exit_code(), output),
     }
@@ -143,14 +147,29 @@ fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> Exi
 
 fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
-    complain(&failure, code_of(&failure), output)
+    let code = code_of(&failure);
+    match (&failure, output) {
+        (client::Failure::Partly(partly), Output::Json) => {
+            let mut told = complaint(&failure, code);
+            if let (Some(told), Ok(Value::Object(mut there))) =
+                (told.as_object_mut(), serde_json::to_value(&partly.there))
+            {
+                told.append(&mut there);
+            }
+            notice(told);
+            ExitCode::from(code)
+        }
+        _ => complain(&failure, code, output),
+    }
 }
 
 fn code_of(failure: &client::Failure) -> u8 {
     use client::Failure;
-    match failure {
+    match failure.cause() {
         // It was the token, not the stream.
         Failure::Refused { head, .. } if head.field("www-authenticate").is_some() => EXIT_FAILED,
+        // Somebody is there.
+        Failure::Unreachable { error, .. } if error.kind() == ErrorKind::PermissionDenied => EXIT_FAILED,
         Failure::Unreachable { .. } => EXIT_UNREACHABLE,
         Failure::Service(error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
         Failure::Refused { status: 404 | 410, .. } | Failure::Said { status: 404 | 410, .. } => {
@@ -186,7 +205,31 @@ fn refused(refusal: &engine::Refusal, output: Output) -> ExitCode {
 fn complain(failure: &impl Display, code: u8, output: Output) -> ExitCode {
     match output {
         Output::Text => notice(format_args!("thalweg: {failure}")),
-        Output::Json => notice(json!({ "error": failure.to_string(), "exitCode": code })),
+        Output::Json => notice(complaint(failure, code)),
     }
     ExitCode::from(code)
+}
+
+/// What went wrong, for programs.
+fn complaint(failure: &impl Display, code: u8) -> Value {
+    json!({ "error": failure.to_string(), "exitCode": code })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_lets_nobody_in_is_there() {
+        let denied = |fault| code_of(&client::Failure::Service(thalweg_service::Error::new(fault, "")));
+        assert_eq!(
+            (denied(Fault::PermissionDenied), denied(Fault::NoServer)),
+            (EXIT_FAILED, EXIT_UNREACHABLE)
+        );
+        let unreachable = |kind: ErrorKind| {
+            code_of(&client::Failure::Unreachable { url: String::new(), error: kind.into() })
+        };
+        assert_eq!(unreachable(ErrorKind::PermissionDenied), EXIT_FAILED);
+        assert_eq!(unreachable(ErrorKind::ConnectionRefused), EXIT_UNREACHABLE);
+    }
 }

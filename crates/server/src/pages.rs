@@ -1,8 +1,9 @@
 //! What can be generated from the command line's definition: shell completions and manual pages.
 
 use crate::arguments::{Arguments, EXIT_CODES};
+use crate::bounds;
 use crate::client::{Failure, Output};
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -13,7 +14,12 @@ use clap_mangen::roff::{Roff, roman};
 /// Standard output cannot be written.
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "thalweg", &mut script);
+    clap_complete::generate(
+        shell,
+        &mut <Arguments as clap::CommandFactory>::command(),
+        "thalweg",
+        &mut script,
+    );
     Output::Text.say(String::from_utf8_lossy(&script), ())
 }
 
@@ -27,11 +33,15 @@ pub(crate) fn manual(verb: &[String]) -> Result<(), Failure> {
 }
 
 fn page(verb: &[String]) -> Result<Vec<u8>, Failure> {
-    let mut command = Arguments::command();
+    let mut command = bounds::command();
     command.build();
+    let mut known = verbs(&command);
     for word in verb {
         let found = command.find_subcommand(word).cloned();
-        command = found.ok_or_else(|| Failure::Verb { verb: verb.join(" "), known: verbs(&command) })?;
+        command = found.ok_or_else(|| Failure::Verb { verb: verb.join(" "), known: known.clone() })?;
+        if command.has_subcommands() {
+            known = verbs(&command);
+        }
     }
     if !verb.is_empty() {
         // A page is found as thalweg-bench-append(1), and speaks of `thalweg bench append`.
@@ -40,11 +50,11 @@ fn page(verb: &[String]) -> Result<Vec<u8>, Failure> {
             .bin_name(format!("thalweg {}", verb.join(" ")));
     }
     let mut page = Vec::new();
-    let (own, manual) = (verb.is_empty(), Man::new(command).manual("Thalweg").source("thalweg"));
+    let sections = sections(&command, verb.is_empty());
+    // What help ends with is a section of its own here.
+    let manual = Man::new(command.after_help(None::<&'static str>)).manual("Thalweg").source("thalweg");
     manual.render(&mut page).map_err(Failure::Output)?;
-    if own {
-        sections().to_writer(&mut page).map_err(Failure::Output)?;
-    }
+    sections.to_writer(&mut page).map_err(Failure::Output)?;
     Ok(page)
 }
 
@@ -53,8 +63,17 @@ fn verbs(command: &Command) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What the command line's definition does not say.
-fn sections() -> Roff {
+/// A variable for each flag that has one.
+fn variables(command: &Command) -> Vec<String> {
+    let named = |arg: &clap::Arg| {
+        let (variable, flag) = (arg.get_env()?.to_string_lossy().into_owned(), arg.get_long()?);
+        Some(format!("{variable}: as --{flag}, which comes before it."))
+    };
+    command.get_arguments().filter_map(named).collect()
+}
+
+/// What the command line's definition does not say, or a page of it would not.
+fn sections(command: &Command, own: bool) -> Roff {
     let mut page = Roff::new();
     let mut section = |title: &str, text: &[&str]| {
         page.control("SH", [title]);
@@ -64,6 +83,14 @@ fn sections() -> Roff {
         }
     };
     section("EXIT STATUS", &[EXIT_CODES.trim_start_matches("Exit codes: ")]);
+    if !own {
+        let variables = variables(command);
+        let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+        if !variables.is_empty() {
+            section("ENVIRONMENT", &variables);
+        }
+        return page;
+    }
     section(
         "ENVIRONMENT",
         &[
@@ -87,6 +114,7 @@ fn sections() -> Roff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn every_verb_has_a_page_and_the_programs_own_has_everything() {
@@ -104,6 +132,16 @@ mod tests {
                 assert!(page.contains(&format!("thalweg\\-{name}")), "{page}");
             }
         }
+        let words = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let of = |verb: &str| String::from_utf8(page(&words(verb)).unwrap()).unwrap();
+        assert!(!own.contains("EXTRA"), "{own}");
+        for (verb, variable) in [("serve", "THALWEG_BODY_MAX_BYTES: as"), ("append", "THALWEG_URL: as")] {
+            let page = of(verb);
+            assert!(page.contains(variable) && page.contains("EXIT STATUS"), "{page}");
+        }
+        assert!(of("serve").contains("[1 to 29]"));
+        let failure = page(&words("append x")).unwrap_err().to_string();
+        assert!(failure.contains("append, read"), "{failure}");
         let failure = page(&["fly".to_owned()]).unwrap_err().to_string();
         assert!(failure.contains("append, read") && failure.contains("fly"), "{failure}");
     }

@@ -5,10 +5,13 @@
 
 use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
+use crate::client::Output;
 use crate::config::Configuration;
 use crate::descriptors::TooFew;
+use crate::ending::Asked;
 use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
+use crate::greeting::Greeting;
 use crate::housekeeping::Housekeeper;
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Keeping, Listen};
@@ -20,10 +23,11 @@ use crate::systemd::{self, Supervisor};
 use crate::threads::{ReactorThread, Threads};
 use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Instant;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Pool, Reactor};
 use thalweg_service::Endpoint;
@@ -174,7 +178,7 @@ struct Common<'a> {
 ///
 /// # Errors
 /// What kept it from starting, or ended it.
-pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Output) -> Result<(), Failure> {
     // First of all: what was handed over has the descriptors that would be opened next.
     let inherited = systemd::listeners().and_then(listen::inherited);
     let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
@@ -223,24 +227,24 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     };
     shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
-    greet(
-        &doors.places,
-        &rpc_doors.places,
-        threads.neighbours.iter().flat_map(services::Running::endpoints),
-        &limits,
-    );
+    let neighbours: Vec<&Endpoint> =
+        threads.neighbours.iter().flat_map(services::Running::endpoints).collect();
+    Greeting { places: &doors.places, rpc: &rpc_doors.places, neighbours: &neighbours, limits: &limits }
+        .say(output);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
     let mut control = Control { configuration, line, logging, front, certificate, shares };
-    watch(&signals, &threads, &mut control)?;
+    let asked = Asked::now(watch(&signals, &threads, &mut control)?);
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
     drop(doors.paths);
     // Who cannot hear of another signal does not wait for one.
-    let asked_again =
-        || matches!(wait(&signals, ENDING_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)) | Err(_));
+    let asked_again = || match wait(&signals, ENDING_MS) {
+        Ok(signal) => signal.is_some_and(|signal| asked.is_asked_again(signal, Instant::now())),
+        Err(_) => true,
+    };
     threads.end(&engine, grace_ms, asked_again)
 }
 
@@ -399,41 +403,11 @@ impl Common<'_> {
     }
 }
 
-/// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
-fn greet<'e>(
-    places: &[Listen],
-    rpc: &[Listen],
-    endpoints: impl Iterator<Item = &'e Endpoint>,
-    limits: &Limits,
-) {
-    let mut text = String::new();
-    for place in places {
-        text += &format!("thalweg is listening on {place}\n");
-    }
-    for place in rpc {
-        text += &format!("and for JSON-RPC on {place}\n");
-    }
-    for endpoint in endpoints {
-        text += &format!("and to its neighbours on {endpoint}\n");
-    }
-    text += &format!("limits: {limits}\n");
-    let url = places.iter().find(|place| !matches!(place, Listen::Unix(_))).map(Listen::to_string);
-    if let Some(url) = url {
-        text += &format!(
-            "try:\n  curl -X PUT {url}/v1/stream/hello -H 'Content-Type: text/plain'\n  \
-             curl -X POST {url}/v1/stream/hello -H 'Content-Type: text/plain' -d 'hello, stream'\n  \
-             curl -N '{url}/v1/stream/hello?offset=-1&live=sse'\n"
-        );
-    }
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Waits for the signal to end.
-fn watch(signals: &Signals, threads: &Threads, control: &mut Control<'_>) -> Result<(), Failure> {
+/// Waits for the signal to end, and says which it was.
+fn watch(signals: &Signals, threads: &Threads, control: &mut Control<'_>) -> Result<Signal, Failure> {
     loop {
         match wait(signals, WATCHING_MS)? {
-            Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
+            Some(signal @ (Signal::Terminate | Signal::Interrupt)) => return Ok(signal),
             Some(Signal::HangUp) => control.reload(&threads.reactors),
             None => {}
         }

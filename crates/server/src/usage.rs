@@ -1,13 +1,18 @@
 //! Mistakes of a command line, said in the form that was asked for: for people as clap lays them out, for programs as any other
 //! complaint. Knows clap's errors and nothing of what a command line means.
 
-use crate::client::{Failure, Output};
-use crate::{EXIT_CONFIGURATION, complain, report};
+use crate::client::{Failure, Output, notice};
+use crate::{EXIT_CONFIGURATION, bounds, complain, report};
 use clap::Error;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// What is said of a number that is none, by whoever reads digits.
+const NO_DIGIT: &str = "invalid digit found in string";
+/// And what is to be done.
+const NO_NUMBER: &str = "expected a whole number, without a unit";
 
 /// How a command line that cannot be read wants to be answered, as far as can be told.
 pub(crate) fn asked_for(line: &[OsString]) -> Output {
@@ -16,8 +21,20 @@ pub(crate) fn asked_for(line: &[OsString]) -> Output {
     if apart || words().any(|word| word == "--output=json") { Output::Json } else { Output::Text }
 }
 
+/// As [`misused`], for a whole line. Help is told with the bounds of what it takes.
+pub(crate) fn misused_in(line: &[OsString], error: &Error) -> ExitCode {
+    let is_help =
+        matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    let with_bounds = if is_help { bounds::command().try_get_matches_from(line).err() } else { None };
+    misused(with_bounds.as_ref().unwrap_or(error), asked_for(line))
+}
+
 /// Says what is wrong with a command line. That somebody asked for help or the version is no mistake, and ends with 0.
 pub(crate) fn misused(error: &Error, output: Output) -> ExitCode {
+    if output == Output::Text && error.to_string().contains(NO_DIGIT) {
+        notice(error.to_string().trim_end().replace(NO_DIGIT, NO_NUMBER));
+        return ExitCode::from(EXIT_CONFIGURATION);
+    }
     if output == Output::Text || !error.use_stderr() {
         return match error.print().and_then(|()| io::stdout().flush()) {
             // Whoever had enough of it has had it.
@@ -35,7 +52,7 @@ fn complaint(error: &Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a verb is missing: --help lists them".to_owned();
     }
-    let text = error.to_string();
+    let text = error.to_string().replace(NO_DIGIT, NO_NUMBER);
     let text = text.trim_start_matches("error: ");
     let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end));
     let said = &text[..ends.min().unwrap_or(text.len())];
@@ -68,6 +85,10 @@ mod tests {
         for (words, wanted) in [
             (&["serve", "--bogus"][..], "unexpected argument '--bogus' found"),
             (&["serve", "--reactors", "99"], "invalid value '99' for '--reactors <N>': 99 is not in 1..=29"),
+            (
+                &["serve", "--body-max-bytes", "16M"],
+                "invalid value '16M' for '--body-max-bytes <BYTES>': expected a whole number, without a unit",
+            ),
             (&["appendd"], "unrecognized subcommand 'appendd'; tip: "),
             (&["append"], "the following required arguments were not provided: <NAME>"),
             (&[], "a verb is missing: --help lists them"),

@@ -279,6 +279,8 @@ fn what_no_server_was_asked_is_a_wrong_command_line() {
         &["head", "http://127.0.0.1:1/v1/stream/a?offset=-1"],
         &["man", "fly"],
         &["append", "a", "x", "-"],
+        &["head", "a", "--token", "two\nlines"],
+        &["create", "a", "--expires-at", "tomorrow"],
         &["tail", "a", "--via", "sock", "--data", nowhere, "--from", "2020-01-01T00:00:00Z"],
     ] {
         let (code, complaint) = fails("http://127.0.0.1:1", arguments);
@@ -405,6 +407,7 @@ fn complaints_are_objects_for_programs_and_names_are_judged_before_anything_is_s
         (&["append", "nothing", "x"], 4),
         (&["close", "nothing"], 4),
         (&["rm", "nothing"], 4),
+        (&["rm", "nothing", "more"], 4),
         (&["head", "a//b"], 2),
         (&["head", "../x"], 2),
         (&["man", "nothing"], 2),
@@ -412,7 +415,9 @@ fn complaints_are_objects_for_programs_and_names_are_judged_before_anything_is_s
         let output = run(&server.url, &[&["--output", "json"], arguments].concat(), "");
         let complaint: Value = serde_json::from_slice(&output.stderr).unwrap();
         assert_eq!((output.status.code(), &complaint["exitCode"]), (Some(code), &json!(code)), "{complaint}");
-        assert!(complaint["error"].as_str().unwrap().len() > 10 && output.stdout.is_empty());
+        let error = complaint["error"].as_str().unwrap();
+        assert!(error.len() > 10 && output.stdout.is_empty());
+        assert!(code != 4 || error.contains("`thalweg create` makes one"), "{error}");
     }
     says(&server.url, &["create", "h", "--ttl", "60", "--closed"]);
     let head = json_of(&server.url, &["head", "h"]);
@@ -598,4 +603,122 @@ fn without_a_warm_up_every_operation_of_a_load_counts_however_early_it_is_done()
     let counted = (&report["operations"], &report["created"], &report["failed"]);
     assert_eq!(counted, (&json!(40), &json!(40), &json!(0)), "{report}");
     assert!(report["perSecond"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
+fn an_append_that_ends_half_way_says_how_far_it_came() {
+    let directory = tempfile::tempdir().unwrap();
+    let small = ["--durability", "memory", "--body-max-bytes", "65536"];
+    let server = Server::start(directory.path(), "127.0.0.1:0", &small);
+    let url = &server.url;
+    says(url, &["create", "j", "--content-type", "application/json"]);
+    let (code, complaint) = fails(url, &["append", "j", "{\"z\":1}", "bad", "{\"zz\":3}"]);
+    let end = json_of(url, &["head", "j"])[0]["nextOffset"].as_str().unwrap().to_owned();
+    let there = format!("7 bytes of it (1 append) are there, up to {end}, and nothing after");
+    assert!(code == 1 && complaint.contains("argument 2: ") && complaint.contains(&there), "{complaint}");
+    let lines = format!("\"eight\"\n\"{}\"\n", "x".repeat(70_000));
+    let append = ["append", "j", "--json", "--batch-bytes", "8", "--output", "json"];
+    let failed = run(url, &append, &lines);
+    let told: Value = serde_json::from_slice(&failed.stderr).unwrap();
+    let end = json_of(url, &["head", "j"])[0]["nextOffset"].clone();
+    assert!(told["error"].as_str().unwrap().contains("(413)") && told["exitCode"] == 1, "{told}");
+    let there = (&told["bytes"], &told["appends"], &told["nextOffset"]);
+    assert_eq!(there, (&json!(9), &json!(1), &end), "{told}");
+    assert_eq!(says(url, &["read", "j"]), "{\"z\":1}\n\"eight\"\n");
+}
+
+#[test]
+fn what_is_more_than_a_server_takes_at_once_goes_in_parts() {
+    let (directory, from) = memory();
+    let other = tempfile::tempdir().unwrap();
+    let small = ["--durability", "memory", "--body-max-bytes", "5000"];
+    let to = Server::start(other.path(), "127.0.0.1:0", &small);
+    let path = directory.path().join("lines");
+    let lines: String = (0..3_000).map(|number| format!("{{\"number\": {number}}}\n")).collect();
+    std::fs::write(&path, &lines).unwrap();
+    let file = path.to_str().unwrap();
+    for (kind, more) in [("application/json", &["--json"][..]), ("text/plain", &[])] {
+        for url in [&from.url, &to.url] {
+            says(url, &["create", kind, "--content-type", kind]);
+            says(url, &[&["append", kind, "--file", file][..], more].concat());
+        }
+        assert_eq!(says(&to.url, &["read", kind]), lines);
+        let copy = format!("{kind}/copy");
+        json_of(&from.url, &["cp", kind, &copy, "--to-url", &to.url]);
+        assert_eq!(says(&to.url, &["read", &copy]), lines);
+        assert_eq!(json_of(&from.url, &["cp", kind, &copy, "--to-url", &to.url])[0]["bytes"], 0);
+    }
+}
+
+#[test]
+fn a_tail_of_text_has_each_byte_as_it_is() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    says(url, &["create", "x"]);
+    assert!(run(url, &["append", "x"], "a\r\nb\rc").status.success());
+    let start = |more: &[&str]| {
+        let mut tail = Command::new(PROGRAM);
+        tail.args(["tail", "x", "--url", url]).args(more).stdout(Stdio::piped());
+        tail.spawn().unwrap()
+    };
+    let (mut text, json) = (start(&[]), start(&["--output", "json"]));
+    let mut begun = [0; 6];
+    text.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    // The end of one line, in two appends that come one after the other.
+    for half in ["\r", "\n"] {
+        assert!(run(url, &["append", "x"], half).status.success());
+        text.stdout.as_mut().unwrap().read_exact(&mut begun[..1]).unwrap();
+        assert_eq!(&begun[..1], half.as_bytes());
+    }
+    assert!(run(url, &["append", "x", "--close"], "d\n\n").status.success());
+    let (text, json) = (text.wait_with_output().unwrap(), json.wait_with_output().unwrap());
+    assert!(text.status.success() && json.status.success());
+    assert_eq!(text.stdout, b"d\n\n");
+    let parts = String::from_utf8(json.stdout).unwrap();
+    let parts = parts.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let whole: String = parts.map(|part| part["text"].as_str().unwrap_or_default().to_owned()).collect();
+    assert_eq!(whole, "a\r\nb\rc\r\nd\n\n");
+    assert_eq!(says(url, &["read", "x"]), whole);
+}
+
+#[test]
+fn whoever_follows_ends_when_its_reader_has_gone_though_nothing_comes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "os"]);
+    let (url, data) = (&server.url, directory.path().display());
+    for kind in ["text/plain", "application/octet-stream"] {
+        says(url, &["create", kind, "--content-type", kind]);
+        says(url, &["append", kind, "first"]);
+        for via in ["http", "sock", "shm"] {
+            let tail = format!("{PROGRAM} tail {kind} --url {url} --via {via} --data {data}");
+            let script = format!("set -o pipefail; timeout 30 {tail} | head -c 3");
+            let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+            assert_eq!(output.stdout, b"fir", "{kind} {via}");
+            assert!(output.status.success(), "{kind} {via}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_meanwhile_is_an_object_for_programs() {
+    let (_directory, server) = memory();
+    says(&server.url, &["create", "x"]);
+    let mut tail = Command::new(PROGRAM)
+        .args(["tail", "x", "--output", "json", "--url", &server.url])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (out, said) = (tail.stdout.take().unwrap(), tail.stderr.take().unwrap());
+    let (mut out, mut said) = (BufReader::new(out), BufReader::new(said));
+    says(&server.url, &["append", "x", "hello"]);
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    drop(server);
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    let notice: Value = serde_json::from_str(&line).unwrap();
+    assert!(notice["notice"].as_str().unwrap().ends_with("trying again"), "{notice}");
 }

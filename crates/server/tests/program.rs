@@ -198,6 +198,46 @@ fn a_second_signal_does_not_wait_for_whoever_holds_out() {
 }
 
 #[test]
+fn a_signal_that_is_sent_twice_at_once_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--drain-grace-ms", "1000", "--log-level", "warn"]);
+    command.arg("--data").arg(directory.path().join("data")).stderr(std::fs::File::create(&log).unwrap());
+    let mut server = Server::started(command);
+    let mut holdout = TcpStream::connect(server.address()).unwrap();
+    holdout
+        .write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    // As `timeout` does it: the program, and then its group.
+    let pid = server.child.id();
+    let twice = format!("kill -TERM {pid}; sleep 0.01; kill -TERM {pid}");
+    assert!(Command::new("bash").args(["-c", &twice]).status().unwrap().success());
+    assert!(server.child.wait().unwrap().success());
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("ending at once"), "{said}");
+}
+
+#[test]
+fn a_server_tells_programs_where_it_is_as_an_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", "--output", "json", "--listen", "127.0.0.1:0", "--log-level", "error", "--data"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    says(said["listening"][0].as_str().unwrap(), &["create", "x"]);
+    assert!(said["neighbours"][0].as_str().unwrap().ends_with("thalweg.sock"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
@@ -228,7 +268,9 @@ fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     follower.wait().unwrap();
     assert!(stopped.success() && waits, "a client of a service is waited for");
     assert!(took < Duration::from_secs(5) && status.success(), "{took:?} {status}");
-    assert!(std::fs::read_to_string(&log).unwrap().contains("ending at once"));
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("ending at once"), "{said}");
+    assert!(said.contains("nothing is yet") && !said.contains("clean=false"), "a new store: {said}");
     // The next start finds all of it.
     let server = Server::start(&data, "127.0.0.1:0", &[]);
     assert_eq!(says(&server.url, &["read", "a"]), "first\n");
@@ -263,6 +305,11 @@ fn verify_finds_damage_and_says_where() {
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("is damaged from byte") && said.ends_with("DAMAGED\n"), "{said}");
     assert!(!said.contains("thalweg verify"), "{said}");
+    assert!(said.contains(": v\nDAMAGED"), "{said}");
+    let told = run("", &["verify", "--output", "json", "--data", data], "");
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let damage = &told["damage"][0];
+    assert!(damage["streams"] == serde_json::json!(["v"]) && damage["byte"].is_u64(), "{told}");
     assert_eq!(fails("", &["verify", "--data", "/nowhere/at/all"]).0, 1);
 }
 
@@ -353,17 +400,47 @@ fn a_load_says_what_stands_in_its_way() {
     let span = ["--warm-up-ms", "0", "--seconds", "1", "--connections", "1", "--streams", "1"];
     let bench = |verb: &[&'static str]| [&["bench"][..], verb, &span].concat();
     says(url, &bench(&["append", "--operations", "5"]));
-    let (code, complaint) = fails(url, &bench(&["fan-out", "--operations", "5"]));
+    let (code, complaint) = fails(url, &bench(&["fan-out", "--prefix", "load-", "--operations", "5"]));
     assert!(code == 6 && complaint.contains("load-0") && complaint.contains("--prefix"), "{complaint}");
-    let (code, complaint) = fails(url, &bench(&["catch-up", "--stream-bytes", "1048576"]));
+    let catch_up = ["catch-up", "--prefix", "load-", "--stream-bytes", "1048576"];
+    let (code, complaint) = fails(url, &bench(&catch_up));
     assert!(code == 6 && complaint.contains("--created"), "{complaint}");
     let (code, complaint) = fails(url, &bench(&["append", "--bytes", "99999999999"]));
     assert!(code == 2 && complaint.contains("0..=1073741824"), "{complaint}");
     let (code, complaint) = fails(url, &bench(&["append", "--prefix", "p-", "--process", "4194304"]));
     assert!(code == 1 && complaint.contains("--process 4194304"), "{complaint}");
     let create = ["bench", "create", "--fork-of", "none", "--operations", "2", "--connections", "1"];
-    let output = run(url, &[&create[..], &["--warm-up-ms", "0"]].concat(), "");
+    let output = run(url, &[&create[..], &["--prefix", "f-", "--warm-up-ms", "0"]].concat(), "");
     assert_eq!(output.status.code(), Some(1), "nothing was created");
+    says(url, &["create", "text-0"]);
+    let create = ["bench", "create", "--prefix", "text-", "--operations", "1", "--connections", "1"];
+    let (code, complaint) = fails(url, &create);
+    assert!(code == 6 && complaint.contains("text-0 exists otherwise"), "{complaint}");
+    let (code, complaint) = fails(url, &["bench", "idle", "--sizes", "2000000000"]);
+    assert!(code == 1 && complaint.contains("ulimit -n"), "{complaint}");
+    for none in [["--rate", "0"], ["--seconds", "0"], ["--operations", "0"]] {
+        let (code, complaint) = fails(url, &[&["bench", "append"][..], &none].concat());
+        assert!(code == 2 && complaint.contains("0 is not in 1.."), "{complaint}");
+    }
+}
+
+#[test]
+fn loads_leave_each_others_streams_alone_and_count_what_they_did_themselves() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    let url = server.url.as_str();
+    let few = ["--connections", "2", "--streams", "1", "--operations", "5", "--output", "json"];
+    let bench = |verb: &'static str| [&["bench", verb][..], &few].concat();
+    // However few there are, they are not over before anything is counted.
+    for verb in ["append", "fan-out"] {
+        let report: serde_json::Value = serde_json::from_str(&says(url, &bench(verb))).unwrap();
+        assert!(report["operations"].as_u64().unwrap() >= 5, "{report}");
+    }
+    let (code, complaint) = fails(url, &bench("fan-out"));
+    assert!(
+        code == 6 && complaint.contains("counted as delivered") && complaint.contains("--prefix"),
+        "{complaint}"
+    );
 }
 
 #[test]

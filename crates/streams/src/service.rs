@@ -2,7 +2,7 @@
 
 use crate::Streams;
 use crate::headers::Headers;
-use crate::options::{ALLOW, preflight};
+use crate::options::{ALLOW, ALLOW_READS, preflight};
 use crate::problem::Problem;
 use crate::store::Store;
 use smallvec::smallvec;
@@ -40,7 +40,7 @@ impl<S: Store> Service for Streams<S> {
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         if request.method == Method::Options {
-            return Answer::Respond(preflight());
+            return Answer::Respond(preflight([HEALTH, LIST, STATS].contains(&request.path)));
         }
         let Some(encoded) = request.path.strip_prefix(STREAMS) else {
             let reads = matches!(request.method, Method::Get | Method::Head);
@@ -129,7 +129,7 @@ fn elsewhere(request: &Request<'_>) -> Response {
         return Problem::new(404, "path-unknown", "path", detail).respond();
     }
     if !matches!(request.method, Method::Get | Method::Head) {
-        return method_not_allowed(b"Allow: GET, HEAD, OPTIONS\r\n");
+        return method_not_allowed(ALLOW_READS);
     }
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");

@@ -1,6 +1,7 @@
 //! Standard input and output as descriptors that never block, for whoever serves a peer behind them.
 
 use crate::again::unless_it_would_wait;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -62,6 +63,23 @@ pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usiz
     unless_it_would_wait(|| rustix::io::write(descriptor, bytes))
 }
 
+/// Waits until nobody reads any more what is written there: the other end of a pipe or a socket is closed, or a terminal is gone.
+/// Of anything else, such as a file, that never comes.
+///
+/// # Errors
+/// What the kernel says.
+pub fn wait_until_unread(output: BorrowedFd<'_>) -> io::Result<()> {
+    // Errors and hang-ups are reported unasked.
+    let mut watched = [PollFd::new(&output, PollFlags::empty())];
+    loop {
+        match poll(&mut watched, None) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +100,17 @@ mod tests {
         assert!(!flags.contains(OFlags::NONBLOCK), "the one that was given is as it was");
         drop((writer, output));
         while read(input.as_fd(), &mut Vec::with_capacity(65_536)).unwrap() != Some(0) {}
+    }
+
+    #[test]
+    fn who_writes_learns_that_nobody_reads_without_a_write() {
+        let (reader, writer) = io::pipe().unwrap();
+        let waiting = std::thread::spawn(move || wait_until_unread(writer.as_fd()));
+        drop(reader);
+        waiting.join().unwrap().unwrap();
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(theirs);
+        wait_until_unread(ours.as_fd()).unwrap();
     }
 
     #[test]

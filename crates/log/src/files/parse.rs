@@ -192,6 +192,11 @@ fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
 }
 
 impl Parse {
+    /// The name of a log, if it was met by now or a checkpoint knows it.
+    pub fn name(&self, log: LogId) -> Option<&[u8]> {
+        self.names.get(&log).map(|name| &name[..])
+    }
+
     /// Logs that were created in segments which are gone are known to the checkpoints.
     fn learn_names(&mut self, directory: &Path, start: Position, store_id: u64) -> Result<(), OpenError> {
         let read = checkpoint::read(&self.disk, directory, start, store_id, &mut |config| config);

@@ -8,7 +8,7 @@
 //! logs. Checked by the tests of damage and of harm.
 
 use crate::catalogue::Catalogue;
-use crate::error::Damage;
+use crate::error::{Damage, said};
 use crate::extents::Extent;
 use crate::log::Log;
 use crate::places::Reach;
@@ -17,6 +17,9 @@ use crate::store::Shared;
 use crate::{LogId, Position, position, segment_of};
 use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// So many logs that damage touches are said by name.
+const NAMES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Harm(Mutex<Known>);
@@ -98,7 +101,8 @@ impl Shared {
         if !self.harm.add(&damage, &harmed) {
             return;
         }
-        tracing::error!(%damage, "a read came upon it: what it touches is not served, everything else is");
+        let streams = self.touched(&damage);
+        tracing::error!(%damage, streams, "a read came upon it: what it touches is not served, everything else is");
         for log in harmed {
             // Whoever waits for more of it waits in vain.
             let tell = {
@@ -108,6 +112,18 @@ impl Shared {
             };
             self.watchers.tell(tell, |watch| watch.advanced(log.id()));
         }
+    }
+
+    /// Which of the logs that a span touches there are, by name; some of many.
+    pub(crate) fn touched(&self, damage: &Damage) -> String {
+        let mut names = Vec::new();
+        let ids = damage.logs.as_deref().unwrap_or_default();
+        self.catalogue.visit(|log| names.extend(ids.contains(&log.id()).then(|| said(log.name()))));
+        names.sort_unstable();
+        let more = names.len().saturating_sub(NAMES_MAX);
+        names.truncate(NAMES_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        names.join(", ") + &more
     }
 
     /// Whether payload that a log needs lies in a damaged span.

@@ -4,7 +4,8 @@
 //! nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which little is needed are written anew
 //! ([`compact`](crate::compact)). A checkpoint has a record for every log, so what it costs is weighed against what it gives back:
 //! where that is a good part of the files, or of what the store may keep, one comes with the next housekeeping; where it is less, after a
-//! while, which is the longer the more a checkpoint costs and the less there is to be had. For less than a page there is none.
+//! while, which is the longer the more a checkpoint costs and the less there is to be had. For less than a page there is none. Where the disk
+//! had no room for somebody's commit nothing waits that gives back what it costs.
 //!
 //! Two checkpoints have to begin behind what was let go. Where nothing is written in between, a batch that stands for no others
 //! ([`Kind::Gone`]) is, so that the second begins somewhere else. The segment that is written to is sealed first, if most of it would be
@@ -58,8 +59,10 @@ pub(crate) struct Reclaim {
     waiting_since: Option<Time>,
     /// Nobody looked since the last checkpoint, or there was more than one look takes.
     compacts: bool,
-    /// Batches that the disk had no room for when somebody last asked.
+    /// Batches that the disk had no room for when settling last asked.
     refused: u64,
+    /// The same when a checkpoint was last judged, and how many checkpoints are wanted at once since it had none.
+    pressing: (u64, usize),
     /// Segments that were not worth it when somebody looked, and what was needed of them then.
     in_vain: BTreeMap<u32, u64>,
 }
@@ -108,6 +111,13 @@ impl Reclaim {
         }
     }
 
+    /// Of so many times that the disk had no room. Two checkpoints give back what was let go, for whoever is refused meanwhile.
+    fn note_refusals(&mut self, failures: u64) {
+        if std::mem::replace(&mut self.pressing.0, failures) < failures {
+            self.pressing.1 = KEPT;
+        }
+    }
+
     /// Whether it is time for a checkpoint that gives back so much.
     fn is_due(&mut self, worth: u64, at_once: u64, cost: u64, now: Time) -> bool {
         if worth < TRIFLE_BYTES {
@@ -118,7 +128,8 @@ impl Reclaim {
         let since = self.waiting_since.map_or(now, |since| since.min(now));
         self.waiting_since = Some(since);
         let wait = WAIT_US.saturating_mul((cost / worth).max(1));
-        worth >= at_once.max(cost.saturating_mul(COST_TIMES)) || now - since >= wait
+        let is_wanted = self.pressing.1 > 0 && worth >= cost;
+        is_wanted || worth >= at_once.max(cost.saturating_mul(COST_TIMES)) || now - since >= wait
     }
 }
 
@@ -129,11 +140,13 @@ impl Shared {
             return false;
         }
         let (worth, logs) = (self.reclaimable(), self.catalogue.count() as u64);
+        let failures = self.writer.lock().tally.failures;
         let bound = self.options.retain_bytes.map_or(u64::MAX, |bound| bound / WORTH_PARTS);
         let at_once = bound.clamp(WORTH_BYTES_MIN, WORTH_BYTES_MAX);
         let at_once = at_once.max(self.segments.allocated_bytes() / WORTH_PARTS);
         let mut reclaim = self.reclaim.lock();
         let cost = reclaim.cost_bytes(logs);
+        reclaim.note_refusals(failures);
         reclaim.is_due(worth, at_once, cost, now)
     }
 
@@ -174,6 +187,7 @@ impl Shared {
         reclaim.let_go_bytes.rotate_left(1);
         reclaim.let_go_bytes[KEPT - 1] = reclaim.seen_bytes + purged_bytes;
         (reclaim.last, reclaim.waiting_since, reclaim.compacts) = ((bytes, logs), None, true);
+        reclaim.pressing.1 = reclaim.pressing.1.saturating_sub(1);
     }
 
     /// Sees to it that what reclaiming takes is set aside: the checkpoints that are missing, and another.

@@ -75,6 +75,29 @@ fn deleting_on_a_disk_that_the_store_filled_gives_its_room_back() {
 }
 
 #[test]
+fn what_is_let_go_while_appends_are_refused_gives_its_room_back_without_a_wait() {
+    for options in both() {
+        let sim = SimDisk::new(1, SPACE);
+        let store = open(&sim, &options);
+        // Less than a part that is worth a checkpoint by itself.
+        let small = store.log(b"small").unwrap();
+        (0..40).for_each(|_| store.append(&small, &[7; 3000], 1).map(drop).unwrap());
+        let log = store.log(b"large").unwrap();
+        fill(&store, &log, &[7; 3000]);
+        store.maintain(SECOND).unwrap();
+        drop(small);
+        delete(&store, b"small");
+        // Housekeeping looks every few seconds; somebody tries all the while.
+        let taken = (0..6).find(|look| {
+            let _ = store.maintain((2 + look) * SECOND);
+            store.flush().unwrap();
+            fill(&store, &log, &[7; 3000]) > 0
+        });
+        assert!(taken.is_some(), "{} of {SPACE} bytes are in use", sim.used_bytes());
+    }
+}
+
+#[test]
 fn what_is_too_old_or_too_much_goes_on_a_disk_that_others_filled() {
     for options in both() {
         let sim = SimDisk::new(1, 4 * SPACE);

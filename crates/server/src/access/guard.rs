@@ -234,7 +234,7 @@ const NO_READ: Denied = denied(
     403,
     "token-without-read",
     INSUFFICIENT,
-    "The token does not allow to read this: it lacks the scope read, or its prefix is another.",
+    "The token does not allow to read this: it lacks the scope read, or its prefix is another. A list is of names that begin with the token's prefix: thalweg ls 'pub/**' for pub/.",
 );
 const NO_APPEND: Denied = denied(
     403,

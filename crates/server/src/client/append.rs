@@ -6,7 +6,9 @@
 use super::failure::Failure;
 use super::is_json;
 use super::output::Output;
-use super::producer::{Appended, Producer, fresh_id};
+use super::partly::{Partly, There};
+use super::parts::Parts;
+use super::producer::{Appended, Patience, Producer, fresh_id};
 use super::progress::Progress;
 use super::session::Session;
 use super::verbs::AppendOptions;
@@ -113,11 +115,28 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn send(&mut self, body: &[u8], messages: usize, close: bool) -> Result<(), Failure> {
-        let Appended { next_offset, duplicate } = self.producer.append(body, close)?;
-        self.next_offset = next_offset;
-        self.report.appends += u64::from(!body.is_empty());
-        self.report.bytes += body.len() as u64;
-        self.report.duplicates += u64::from(duplicate);
+        self.send_all(&mut None, body, messages, close)
+    }
+
+    /// As [`Sender::send`]; in parts, where the server takes no more at once.
+    fn send_all(
+        &mut self,
+        parts: &mut Option<Parts>,
+        body: &[u8],
+        messages: usize,
+        close: bool,
+    ) -> Result<(), Failure> {
+        let (report, reached) = (&mut self.report, &mut self.next_offset);
+        let mut there = |part: &[u8], Appended { next_offset, duplicate }: Appended| {
+            *reached = next_offset;
+            report.appends += u64::from(!part.is_empty());
+            report.bytes += part.len() as u64;
+            report.duplicates += u64::from(duplicate);
+        };
+        match parts {
+            Some(parts) => parts.append(&mut self.producer, body, close, there)?,
+            None => self.producer.append(body, close).map(|appended| there(body, appended))?,
+        }
         self.report.closed |= close;
         if let Some(count) = &mut self.report.messages {
             *count += messages as u64;
@@ -146,7 +165,7 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     let content_type = options.content_type.as_deref().unwrap_or(known).to_owned();
     let whole = is_json(&head) && !options.json;
     let id = if options.no_producer { None } else { Some(fresh_id()?) };
-    let patience = Duration::from_secs(options.retry_s);
+    let patience = Patience { lasts: Duration::from_secs(options.retry_s), output };
     let from_input = options.data.is_empty() || options.data == ["-"];
     let input = if from_input { Some(Input::open(options)?) } else { None };
     let mut sender = Sender {
@@ -163,11 +182,16 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
         },
         next_offset: head.field("stream-next-offset").unwrap_or_default().to_owned(),
     };
-    match input {
-        None => append_arguments(options, &mut sender)?,
-        Some(input) => append_input(options, input, whole, &mut sender)?,
-    }
+    let outcome = match input {
+        None => append_arguments(options, &mut sender),
+        Some(input) => append_input(options, input, whole, &mut sender),
+    };
     drop(sender.progress);
+    if let Err(failure) = outcome {
+        let Report { bytes, appends, .. } = sender.report;
+        let there = There { next_offset: sender.next_offset, bytes, appends };
+        return Err(Failure::Partly(Box::new(Partly { failure, there })));
+    }
     let report = Report { next_offset: &sender.next_offset, ..sender.report };
     output.say(report.next_offset, &report)
 }
@@ -196,7 +220,8 @@ fn append_arguments(options: &AppendOptions, sender: &mut Sender<'_>) -> Result<
     let last = options.data.len() - 1;
     for (index, data) in options.data.iter().enumerate() {
         if !data.is_empty() || (options.close && index == last) {
-            sender.send(data.as_bytes(), 1, options.close && index == last)?;
+            let sent = sender.send(data.as_bytes(), 1, options.close && index == last);
+            sent.map_err(|failure| if last > 0 { failure.of_argument(index + 1) } else { failure })?;
         }
     }
     Ok(())
@@ -214,6 +239,7 @@ fn append_input(
     // A JSON document cannot be cut.
     let bytes_max = if whole { usize::MAX } else { options.batch_bytes as usize };
     let mut batch = Batch { json: options.json, body: Vec::new(), messages: 0, bytes_max };
+    let mut parts = (!whole).then(|| Parts::new(options.json));
     let mut carried: Option<Vec<u8>> = None;
     let mut ended = false;
     let mut failed: Option<Failure> = None;
@@ -248,7 +274,7 @@ fn append_input(
         }
         let close = options.close && ended && failed.is_none();
         if !body.is_empty() || close {
-            sender.send(&body, count, close)?;
+            sender.send_all(&mut parts, &body, count, close)?;
         }
     }
     failed.map_or(Ok(()), Err)

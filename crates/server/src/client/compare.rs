@@ -7,9 +7,9 @@ use super::copy::patiently;
 use super::failure::Failure;
 use super::is_json;
 use super::output::messages;
+use super::producer::Patience;
 use super::read::{Chunk, chunk};
 use super::session::Session;
-use std::time::Duration;
 
 /// A chunk's bytes as the stream counts them: JSON messages with a comma each.
 pub(super) fn stored(piece: &Chunk) -> Result<Vec<u8>, Failure> {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Has something ready unless there is no more.
-    fn fill(&mut self, patience: Duration) -> Result<(), Failure> {
+    fn fill(&mut self, patience: Patience) -> Result<(), Failure> {
         while self.ready.is_empty() && !self.is_over {
             let piece = patiently(patience, || chunk(self.session, self.address, &self.offset, None))?;
             self.ready = stored(&piece)?;
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
 pub(super) fn hold_the_same(
     mut one: Reader<'_>,
     mut other: Reader<'_>,
-    patience: Duration,
+    patience: Patience,
 ) -> Result<bool, Failure> {
     loop {
         one.fill(patience)?;
@@ -85,9 +85,13 @@ pub(super) fn hold_the_same(
 
 #[cfg(test)]
 mod tests {
+    use super::super::output::Output;
     use super::super::scripted;
     use super::super::verbs::Server;
     use super::*;
+    use std::time::Duration;
+
+    const NONE: Patience = Patience { lasts: Duration::ZERO, output: Output::Text };
 
     /// Whether two streams of text hold the same that come in these chunks.
     fn same(one: &'static [&'static str], other: &'static [&'static str]) -> bool {
@@ -106,7 +110,7 @@ mod tests {
             [one, other].map(|url| Address::parse("a", &Server { url, token: None, tls_ca: None }).unwrap());
         let (mut here, mut there) = (Session::new(&one.url), Session::new(&other.url));
         let readers = (Reader::new(&mut here, &one), Reader::new(&mut there, &other));
-        hold_the_same(readers.0, readers.1, Duration::ZERO).unwrap()
+        hold_the_same(readers.0, readers.1, NONE).unwrap()
     }
 
     #[test]

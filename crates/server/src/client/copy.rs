@@ -12,13 +12,14 @@ use super::address::Address;
 use super::compare::{Reader, hold_the_same, stored};
 use super::connection::Head;
 use super::failure::{Failure, passes};
-use super::is_json;
-use super::output::{Output, messages, notice};
-use super::producer::Producer;
+use super::output::{Output, messages};
+use super::parts::Parts;
+use super::producer::{Appended, Patience, Producer};
 use super::progress::Progress;
 use super::read::{Chunk, chunk};
 use super::session::Session;
 use super::verbs::{CopyOptions, Server};
+use super::{is_json, names_json};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg_wire::decimal::SAFE_INTEGER_MAX;
@@ -107,7 +108,7 @@ pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure>
         return Err(Failure::Copy(why));
     }
     let close = source.head.says("stream-closed") && !options.keep_open;
-    let patience = Duration::from_secs(options.retry_s);
+    let patience = Patience { lasts: Duration::from_secs(options.retry_s), output };
     let resumed_at = destination.place.offset;
     let closed_before = destination.head.says("stream-closed");
     let copied = if closed_before {
@@ -134,7 +135,7 @@ fn holds_something_else(destination: &End) -> Failure {
 
 /// Whether a destination that is closed holds all of the source that there still is: nobody can tell any more who wrote it. What either has
 /// let go of is not asked for.
-fn check_closed(source: &mut End, destination: &mut End, patience: Duration) -> Result<(), Failure> {
+fn check_closed(source: &mut End, destination: &mut End, patience: Patience) -> Result<(), Failure> {
     let (here, there) = (source.place.offset, destination.place.offset);
     let Some(base) = here.checked_sub(there) else { return Err(holds_something_else(destination)) };
     let first_here = if here == 0 { 0 } else { first(source, patience)?.1 };
@@ -168,7 +169,7 @@ struct Begun {
 }
 
 /// Where the source is to be gone on with, and as whom.
-fn begin(source: &mut End, destination: &mut End, patience: Duration) -> Result<Begun, Failure> {
+fn begin(source: &mut End, destination: &mut End, patience: Patience) -> Result<Begun, Failure> {
     let id = identity(source);
     let sequence = expected(destination, &id)?;
     let resumed_at = destination.place.offset;
@@ -197,7 +198,7 @@ fn begin(source: &mut End, destination: &mut End, patience: Duration) -> Result<
 }
 
 /// The source's first chunk, and how many bytes before it are gone.
-fn first(source: &mut End, patience: Duration) -> Result<(Chunk, u64), Failure> {
+fn first(source: &mut End, patience: Patience) -> Result<(Chunk, u64), Failure> {
     let piece = patient_chunk(source, "-1", patience)?;
     let base = begins_at(&piece)?;
     Ok((piece, base))
@@ -219,11 +220,11 @@ fn run(
     destination: End,
     begun: Begun,
     close: bool,
-    patience: Duration,
+    patience: Patience,
 ) -> Result<Copied, Failure> {
     let Begun { id, sequence, base, first: mut found } = begun;
     let content_type = destination.content_type().to_owned();
-    let start = destination.place;
+    let (start, kind) = (destination.place, content_type.clone());
     let mut producer =
         Producer::new(destination.session, &destination.address, content_type, Some(id), sequence, patience);
     // As the source counts.
@@ -232,6 +233,7 @@ fn run(
     let mut copied = Copied { bytes: 0, next_offset: text(start) };
     let mut offset = if end == 0 { "-1".to_owned() } else { text(Token { offset: end, ..source.place }) };
     let mut closed = false;
+    let mut parts = Parts::new(names_json(&kind));
     while end < source.place.offset {
         let read = found.take().map_or_else(|| patient_chunk(source, &offset, patience), Ok);
         let piece = match read {
@@ -251,15 +253,17 @@ fn run(
         }
         // What came after the look at the source's end may close it too, but that is for another run.
         closed = close && piece.closed;
-        let appended = producer.append(&piece.content, closed)?;
+        let mut next_offset = String::new();
+        let reached = |_: &[u8], appended: Appended| next_offset = appended.next_offset;
+        parts.append(&mut producer, &piece.content, closed, reached)?;
         end += grown;
-        let there = Token::parse(appended.next_offset.as_bytes()).map(|token| token.offset);
+        let there = Token::parse(next_offset.as_bytes()).map(|token| token.offset);
         if there != Some(end - base) {
             let why = "somebody else writes to the destination: copy to a new stream".to_owned();
             return Err(Failure::Copy(why));
         }
         copied.bytes += grown;
-        copied.next_offset = appended.next_offset;
+        copied.next_offset = next_offset;
         offset = piece.next;
         progress.at(copied.bytes);
     }
@@ -270,7 +274,7 @@ fn run(
 }
 
 /// The chunk of the source that begins `end` bytes behind its beginning.
-fn walk(source: &mut End, end: u64, patience: Duration) -> Result<Chunk, Failure> {
+fn walk(source: &mut End, end: u64, patience: Patience) -> Result<Chunk, Failure> {
     let mut offset = "-1".to_owned();
     loop {
         let mut piece = patient_chunk(source, &offset, patience)?;
@@ -312,7 +316,7 @@ fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
 
 /// Refuses a source that was deleted and made anew since its end was looked at. A first piece is asked for by no incarnation
 /// of its own, and what a fork inherited has another than the fork; what follows is asked for by where the piece ended.
-fn check_source(source: &mut End, patience: Duration) -> Result<(), Failure> {
+fn check_source(source: &mut End, patience: Patience) -> Result<(), Failure> {
     let target = source.address.target("");
     let head = patiently(patience, || source.session.ask("HEAD", &target, &[], b""))?;
     let is_same = place(&source.address, &head)?.incarnation == source.place.incarnation;
@@ -325,20 +329,20 @@ fn made_anew(source: &End) -> Failure {
 }
 
 /// A chunk of the source, waited for while its server is away.
-fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<Chunk, Failure> {
+fn patient_chunk(source: &mut End, offset: &str, patience: Patience) -> Result<Chunk, Failure> {
     patiently(patience, || chunk(&mut source.session, &source.address, offset, None))
 }
 
 /// Tries until it is there, for as long as patience lasts and what went wrong may pass.
 pub(super) fn patiently<T>(
-    patience: Duration,
+    patience: Patience,
     mut attempt: impl FnMut() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let start = Instant::now();
     loop {
         match attempt() {
-            Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience => {
-                notice(format_args!("thalweg: {failure}; trying again"));
+            Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience.lasts => {
+                patience.output.tell(format_args!("{failure}; trying again"));
                 std::thread::sleep(PAUSE);
             }
             outcome => return outcome,

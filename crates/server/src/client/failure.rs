@@ -1,6 +1,7 @@
 //! Why a verb did not do what it should: every reason, its words, and whether it may be gone after a while.
 
 use super::connection::Head;
+use super::partly::Partly;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub(crate) enum Failure {
     },
     /// The connection broke in the middle of an exchange.
     Broken(io::Error),
+    /// The same, where the exchange was to change something.
+    Unsure(io::Error),
     /// The server does not speak HTTP/1.1.
     Protocol(ResponseError),
     /// The server said no.
@@ -57,6 +60,15 @@ pub(crate) enum Failure {
         /// Why.
         why: String,
     },
+    /// One of several arguments was not taken.
+    Argument {
+        /// Which one, counted from 1.
+        number: usize,
+        /// Why.
+        failure: Box<Failure>,
+    },
+    /// Some of what was to be appended is there, and more is not.
+    Partly(Box<Partly>),
     /// A header value that would break the request.
     Header(String),
     /// A file cannot be read.
@@ -119,15 +131,16 @@ impl fmt::Display for Failure {
                 }
                 Ok(())
             }
-            Self::Broken(error) => {
+            Self::Broken(error) => write!(out, "the connection broke: {error}"),
+            Self::Unsure(error) => {
                 write!(out, "the connection broke: {error}; what was sent may have been applied")
             }
             Self::Protocol(error) => write!(out, "{error}"),
             Self::Refused { status, why, .. } => {
-                write!(out, "the server refused ({status}): {why}")?;
+                write!(out, "the server refused ({status}): {}", in_verbs(why))?;
                 if *status == 401 { write!(out, " Name one with --token or THALWEG_TOKEN.") } else { Ok(()) }
             }
-            Self::Said { status, why } => write!(out, "the server refused ({status}): {why}"),
+            Self::Said { status, why } => write!(out, "the server refused ({status}): {}", in_verbs(why)),
             Self::Service(error) => {
                 write!(out, "{error}")?;
                 if error.fault == Fault::NoServer {
@@ -140,6 +153,8 @@ impl fmt::Display for Failure {
                 out,
                 "{what} {number} is not a JSON message ({why}); everything before it is appended, nothing after it"
             ),
+            Self::Argument { number, failure } => write!(out, "argument {number}: {failure}"),
+            Self::Partly(partly) => write!(out, "{partly}"),
             Self::Header(name) => write!(out, "{name} holds a control character"),
             Self::File { path, error } => write!(out, "cannot read {}: {error}", path.display()),
             Self::PastEnd { until, end } => {
@@ -201,6 +216,38 @@ pub(super) fn refusal(said: &[u8]) -> String {
         return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
     }
     if text.is_empty() { "it did not say why".to_owned() } else { text }
+}
+
+impl Failure {
+    /// Which of several arguments it is about.
+    pub(crate) fn of_argument(self, number: usize) -> Self {
+        Self::Argument { number, failure: Box::new(self) }
+    }
+
+    /// Where what was sent was to change something.
+    pub(crate) fn of_change(self) -> Self {
+        if let Self::Broken(error) = self { Self::Unsure(error) } else { self }
+    }
+
+    /// What it comes down to, whatever is said around it.
+    pub(crate) fn cause(&self) -> &Self {
+        match self {
+            Self::Argument { failure, .. } => failure.cause(),
+            Self::Partly(partly) => partly.failure.cause(),
+            _ => self,
+        }
+    }
+
+    /// Whether what was sent last may have been applied nevertheless.
+    pub(crate) fn leaves_open(&self) -> bool {
+        matches!(self.cause(), Self::Broken(_) | Self::Unsure(_) | Self::Protocol(_))
+    }
+}
+
+/// What a server says to do, in the words of this program.
+fn in_verbs(why: &str) -> String {
+    let advice = ["create it with PUT", "make it with Create"];
+    advice.iter().fold(why.to_owned(), |why, advice| why.replace(advice, "`thalweg create` makes one"))
 }
 
 /// What to do about a server that did not prove itself, for what rustls says of it.

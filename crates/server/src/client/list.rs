@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, passes};
 use super::glob::Glob;
-use super::output::{Output, notice};
+use super::output::Output;
 use super::session::Session;
 use super::stats::totals;
 use super::verbs::Server;
@@ -152,7 +152,7 @@ pub(super) fn watch(
             Ok(Some(())) => {}
             Ok(None) => return Ok(()),
             Err(failure) if round > 0 && passes(&failure) => {
-                notice(format_args!("thalweg: {failure}; looking again"));
+                output.tell(format_args!("{failure}; looking again"));
             }
             Err(failure) => return Err(failure),
         }

@@ -13,6 +13,8 @@ mod glob;
 mod list;
 mod neighbour;
 mod output;
+mod partly;
+mod parts;
 mod producer;
 mod progress;
 mod rates;
@@ -42,6 +44,9 @@ pub(crate) use verbs::ClientVerb;
 /// # Errors
 /// [`Failure`]: no server, a refusal, or a broken connection.
 pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
+    if waits(verb) {
+        output::end_when_unread()?;
+    }
     match verb {
         ClientVerb::Create { target, content_type, lifetime, closed } => {
             create(&target.address()?, content_type, lifetime, *closed, output)
@@ -75,6 +80,15 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
     }
 }
 
+/// Whether it waits for what may never come, while whoever read what it prints may have gone.
+fn waits(verb: &ClientVerb) -> bool {
+    match verb {
+        ClientVerb::Tail { .. } | ClientVerb::Watch { .. } => true,
+        ClientVerb::Stats(options) => options.watch,
+        _ => false,
+    }
+}
+
 impl Target {
     fn address(&self) -> Result<Address, Failure> {
         Address::parse(&self.name, &self.server)
@@ -83,7 +97,8 @@ impl Target {
 
 /// One request on a connection of its own.
 fn ask_once(address: &Address, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Result<Head, Failure> {
-    Connection::open(&address.url)?.ask(method, &address.target(""), fields, body)
+    let asked = Connection::open(&address.url)?.ask(method, &address.target(""), fields, body);
+    asked.map_err(|failure| if method == "HEAD" { failure } else { failure.of_change() })
 }
 
 fn create(
@@ -228,6 +243,19 @@ fn names_json(content_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_changes_something_may_have_been_applied() {
+        let url = scripted::serve(|_| String::new());
+        let address = Address::parse("a", &Server { url, token: None, tls_ca: None }).unwrap();
+        for (method, may) in [("HEAD", false), ("PUT", true), ("DELETE", true)] {
+            let said = ask_once(&address, method, &[], b"").unwrap_err().to_string();
+            assert!(
+                said.contains("broke") && said.contains("may have been applied") == may,
+                "{method}: {said}"
+            );
+        }
+    }
 
     #[test]
     fn a_content_type_is_judged_by_its_essence() {

@@ -3,7 +3,7 @@
 
 use super::failure::{Failure, passes};
 use super::names_json;
-use super::output::{Output, Printer, notice};
+use super::output::{Output, Printer};
 use super::tail::{PAUSE_MAX, PAUSE_MIN};
 use crate::services::generated::client::LogClient;
 use crate::services::generated::types::{LogHead, LogTail, SCHEMA_HASH};
@@ -59,7 +59,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
                 if place.offset != before {
                     pause = PAUSE_MIN;
                 }
-                notice(format_args!("thalweg: {failure}; trying again"));
+                output.tell(format_args!("{failure}; trying again"));
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }

@@ -5,9 +5,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use thalweg_sys::standard::wait_until_unread;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,6 +42,28 @@ impl Output {
         }
         written(out.write_all(&bytes).and_then(|()| out.flush()))
     }
+
+    /// Says on standard error what whoever waits should know, in the form that was asked for.
+    pub(super) fn tell(self, text: impl Display) {
+        match self {
+            Self::Text => notice(format_args!("thalweg: {text}")),
+            Self::Json => notice(json!({ "notice": text.to_string() })),
+        }
+    }
+}
+
+/// Has the program end with 0 once nobody reads standard output any more, whatever it waits for then.
+///
+/// # Errors
+/// No thread can be started to watch it.
+pub(super) fn end_when_unread() -> Result<(), Failure> {
+    let watch = || {
+        if wait_until_unread(io::stdout().as_fd()).is_ok() {
+            std::process::exit(0)
+        }
+    };
+    let started = std::thread::Builder::new().name("output".into()).spawn(watch);
+    started.map(drop).map_err(Failure::Output)
 }
 
 fn one_line(value: &impl Serialize) -> Result<Vec<u8>, Failure> {

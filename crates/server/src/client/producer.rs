@@ -5,7 +5,7 @@
 
 use super::address::Address;
 use super::failure::{Failure, passes};
-use super::output::notice;
+use super::output::Output;
 use super::session::Session;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,14 @@ pub(super) struct Producer {
     /// Without one, nothing is sent twice.
     id: Option<String>,
     sequence: u64,
-    patience: Duration,
+    patience: Patience,
+}
+
+/// For how long something is tried again, and how that is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) lasts: Duration,
+    pub(super) output: Output,
 }
 
 /// An append that is there.
@@ -41,7 +48,7 @@ impl Producer {
         content_type: String,
         id: Option<String>,
         sequence: u64,
-        patience: Duration,
+        patience: Patience,
     ) -> Self {
         Self { session, target: address.target(""), content_type, id, sequence, patience }
     }
@@ -60,13 +67,16 @@ impl Producer {
                     return Ok(appended);
                 }
                 Err(failure)
-                    if self.id.is_some() && passes(&failure) && start.elapsed() + pause < self.patience =>
+                    if self.id.is_some()
+                        && passes(&failure)
+                        && start.elapsed() + pause < self.patience.lasts =>
                 {
-                    notice(format_args!("thalweg: {failure}; trying again, which appends nothing twice"));
+                    let told = format_args!("{failure}; trying again, which appends nothing twice");
+                    self.patience.output.tell(told);
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => return Err(failure.of_change()),
             }
         }
     }

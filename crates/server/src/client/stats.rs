@@ -4,7 +4,7 @@
 //! how a watch ends, so that is no failure.
 
 use super::failure::{Failure, passes};
-use super::output::{Output, notice};
+use super::output::Output;
 use super::rates::{Look, Rates};
 use super::session::Session;
 use super::verbs::{Server, StatsOptions};
@@ -72,14 +72,14 @@ fn watch(options: &StatsOptions, output: Output) -> Result<(), Failure> {
             Ok(now) => now,
             Err(failure) if passes(&failure) => {
                 if before.take().is_some() {
-                    notice(format_args!("thalweg: {failure}; waiting for it"));
+                    output.tell(format_args!("{failure}; waiting for it"));
                 }
                 continue;
             }
             Err(failure) => return Err(failure),
         };
         match before.replace(now) {
-            None => notice("thalweg: the server answers again"),
+            None => output.tell("the server answers again"),
             Some(then) => {
                 let Some(now) = &before else { continue };
                 let rates = Rates::between(&then.look, &now.look, now.at - then.at, wall_us());

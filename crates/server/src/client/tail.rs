@@ -1,14 +1,21 @@
-//! `thalweg tail`: follows a stream by server-sent events, reconnects, resumes where it was.
+//! `thalweg tail`: follows a stream, reconnects, resumes where it was.
+//!
+//! By server-sent events where those bring what is there: messages, and bytes in base64. Text they bring by the line, and of a line's
+//! end they do not say which it was, nor that there is none yet (HTML Living Standard 9.2.6). So streams of text are read chunk by chunk,
+//! and then waited for by long polls.
 
 use super::address::Address;
+use super::ask_once;
 use super::connection::Connection;
 use super::failure::{Failure, passes};
 use super::is_json;
-use super::output::{Output, Printer, notice};
+use super::output::{Output, Printer};
 use super::read::start;
+use super::session::Session;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::time::{Duration, Instant};
+use thalweg_wire::media::{self, Kind};
 use thalweg_wire::path::encode;
 use thalweg_wire::sse::read::{Control, Events};
 
@@ -23,6 +30,8 @@ struct Place {
     cursor: Option<String>,
     /// A server answered once: from then on its absence is waited out.
     met: bool,
+    /// It holds text.
+    text: bool,
     printer: Printer,
 }
 
@@ -37,7 +46,7 @@ enum Followed {
 /// Prints what the stream holds from `from` and what is appended, until it is closed.
 pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), Failure> {
     let printer = Printer { output, messages: false };
-    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, printer };
+    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, text: false, printer };
     let mut pause = PAUSE_MIN;
     loop {
         let (before, since) = (place.offset.clone(), Instant::now());
@@ -55,7 +64,7 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
             // Whoever ends what brought nothing, such as a proxy that knows no events, would do so without a pause.
             Ok(Followed::Ended) => {}
             Err(failure) if place.met && passes(&failure) => {
-                notice(format_args!("thalweg: {failure}; trying again"));
+                output.tell(format_args!("{failure}; trying again"));
             }
             Err(failure) => return Err(failure),
         }
@@ -65,15 +74,45 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
 }
 
 fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
-    let mut connection = Connection::open(&address.url)?;
     if !place.met {
-        let head = connection.ask("HEAD", &address.target(""), &[], b"")?;
+        let head = ask_once(address, "HEAD", &[], b"")?;
         place.printer.messages = is_json(&head);
+        place.text = media::kind(head.field("content-type").unwrap_or_default()) == Kind::Text;
         place.met = true;
-        if !head.keep_alive {
-            connection = Connection::open(&address.url)?;
-        }
     }
+    if place.text { follow_by_polls(address, place) } else { follow_by_events(address, place) }
+}
+
+/// Chunk after chunk up to the end, then a long poll for each that comes, until one brings nothing.
+fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+    let mut session = Session::new(&address.url);
+    let mut live = false;
+    loop {
+        let mut query = format!("?{}", start(&place.offset));
+        if live {
+            query += "&live=long-poll";
+            if let Some(cursor) = &place.cursor {
+                query += &format!("&cursor={}", encode(cursor));
+            }
+        }
+        let head = session.ask("GET", &address.target(&query), &[], b"")?;
+        let content = session.body()?;
+        let (next, closed) = (head.field("stream-next-offset"), head.says("stream-closed"));
+        let next = next.unwrap_or(&place.offset).to_owned();
+        if place.printer.print(&content, &next, closed)?.is_none() || closed {
+            return Ok(Followed::Over);
+        }
+        place.offset = next;
+        place.cursor = head.field("stream-cursor").map(str::to_owned).or(place.cursor.take());
+        if live && content.is_empty() {
+            return Ok(Followed::Ended);
+        }
+        live |= content.is_empty() || head.says("stream-up-to-date");
+    }
+}
+
+fn follow_by_events(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+    let mut connection = Connection::open(&address.url)?;
     let mut query = format!("?{}&live=sse", start(&place.offset));
     if let Some(cursor) = &place.cursor {
         query += &format!("&cursor={}", encode(cursor));
@@ -135,7 +174,7 @@ mod tests {
         let mut asked = 0;
         let url = scripted::serve(move |request| {
             if request.starts_with("HEAD ") {
-                return scripted::answer(200, &[("Content-Type", "text/plain")], "");
+                return scripted::answer(200, &[("Content-Type", "application/json")], "");
             }
             asked += 1;
             let is_last = asked == 4;
@@ -143,9 +182,9 @@ mod tests {
             let fields = [("Content-Type", "text/event-stream")];
             scripted::answer(200, &fields, if is_last { over } else { "" })
         });
-        let start = Instant::now();
+        let begun = Instant::now();
         let address = Address::parse("a", &Server { url, token: None, tls_ca: None }).unwrap();
         tail(&address, "-1", Output::Text).unwrap();
-        assert!(start.elapsed() >= 7 * PAUSE_MIN, "three pauses, each twice the one before");
+        assert!(begun.elapsed() >= 7 * PAUSE_MIN, "three pauses, each twice the one before");
     }
 }

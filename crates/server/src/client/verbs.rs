@@ -6,6 +6,7 @@ use super::url::Url;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg_wire::rfc3339;
 
 /// Which server a verb speaks to.
 #[derive(Clone, Debug, Args)]
@@ -28,6 +29,11 @@ impl Server {
     /// # Errors
     /// [`Failure::Url`].
     pub(crate) fn parse(&self) -> Result<Url, Failure> {
+        if self.token.as_ref().is_some_and(|token| token.bytes().any(|byte| byte.is_ascii_control())) {
+            return Err(Failure::Asked(
+                "the token (--token, THALWEG_TOKEN) holds a line end or another control character, which no token does",
+            ));
+        }
         Ok(Url::parse(&self.url)?.with_token(self.token.clone()).trusting(self.tls_ca.clone()))
     }
 }
@@ -48,7 +54,7 @@ pub(crate) struct Lifetime {
     #[arg(long = "ttl", alias = "ttl-s", value_name = "SECONDS", conflicts_with = "expires_at")]
     pub(crate) ttl_s: Option<u64>,
     /// Delete it at that moment (RFC 3339: 2030-01-01T00:00:00Z).
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) expires_at: Option<String>,
 }
 
@@ -120,6 +126,14 @@ pub(crate) struct StatsOptions {
     /// Print so many lines, then end.
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) rounds: Option<u64>,
+}
+
+/// A moment, as it is written.
+fn moment(text: &str) -> Result<String, String> {
+    match rfc3339::parse(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected a time (RFC 3339), 2030-01-01T00:00:00Z".to_owned()),
+    }
 }
 
 /// A time between two looks.

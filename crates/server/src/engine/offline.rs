@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
-use thalweg_log::{self as log, BackupError, Disk, OpenError, Piece};
+use thalweg_log::{self as log, BackupError, Damage, Disk, OpenError, Piece};
 
 /// Bytes of a payload that are shown to people.
 const SHOWN_BYTES: usize = 64;
@@ -65,8 +65,8 @@ fn unread(directory: &Path, error: &OpenError) -> Refusal {
 /// It cannot be read as a store at all, though it may be one that is damaged.
 pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> {
     let report = log::verify(&Disk::Real, directory).map_err(|error| unread(directory, &error))?;
-    let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
-    let whole = damage.is_empty();
+    let whole = report.damage.is_empty();
+    let names = if whole { Names::default() } else { Names::of_store(directory) };
     let mut text = format!(
         "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
         directory.display(),
@@ -82,7 +82,7 @@ pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> 
             report.torn_bytes
         );
     }
-    damage.iter().for_each(|damage| text += &format!("{damage}\n"));
+    report.damage.iter().for_each(|damage| text += &format!("{damage}{}\n", names.listed(damage)));
     text += if whole { "no damage\n" } else { "DAMAGED\n" };
     let json = json!({
         "directory": directory.display().to_string(),
@@ -92,10 +92,56 @@ pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Refusal> 
         "bytes": report.bytes,
         "checkpoints": report.checkpoints,
         "tornBytes": report.torn_bytes,
-        "damage": damage,
+        "damage": report.damage.iter().map(|damage| names.object(damage)).collect::<Vec<_>>(),
     });
     output.say(text, json).map_err(failed)?;
     Ok(whole)
+}
+
+/// The names of a store's logs.
+#[derive(Default)]
+struct Names(Option<log::Parse>);
+
+impl Names {
+    /// As far as they can still be read.
+    fn of_store(directory: &Path) -> Self {
+        let mut parse = log::parse(&Disk::Real, directory).ok();
+        parse.iter_mut().flatten().for_each(drop);
+        Self(parse)
+    }
+
+    /// Those that a span touches; `None` where nobody knows which.
+    fn touched(&self, damage: &Damage) -> Option<Vec<String>> {
+        let name = |id: &log::LogId| match self.0.as_ref().and_then(|parse| parse.name(*id)) {
+            Some(name) => String::from_utf8_lossy(name).into_owned(),
+            None => format!("#{id}"),
+        };
+        damage.logs.as_ref().map(|logs| logs.iter().map(name).collect())
+    }
+
+    /// For people, behind what the span says of itself.
+    fn listed(&self, damage: &Damage) -> String {
+        let names = self.touched(damage).unwrap_or_default();
+        if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) }
+    }
+
+    fn object(&self, damage: &Damage) -> Value {
+        let mut object = span(damage);
+        object["streams"] = self.touched(damage).into();
+        object
+    }
+}
+
+/// A damaged span, for programs.
+fn span(damage: &Damage) -> Value {
+    let ((segment, from), (until_segment, until)) = (place(damage.from), place(damage.to));
+    let mut object = json!({
+        "what": damage.to_string(), "file": damage.file, "segment": segment, "byte": from, "ids": damage.logs,
+    });
+    if damage.to > damage.from {
+        object["resumes"] = json!({ "segment": until_segment, "byte": until });
+    }
+    object
 }
 
 /// Prints what stands in a segment or a store, of one stream if it is named. Whether all of it is whole.
@@ -109,7 +155,7 @@ pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result
         whole &= !matches!(piece, Piece::Damage(_));
         found |= matches!(&piece, Piece::Frame(_)) && stream.is_some_and(|stream| concerns(&piece, stream));
         if stream.is_none_or(|stream| concerns(&piece, stream))
-            && output.line(text(&piece), object(&piece)).map_err(failed)?.is_none()
+            && output.line(said(&piece, stream.is_some()), object(&piece)).map_err(failed)?.is_none()
         {
             break;
         }
@@ -132,6 +178,14 @@ fn concerns(piece: &Piece, stream: &str) -> bool {
 /// Segment and byte of a position.
 fn place(position: log::Position) -> (u64, u64) {
     (position >> 32, position & u64::from(u32::MAX))
+}
+
+/// For people. Where only one stream's pieces are shown no segment is said before them, so that each says its own.
+fn said(piece: &Piece, alone: bool) -> String {
+    match piece {
+        Piece::Frame(frame) if alone => format!("segment {}{}", place(frame.position).0, text(piece)),
+        _ => text(piece),
+    }
 }
 
 fn text(piece: &Piece) -> String {
@@ -207,13 +261,8 @@ fn object(piece: &Piece) -> Value {
             object
         }
         Piece::Damage(damage) => {
-            let ((segment, from), (until_segment, until)) = (place(damage.from), place(damage.to));
-            let mut object = json!({
-                "piece": "damage", "file": damage.file, "segment": segment, "byte": from, "ids": damage.logs,
-            });
-            if damage.to > damage.from {
-                object["resumes"] = json!({ "segment": until_segment, "byte": until });
-            }
+            let mut object = span(damage);
+            object["piece"] = "damage".into();
             object
         }
         Piece::End(end) => {

@@ -158,12 +158,23 @@ fn the_preflight_allows_the_protocol() {
     let reply = world.call(Method::Options, &path("s"), &[("Origin", "https://example.com")], "");
     assert_eq!(reply.status, 204);
     let allowed = reply.field("access-control-allow-headers").to_lowercase();
-    for name in
-        ["if-none-match", "content-type", "stream-seq", "stream-closed", "producer-id", "authorization"]
-    {
+    for name in [
+        "if-none-match",
+        "content-type",
+        "stream-seq",
+        "stream-closed",
+        "producer-id",
+        "authorization",
+        "last-event-id",
+    ] {
         assert!(allowed.split(", ").any(|allowed| allowed == name), "{name} in {allowed}");
     }
     assert!(reply.field("access-control-allow-methods").contains("DELETE"));
+    for page in ["/healthz", "/v1/stats", "/v1/streams"] {
+        let reply = world.call(Method::Options, page, &[("Origin", "https://example.com")], "");
+        let told = (reply.field("allow"), reply.field("access-control-allow-methods"));
+        assert_eq!(told, ("GET, HEAD, OPTIONS", "GET, HEAD, OPTIONS"), "{page}");
+    }
 }
 
 #[test]

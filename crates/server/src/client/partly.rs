@@ -1,0 +1,40 @@
+//! An append that ended in a failure: what is there all the same, so that whoever asked can go on behind it.
+
+use super::failure::Failure;
+use crate::limits::Count;
+use serde::Serialize;
+use std::fmt;
+
+/// What is known to be there.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct There {
+    /// Offset behind it.
+    pub(crate) next_offset: String,
+    /// Bytes of this run.
+    pub(crate) bytes: u64,
+    /// Appends of this run.
+    pub(crate) appends: u64,
+}
+
+/// Why it ended, and how far it came.
+#[derive(Debug)]
+pub(crate) struct Partly {
+    pub(crate) failure: Failure,
+    pub(crate) there: There,
+}
+
+impl fmt::Display for Partly {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let There { next_offset, bytes, appends } = &self.there;
+        write!(out, "{}", self.failure)?;
+        if *appends == 0 {
+            return Ok(());
+        }
+        let (bytes, appends) = (Count(*bytes, "byte"), Count(*appends, "append"));
+        write!(out, "; {bytes} of it ({appends}) are there, up to {next_offset}")?;
+        // What was on its way when a connection broke may have arrived; and what was no message says it itself.
+        let said = self.failure.leaves_open() || matches!(self.failure.cause(), Failure::Message { .. });
+        if said { Ok(()) } else { write!(out, ", and nothing after") }
+    }
+}
