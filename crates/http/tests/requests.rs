@@ -5,6 +5,7 @@ mod common;
 use common::{Client, Server};
 use std::io::Write;
 use std::net::Shutdown;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use thalweg_http::{Config, Message};
 use thalweg_wire::http1::Limits;
@@ -419,13 +420,16 @@ fn a_request_that_dribbles_in_is_refused_when_its_time_is_over() {
 /// Sends a byte now and then until there is an answer, which has to come while they still do.
 fn trickle(client: &mut Client, apart_ms: u64) {
     let start = Instant::now();
-    let mut answered = false;
-    while !answered && client.stream.write_all(b"x").is_ok() {
+    let is_answered = |stream: &TcpStream| {
+        let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0; 1]));
+        stream.set_nonblocking(false).is_ok() && peeked.is_ok()
+    };
+    while client.stream.write_all(b"x").is_ok() {
         assert!(start.elapsed() < Duration::from_secs(30), "bytes that trickle draw its time out");
         std::thread::sleep(Duration::from_millis(apart_ms));
-        client.stream.set_nonblocking(true).expect("a socket");
-        answered = client.stream.peek(&mut [0; 1]).is_ok();
-        client.stream.set_nonblocking(false).expect("a socket");
+        if is_answered(&client.stream) {
+            return;
+        }
     }
 }
 

@@ -54,8 +54,8 @@ impl Running {
     /// Has it ended, which must be in good order.
     fn end(&mut self) -> Option<Statistics> {
         self.stopper.stop();
-        let (outcome, statistics) = self.thread.take()?.join().expect("the server's thread panicked");
-        outcome.expect("the server ended with an error");
+        let (outcome, statistics) = self.thread.take()?.join().unwrap();
+        outcome.unwrap();
         Some(statistics)
     }
 }

@@ -51,7 +51,7 @@ impl Drop for Serving {
         if let Some(thread) = finished
             && !std::thread::panicking()
         {
-            thread.join().expect("what the peer asserted does not hold");
+            thread.join().unwrap();
         }
     }
 }
