@@ -131,7 +131,9 @@ fn silence_is_broken_by_comments_and_ended_by_the_lifetime() {
     assert!(took >= Duration::from_millis(1_750), "{took:?}");
     let comments = text.strip_prefix(&event("", 0)).unwrap();
     assert_eq!(comments, ": keep-alive\n\n".repeat(comments.len() / 14));
-    assert!(comments.len() / 14 >= 2, "{comments:?}");
+    let count = comments.len() as u128 / 14;
+    assert!((2..=took.as_millis() / 100).contains(&count), "{count} in {took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
     client.get("/echo");
     assert_eq!(client.answer().status, 200);
 }

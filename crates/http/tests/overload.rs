@@ -245,11 +245,11 @@ fn large_reads_rest_while_writes_come_and_only_then() {
 #[test]
 fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
     const BYTES: usize = 1 << 20;
-    let server = Server::start(Config { stall_timeout_ms: 2_000, ..patient() });
+    let server = Server::start(Config { stall_timeout_ms: 500, ..patient() });
     server.shared.lock().unwrap().writes_come = true;
     let mut writer = server.connect();
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..20)
+        let readers: Vec<_> = (0..60)
             .map(|_| {
                 let mut client = server.connect();
                 scope.spawn(move || {
@@ -258,9 +258,9 @@ fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
                 })
             })
             .collect();
-        // Turns of 200 ms with rests behind them: each reader has a part of every few.
+        // Turns of 20 ms with rests of 40 behind them: each reader has a part of every fifteenth, or so.
         while !readers.iter().all(|reader| reader.is_finished()) {
-            post(&mut writer, "/slow/200");
+            post(&mut writer, "/slow/20");
             assert_eq!(writer.answer().status, 200);
         }
     });

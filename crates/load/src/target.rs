@@ -5,7 +5,7 @@ use crate::error::Error;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_http::tls::{Peer, Trust};
-use thalweg_wire::url::Url;
+use thalweg_wire::url::{Url, shown};
 
 /// A server, and how its streams are named.
 #[derive(Clone, Debug)]
@@ -28,7 +28,8 @@ impl Target {
         let url = common.url.trim_end_matches('/');
         let bad = || {
             Error::Asked(format!(
-                "{url}: a server to be loaded is named as http://host:port or https://host:port"
+                "{}: a server to be loaded is named as http://host:port or https://host:port",
+                shown(url)
             ))
         };
         let parts = Url::split(url).ok().filter(|parts| parts.rest.is_empty()).ok_or_else(bad)?;

@@ -92,6 +92,15 @@ pub(crate) fn derived(name: &str) -> [String; DERIVED.len()] {
     DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"))
 }
 
+/// What two structs of these names would both have beside them: C++ alone puts something before a name and something behind it.
+pub(crate) fn beside_both(one: &str, other: &str) -> Option<String> {
+    let both = |before: &str, behind: &str| {
+        let name = before.strip_prefix("Basic").filter(|name| Some(*name) == behind.strip_suffix("View"))?;
+        Some(format!("Basic{name}View"))
+    };
+    both(one, other).or_else(|| both(other, one))
+}
+
 /// Who reserves this enum's word, if anybody does.
 pub(crate) fn reserves_member(word: &str) -> Option<&'static str> {
     let taken = MEMBERS.split_whitespace().any(|w| w == word);

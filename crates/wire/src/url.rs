@@ -3,6 +3,8 @@
 //! Whoever asks has rules of its own beside these (which schemes and hosts, what may stand behind them), and its own words.
 
 use crate::host::is_port;
+use std::borrow::Cow;
+use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 
 /// The parts of a URL, as they were written.
@@ -27,7 +29,7 @@ pub enum Wrong {
     Scheme,
     /// It names a user, and maybe a password.
     User,
-    /// It names no host, or brackets are open.
+    /// It names no host, or brackets are open or hold no address of IPv6.
     Host,
     /// It has blanks, control characters, or others that are not ASCII.
     Character,
@@ -87,12 +89,29 @@ impl<'a> Url<'a> {
     }
 }
 
+/// A URL as it may be repeated: what stands in front of its host may be a secret.
+///
+/// ```
+/// assert_eq!(thalweg_wire::url::shown("http://user:secret@host/path"), "http://…@host/path");
+/// ```
+pub fn shown(url: &str) -> Cow<'_, str> {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let authority = url[start..].split(['/', '?', '#']).next().unwrap_or_default();
+    match authority.rfind('@') {
+        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]).into(),
+        None => url.into(),
+    }
+}
+
 /// A host, and what stands behind its colon.
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), Wrong> {
     let Some(bracketed) = authority.strip_prefix('[') else {
         return Ok(authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))));
     };
     let (host, behind) = bracketed.split_once(']').ok_or(Wrong::Host)?;
+    // RFC 3986, 3.2.2; a zone (RFC 6874) behind the address is the system's to know.
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    address.parse::<Ipv6Addr>().map_err(|_| Wrong::Host)?;
     match behind.strip_prefix(':') {
         None if behind.is_empty() => Ok((host, None)),
         None => Err(Wrong::Port),
@@ -143,6 +162,8 @@ mod tests {
             ("http://:80/x", Wrong::Host),
             ("http://?x", Wrong::Host),
             ("http://[]", Wrong::Host),
+            ("http://[localhost]:80", Wrong::Host),
+            ("http://[127.0.0.1]/", Wrong::Host),
             ("http://[::1", Wrong::Host),
             ("http://[::1/]", Wrong::Host),
             ("http://a b/", Wrong::Character),

@@ -218,5 +218,57 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         os.close(sink)
 
 
+class Turns(unittest.TestCase):
+    def test_what_another_thread_closes_in_the_last_turn_is_closed(self) -> None:
+        loop: Any = thalweg.new_event_loop()
+        self.addCleanup(loop.close)
+
+        async def start() -> asyncio.Server:
+            return await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+
+        server = loop.run_until_complete(start())
+        address = server.sockets[0].getsockname()
+
+        def close_elsewhere() -> None:
+            thread = threading.Thread(target=server.close)
+            thread.start()
+            thread.join()
+
+        loop.call_soon(loop.stop)
+        loop.call_soon(close_elsewhere)
+        loop.run_forever()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(address).close()
+
+    def test_a_child_that_another_thread_forked_closes_what_it_has_itself(self) -> None:
+        loop: Any = thalweg.new_event_loop()
+        self.addCleanup(loop.close)
+
+        async def main() -> int:
+            server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+            listener = server.sockets[0].fileno()
+
+            def fork() -> int:
+                child = os.fork()
+                if child == 0:
+                    code = 1
+                    try:
+                        server.close()
+                        os.fstat(listener)
+                    except OSError:
+                        code = 0
+                    finally:
+                        os._exit(code)
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+            code = await asyncio.to_thread(fork)
+            server.close()
+            return code
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.assertEqual(loop.run_until_complete(main()), 0)
+
+
 if __name__ == "__main__":
     unittest.main()

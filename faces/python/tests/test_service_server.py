@@ -179,6 +179,30 @@ class Ordered(Place, unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(ValueError):
             await thalweg.service.send_items(items(-1, True), Heard(), encode, bool)
         self.assertEqual(told, ["cleaned up"])
+        told.clear()
+
+        class Iterates:
+            """No generator: there is nothing to clean up."""
+
+            def __init__(self, *values):
+                self.values = iter(values)
+
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                return next(self.values)
+
+        await thalweg.service.send_items(Iterates(1, True), Heard(), encode, bool)
+        self.assertEqual(told, ["answered"])
+        told.clear()
+
+        class HeardSync(Heard):
+            def item(self, frame):
+                return True
+
+        thalweg.service.send_items_sync(iter([1, True]), HeardSync(), encode, bool)
+        self.assertEqual(told, ["answered"])
 
     async def test_who_waits_and_is_cancelled_lets_the_next_begin_in_its_turn(self):
         first = self.put("first")

@@ -174,8 +174,12 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     };
     let is_segment = |name: &&String| segment::number_of(name).is_some();
     parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
-    if let Some(control) = if listed.is_empty() { None } else { Control::attach(disk, path)? } {
+    if let Some(mut control) = if listed.is_empty() { None } else { Control::attach(disk, path)? } {
         let last_present = listed.iter().filter_map(|name| segment::number_of(name)).max().unwrap_or(0);
+        if !control.is_intact() {
+            // Checkpoints are held against the store's id.
+            control.adopt_id(disk, path).map_err(|source| failed("read", path, source))?;
+        }
         parse.known = Some(control.evidence(last_present));
         for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
             parse.learn_names(path, start, control.store_id)?;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Purpose: files in proportion to what is live, and places that stay. A segment that is written anew
-//! ([`compact`](crate::compact)) holds the batches that are needed, side by side, and behind them this table. Its *places* are the bytes of
+//! ([`compact`](crate::keeping::compact)) holds the batches that are needed, side by side, and behind them this table. Its *places* are the bytes of
 //! the segment as it was first written: positions are made of them, so whatever knows a position (extents, checkpoints, forks, readers
 //! at work, another process) knows it for good. Its *bytes* are the file's. In a segment that was never written anew the two are the same,
 //! and there is no table.

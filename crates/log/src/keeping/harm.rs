@@ -101,9 +101,7 @@ impl Shared {
         if !self.harm.add(&damage, &harmed) {
             return;
         }
-        let streams = self.touched(&damage);
-        tracing::error!(%damage, streams, "a read came upon it: what it touches is not served, everything else is");
-        for log in harmed {
+        for log in &harmed {
             // Whoever waits for more of it waits in vain.
             let tell = {
                 let mut inner = log.lock();
@@ -112,18 +110,19 @@ impl Shared {
             };
             self.watchers.tell(tell, |watch| watch.advanced(log.id()));
         }
+        let streams = names_of(harmed);
+        tracing::error!(%damage, streams, "a read came upon it: what it touches is not served, everything else is");
     }
 
-    /// Which of the logs that a span touches there are, by name; some of many.
+    /// Which of the logs that a span touches there are, by name; some of many. Complexity: a look at every log, with nothing locked.
     pub(crate) fn touched(&self, damage: &Damage) -> String {
-        let mut names = Vec::new();
-        let ids = damage.logs.as_deref().unwrap_or_default();
-        self.catalogue.visit(|log| names.extend(ids.contains(&log.id()).then(|| said(log.name()))));
-        names.sort_unstable();
-        let more = names.len().saturating_sub(NAMES_MAX);
-        names.truncate(NAMES_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        names.join(", ") + &more
+        let mut ids = damage.logs.clone().unwrap_or_default();
+        ids.sort_unstable();
+        let mut touched = Vec::new();
+        let visitor =
+            |log: &Arc<Log>| touched.extend(ids.binary_search(&log.id()).is_ok().then(|| log.clone()));
+        self.catalogue.visit_at_leisure(visitor, || {});
+        names_of(touched)
     }
 
     /// Whether payload that a log needs lies in a damaged span.
@@ -141,6 +140,15 @@ impl Shared {
         let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
         lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))
     }
+}
+
+/// The names of logs, in order; some of many.
+fn names_of(mut logs: Vec<Arc<Log>>) -> String {
+    logs.sort_unstable_by(|one, other| one.name().cmp(other.name()));
+    let more = logs.len().saturating_sub(NAMES_MAX);
+    let names: Vec<String> = logs.iter().take(NAMES_MAX).map(|log| said(log.name())).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    names.join(", ") + &more
 }
 
 /// Where a span begins and ends: at the end of its segment, if nothing resumes in it.

@@ -2,7 +2,7 @@
 //!
 //! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints: whole segments that
 //! nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which little is needed are written anew
-//! ([`compact`](crate::compact)). A checkpoint has a record for every log, so what it costs is weighed against what it gives back:
+//! ([`compact`](crate::keeping::compact)). A checkpoint has a record for every log, so what it costs is weighed against what it gives back:
 //! where that is a good part of the files, or of what the store may keep, one comes with the next housekeeping; where it is less, after a
 //! while, which is the longer the more a checkpoint costs and the less there is to be had. For less than a page there is none. Where the disk
 //! had no room for somebody's commit nothing waits that gives back what it costs.

@@ -87,7 +87,7 @@ impl Store {
         log: &Arc<Log>,
         entries: impl Iterator<Item = (Time, &'e [u8])>,
     ) -> Result<Receipt, CommitError> {
-        ENCODED.with_borrow_mut(|encoded| {
+        let (receipt, published) = ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
             let mut inner = log.lock_soon();
             self.shared.owns(&inner)?;
@@ -103,7 +103,7 @@ impl Store {
                 next += payload.len() as u64;
             }
             if next == first {
-                return Ok(Receipt { ticket: inner.last, first, next });
+                return Ok((Receipt { ticket: inner.last, first, next }, false));
             }
             let shared = &self.shared;
             let mut batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
@@ -112,10 +112,13 @@ impl Store {
             let (places, latest) = (batch.said(&places), batch.times.latest());
             let change = Change::payload(&placed, first..next, places, latest);
             shared.staged(log, &mut inner, &change, &Seen::payload(next));
-            drop(inner);
-            shared.gate.announce();
-            Ok(shared.receipt(placed, first, next))
-        })
+            Ok::<_, CommitError>((shared.receipt(placed, first, next), true))
+        })?;
+        if published {
+            // With nothing held: whoever is woken may append on this very thread.
+            self.shared.gate.announce();
+        }
+        Ok(receipt)
     }
 
     /// Begins a transaction: entries of one or several logs that are written together or not at all.

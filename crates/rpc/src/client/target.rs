@@ -1,12 +1,11 @@
 //! Where a service is: a URL, whose host is looked up once.
 
 use super::bearer::Bearer;
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::url::{Url, Wrong};
+use thalweg_wire::url::{Url, Wrong, shown};
 
 /// A service that calls may go to; of the client that named it, and as long as that keeps it:
 /// [`Options::targets_max`](super::Options::targets_max).
@@ -73,16 +72,6 @@ impl Place {
              {shown}Content-Length: "
         );
         Ok(Self { addresses, head: head.into_bytes() })
-    }
-}
-
-/// A URL as it may be repeated: what stands in front of its host may be a secret.
-fn shown(url: &str) -> Cow<'_, str> {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let authority = url[start..].split(['/', '?', '#']).next().unwrap_or_default();
-    match authority.rfind('@') {
-        Some(at) => format!("{}…{}", &url[..start], &url[start + at..]).into(),
-        None => url.into(),
     }
 }
 

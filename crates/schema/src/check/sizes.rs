@@ -17,8 +17,13 @@ struct Layout {
     align: usize,
 }
 
-/// What a value of each type takes, as far as it was counted.
-type Known<'c> = BTreeMap<&'c str, Layout>;
+/// What a value of each type takes, as far as it was counted, and the items of lists and maps that take too much.
+#[derive(Default)]
+struct Known<'c> {
+    layouts: BTreeMap<&'c str, Layout>,
+    /// How many bytes the largest of them takes: each is read in place before it is put into its list.
+    item_max: usize,
+}
 
 impl Layout {
     const fn of(size: usize, align: usize) -> Self {
@@ -44,15 +49,19 @@ impl Check {
             return;
         }
         let mut giants: Vec<(String, usize, Span)> = Vec::new();
-        let mut known = BTreeMap::new();
+        let mut known = Known::default();
+        let mut look = |fields, name: &str, at| {
+            known.item_max = 0;
+            let size = self.fields_in_place(fields, &mut known).size;
+            giants.push((name.to_owned(), size, at));
+            giants.push((format!("an item of a list or map in {name}"), known.item_max, at));
+        };
         for of in &self.types {
-            let size = self.fields_in_place(&of.fields, &mut known).size;
-            giants.push((of.name.clone(), size, self.place(&of.name)));
+            look(&of.fields, &of.name, self.place(&of.name));
         }
         for command in commands {
             for message in messages(command) {
-                let size = self.fields_in_place(&message.fields, &mut known).size;
-                giants.push((message.tag.clone(), size, self.command_place(&command.name)));
+                look(&message.fields, &message.tag, self.command_place(&command.name));
             }
         }
         for (name, size, at) in giants.into_iter().filter(|(_, size, _)| *size > INLINE_MAX) {
@@ -69,6 +78,13 @@ impl Check {
         all.whole()
     }
 
+    /// What holds its items elsewhere.
+    fn beside<'c>(&'c self, item: &'c Type, layout: Layout, known: &mut Known<'c>) -> Layout {
+        let size = self.in_place(item, known).size;
+        known.item_max = known.item_max.max(size);
+        layout
+    }
+
     /// As the target that needs most of it lays it out.
     fn in_place<'c>(&'c self, of: &'c Type, known: &mut Known<'c>) -> Layout {
         match of {
@@ -78,8 +94,8 @@ impl Check {
             Type::F64 => Layout::of(8, 8),
             Type::String | Type::Bytes => Layout::of(32, 8),
             Type::Bin32 => Layout::of(32, 1),
-            Type::List(_) => Layout::of(24, 8),
-            Type::Map(_) => Layout::of(48, 8),
+            Type::List(of) => self.beside(of, Layout::of(24, 8), known),
+            Type::Map(of) => self.beside(of, Layout::of(48, 8), known),
             Type::Alias(name) => match self.aliases.iter().find(|alias| alias.name == *name) {
                 Some(alias) => self.in_place(&alias.of, known),
                 None => Layout::of(32, 8),
@@ -90,14 +106,14 @@ impl Check {
             }
             Type::Optional(of) => self.in_place(of, known).then(Layout::of(1, 1)).whole(),
             Type::Struct(name) => {
-                if let Some(layout) = known.get(name.as_str()) {
+                if let Some(layout) = known.layouts.get(name.as_str()) {
                     return *layout;
                 }
                 let found = self.types.iter().find(|t| t.name == *name);
                 let layout = found.map_or(Layout::of(0, 1), |t| self.fields_in_place(&t.fields, known));
                 // One of nothing takes a byte all the same.
                 let layout = Layout::of(layout.size.max(1), layout.align);
-                known.insert(name, layout);
+                known.layouts.insert(name, layout);
                 layout
             }
         }

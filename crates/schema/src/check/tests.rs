@@ -181,6 +181,14 @@ fn words_that_some_language_has_already_are_refused() {
         "\"InnerView\"",
         "the type BasicInner and the type InnerView both have BasicInnerView",
     );
+    // No language has both of what stands beside these.
+    for fine in [
+        r#""types": { "BasicKey": {}, "KeyCodec": {} },"#,
+        r#""enums": { "BasicMode": ["on"] }, "types": { "ModeView": {} },"#,
+        r#""aliases": { "BasicName": "string" }, "types": { "NameView": {} },"#,
+    ] {
+        assert!(parse("echo.jsonc", &types(fine)).is_ok(), "{fine}");
+    }
 }
 
 /// The tag of each is `EchoSayResponse`, and both are declared.
@@ -250,6 +258,14 @@ fn what_stands_in_place_is_counted_in_bytes() {
     valid(&message(1024));
     let over = message(1024).replace("bin32?[1024]\"", "bin32?[1024][2]\"");
     broken(&over, "\"Say\"", "EchoSay takes 68608 bytes in place");
+    for (of, holds) in [("u8[1024][64][]", true), ("u8[1024][65][]", false), ("map<u8[1024][64]?>", false)] {
+        let text = request(&format!("\"a\": \"{of}\""));
+        if holds {
+            valid(&text);
+        } else {
+            broken(&text, "\"Say\"", "an item of a list or map in EchoSay takes");
+        }
+    }
     let aliased = "\"aliases\": { \"Digest\": \"bin32\", \"Text\": \"string\" },";
     for (of, most) in
         [("u8", 1024), ("Digest", 32), ("Text", 32), ("u64?", 64), ("u16[]", 42), ("map<u8>?", 18)]

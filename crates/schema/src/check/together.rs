@@ -28,6 +28,8 @@ struct Named {
     /// What it was declared as: of two declarations that are told elsewhere for being the same, the same.
     declared: String,
     at: Span,
+    /// Whether it is one: an enum or an alias is not, nor are clients and handlers.
+    is_struct: bool,
 }
 
 impl Check {
@@ -74,22 +76,20 @@ impl Check {
     /// Everything that becomes a type, with and without the service's name, becomes a different one.
     pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
         let names = self.names(commands);
-        for (n, Named { name, what, at, .. }) in names.iter().enumerate() {
+        for (n, Named { name, what, at, is_struct, .. }) in names.iter().enumerate() {
             let beside = words::derived(name);
             if let Some(Named { name: other, .. }) = names.iter().find(|other| beside.contains(&other.name)) {
                 let what = format!("{what} has {other} beside it in some language");
                 self.wrong(*at, what, "rename one of them");
             }
-            let both = |other: &Named| {
-                let both = words::derived(&other.name).into_iter().find(|of| beside.contains(of));
-                both.filter(|_| other.name != *name).map(|both| (both, other.what.clone()))
-            };
-            if let Some((both, other)) = names[..n].iter().find_map(both) {
+            let both = |other: &Named| Some((words::beside_both(name, &other.name)?, other.what.clone()));
+            let structs = names[..n].iter().filter(|other| *is_struct && other.is_struct);
+            if let Some((both, other)) = structs.filter_map(both).next() {
                 let what = format!("{other} and {what} both have {both} beside them in some language");
                 self.wrong(*at, what, "rename one of them");
             }
         }
-        for (n, Named { name, what, declared, at }) in names.iter().enumerate() {
+        for (n, Named { name, what, declared, at, .. }) in names.iter().enumerate() {
             // The very same declaration twice was told where it stands.
             let falls_on = |other: &&Named| snake(&other.name) == snake(name) && other.declared != *declared;
             let Some(Named { what: other, .. }) = names[..n].iter().find(falls_on) else { continue };
@@ -114,16 +114,18 @@ impl Check {
     fn names(&self, commands: &[Command]) -> Vec<Named> {
         let one = |name: String, what: &str, declared: &str, at| {
             let (what, declared) = (format!("{what} {name}"), declared.to_owned());
-            Named { name, what, declared, at }
+            Named { name, what, declared, at, is_struct: true }
         };
         let error = one(format!("{}ErrorResponse", self.service), "the error", "the error", Span::default());
         let mut names = vec![error];
-        names.extend(
-            GENERATED
-                .map(|part| one(format!("{}{part}", self.service), "the generated", part, Span::default())),
-        );
+        names.extend(GENERATED.map(|part| Named {
+            is_struct: is_variant(part),
+            ..one(format!("{}{part}", self.service), "the generated", part, Span::default())
+        }));
         for (name, at) in &self.places {
-            names.push(one(name.clone(), "the type", &format!("the type {name}"), *at));
+            let is_struct = self.types.iter().any(|of| of.name == *name);
+            names
+                .push(Named { is_struct, ..one(name.clone(), "the type", &format!("the type {name}"), *at) });
         }
         for command in commands {
             let (at, declared) = (self.command_place(&command.name), format!("the command {}", command.name));
@@ -187,15 +189,26 @@ pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)>
         .chain(service.types.iter().map(|one| one.name.as_str()))
         .collect();
     let beside = |name: &str, other: &str| words::derived(name).iter().any(|derived| derived == other);
-    let share = |name: &str, other: &str| words::derived(name).iter().any(|derived| beside(other, derived));
-    GENERATED.into_iter().chain(stems).map(|part| format!("{prefix}{part}")).find_map(|made| {
+    let is_struct = |name: &str| service.types.iter().any(|one| one.name == name);
+    let share = |name: &str, made: &str| is_struct(name) && words::beside_both(name, made).is_some();
+    let generated = GENERATED.into_iter().map(|part| (part, is_variant(part)));
+    generated.chain(stems.map(|stem| (stem, true))).find_map(|(part, makes_struct)| {
+        let made = format!("{prefix}{part}");
         let clashes = |name: &&&str| {
-            snake(name) == snake(&made) || beside(name, &made) || beside(&made, name) || share(name, &made)
+            snake(name) == snake(&made)
+                || beside(name, &made)
+                || beside(&made, name)
+                || (makes_struct && share(name, &made))
         };
         let owner = declared.iter().find(clashes).map(|name| format!("the type {name}"));
         let owner = owner.or_else(|| words::reserves_type(&made).map(str::to_owned));
         owner.map(|owner| (made, owner))
     })
+}
+
+/// Whether a generated part stands for one of the messages, as a struct does.
+fn is_variant(part: &str) -> bool {
+    matches!(part, "Request" | "Response")
 }
 
 fn place(places: &[(String, Span)], name: &str) -> Span {

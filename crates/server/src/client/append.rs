@@ -189,7 +189,8 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     drop(sender.progress);
     if let Err(failure) = outcome {
         let Report { bytes, appends, .. } = sender.report;
-        let there = There { next_offset: sender.next_offset, bytes, appends };
+        let unsure = failure.leaves_open();
+        let there = There { next_offset: sender.next_offset, bytes, appends, unsure };
         return Err(Failure::Partly(Box::new(Partly { failure, there })));
     }
     let report = Report { next_offset: &sender.next_offset, ..sender.report };

@@ -22,8 +22,8 @@ pub(crate) enum Failure {
     },
     /// The connection broke in the middle of an exchange.
     Broken(io::Error),
-    /// The same, where the exchange was to change something.
-    Unsure(io::Error),
+    /// What came of an exchange, or of the last of several, that was to change something and may have.
+    Unsure(Box<Failure>),
     /// The server does not speak HTTP/1.1.
     Protocol(ResponseError),
     /// The server said no.
@@ -132,9 +132,7 @@ impl fmt::Display for Failure {
                 Ok(())
             }
             Self::Broken(error) => write!(out, "the connection broke: {error}"),
-            Self::Unsure(error) => {
-                write!(out, "the connection broke: {error}; what was sent may have been applied")
-            }
+            Self::Unsure(failure) => write!(out, "{failure}; what was sent may have been applied"),
             Self::Protocol(error) => write!(out, "{error}"),
             Self::Refused { status, why, .. } => {
                 write!(out, "the server refused ({status}): {}", in_verbs(why))?;
@@ -224,9 +222,9 @@ impl Failure {
         Self::Argument { number, failure: Box::new(self) }
     }
 
-    /// Where what was sent was to change something.
-    pub(crate) fn of_change(self) -> Self {
-        if let Self::Broken(error) = self { Self::Unsure(error) } else { self }
+    /// Where what was sent was to change something, by this exchange or by one before it that left open whether it did.
+    pub(crate) fn of_change(self, left_open: bool) -> Self {
+        if left_open || self.leaves_open() { Self::Unsure(Box::new(self)) } else { self }
     }
 
     /// What it comes down to, whatever is said around it.
@@ -234,13 +232,20 @@ impl Failure {
         match self {
             Self::Argument { failure, .. } => failure.cause(),
             Self::Partly(partly) => partly.failure.cause(),
+            Self::Unsure(failure) => failure.cause(),
             _ => self,
         }
     }
 
-    /// Whether what was sent last may have been applied nevertheless.
+    /// Whether what was sent may have been applied nevertheless. A server that is overloaded (503) or full (507) has applied nothing.
     pub(crate) fn leaves_open(&self) -> bool {
-        matches!(self.cause(), Self::Broken(_) | Self::Unsure(_) | Self::Protocol(_))
+        match self {
+            Self::Broken(_) | Self::Unsure(_) | Self::Protocol(_) => true,
+            Self::Refused { status, .. } => *status >= 500 && !matches!(status, 503 | 507),
+            Self::Argument { failure, .. } => failure.leaves_open(),
+            Self::Partly(partly) => partly.failure.leaves_open(),
+            _ => false,
+        }
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) use verbs::ClientVerb;
 /// # Errors
 /// [`Failure`]: no server, a refusal, or a broken connection.
 pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
-    if waits(verb) {
+    // What comes next may never come.
+    if matches!(verb, ClientVerb::Tail { .. } | ClientVerb::Watch { .. }) {
         output::end_when_unread()?;
     }
     match verb {
@@ -80,15 +81,6 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
     }
 }
 
-/// Whether it waits for what may never come, while whoever read what it prints may have gone.
-fn waits(verb: &ClientVerb) -> bool {
-    match verb {
-        ClientVerb::Tail { .. } | ClientVerb::Watch { .. } => true,
-        ClientVerb::Stats(options) => options.watch,
-        _ => false,
-    }
-}
-
 impl Target {
     fn address(&self) -> Result<Address, Failure> {
         Address::parse(&self.name, &self.server)
@@ -98,7 +90,7 @@ impl Target {
 /// One request on a connection of its own.
 fn ask_once(address: &Address, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Result<Head, Failure> {
     let asked = Connection::open(&address.url)?.ask(method, &address.target(""), fields, body);
-    asked.map_err(|failure| if method == "HEAD" { failure } else { failure.of_change() })
+    asked.map_err(|failure| if method == "HEAD" { failure } else { failure.of_change(false) })
 }
 
 fn create(

@@ -15,6 +15,8 @@ pub(crate) struct There {
     pub(crate) bytes: u64,
     /// Appends of this run.
     pub(crate) appends: u64,
+    /// One more may be there, behind these.
+    pub(crate) unsure: bool,
 }
 
 /// Why it ended, and how far it came.
@@ -26,15 +28,15 @@ pub(crate) struct Partly {
 
 impl fmt::Display for Partly {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let There { next_offset, bytes, appends } = &self.there;
+        let There { next_offset, bytes, appends, unsure } = &self.there;
         write!(out, "{}", self.failure)?;
         if *appends == 0 {
             return Ok(());
         }
         let (bytes, appends) = (Count(*bytes, "byte"), Count(*appends, "append"));
         write!(out, "; {bytes} of it ({appends}) are there, up to {next_offset}")?;
-        // What was on its way when a connection broke may have arrived; and what was no message says it itself.
-        let said = self.failure.leaves_open() || matches!(self.failure.cause(), Failure::Message { .. });
+        // What may have arrived is told of already; and what was no message says it itself.
+        let said = *unsure || matches!(self.failure.cause(), Failure::Message { .. });
         if said { Ok(()) } else { write!(out, ", and nothing after") }
     }
 }

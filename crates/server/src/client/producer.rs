@@ -56,10 +56,11 @@ impl Producer {
     /// Appends a body, closes the stream, or both; trying again for as long as patience lasts.
     ///
     /// # Errors
-    /// What the last attempt came to.
+    /// What the last attempt came to; [`Failure::Unsure`] if any of them may have put it there.
     pub(super) fn append(&mut self, body: &[u8], close: bool) -> Result<Appended, Failure> {
         let start = Instant::now();
         let mut pause = PAUSE_MIN;
+        let mut left_open = false;
         loop {
             match self.attempt(body, close) {
                 Ok(appended) => {
@@ -71,12 +72,13 @@ impl Producer {
                         && passes(&failure)
                         && start.elapsed() + pause < self.patience.lasts =>
                 {
+                    left_open |= failure.leaves_open();
                     let told = format_args!("{failure}; trying again, which appends nothing twice");
                     self.patience.output.tell(told);
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(failure) => return Err(failure.of_change()),
+                Err(failure) => return Err(failure.of_change(left_open)),
             }
         }
     }

@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Serves for as long as the test's process lives, and says where. `answer` gets a request's method and target.
-pub(super) fn serve(mut answer: impl FnMut(&str) -> String + Send + 'static) -> String {
+pub(super) fn serve<A: Into<Vec<u8>>>(mut answer: impl FnMut(&str) -> A + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let asked = request(&stream);
-            stream.write_all(answer(&asked).as_bytes()).unwrap();
+            stream.write_all(&answer(&asked).into()).unwrap();
         }
     });
     url

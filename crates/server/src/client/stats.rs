@@ -4,7 +4,7 @@
 //! how a watch ends, so that is no failure.
 
 use super::failure::{Failure, passes};
-use super::output::Output;
+use super::output::{Output, end_when_unread};
 use super::rates::{Look, Rates};
 use super::session::Session;
 use super::verbs::{Server, StatsOptions};
@@ -61,7 +61,9 @@ impl Taken {
 }
 
 fn watch(options: &StatsOptions, output: Output) -> Result<(), Failure> {
+    // Signals first: a thread that does not leave them to whoever takes them dies of one.
     end_when_interrupted().map_err(Failure::Signals)?;
+    end_when_unread()?;
     let mut session = session(&options.server)?;
     let mut before = Some(Taken::now(&mut session)?);
     let (mut due, mut printed) = (Instant::now(), 0);

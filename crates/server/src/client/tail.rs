@@ -14,6 +14,7 @@ use super::read::start;
 use super::session::Session;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use thalweg_wire::media::{self, Kind};
 use thalweg_wire::path::encode;
@@ -23,6 +24,8 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A response that lasted for so long ended as they do; the next may be asked for at once.
 const LASTS: Duration = Duration::from_secs(1);
+/// A long poll that brought nothing, too: a server may be asked to end them early.
+const POLL_LASTS: Duration = Duration::from_millis(50);
 
 /// Where the follower is.
 struct Place {
@@ -32,7 +35,32 @@ struct Place {
     met: bool,
     /// It holds text.
     text: bool,
+    /// Came, and ends inside a character: programs are told of it with the rest, or when that does not come.
+    held: Vec<u8>,
     printer: Printer,
+}
+
+impl Place {
+    /// Prints what came up to `next`, where it is from then on. Whether somebody still reads it.
+    fn print(&mut self, came: Vec<u8>, next: String, closed: bool) -> Result<bool, Failure> {
+        let nothing_came = came.is_empty();
+        self.held.extend(came);
+        self.offset = next;
+        let waits = !nothing_came
+            && !closed
+            && matches!(self.printer.output, Output::Json)
+            && ends_inside(&self.held);
+        if waits {
+            return Ok(true);
+        }
+        let content = std::mem::take(&mut self.held);
+        Ok(self.printer.print(&content, &self.offset, closed)?.is_some())
+    }
+}
+
+/// Whether it is UTF-8 but for a last character that has more bytes.
+fn ends_inside(text: &[u8]) -> bool {
+    std::str::from_utf8(text).is_err_and(|error| error.error_len().is_none())
 }
 
 /// What one response came to.
@@ -46,7 +74,8 @@ enum Followed {
 /// Prints what the stream holds from `from` and what is appended, until it is closed.
 pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), Failure> {
     let printer = Printer { output, messages: false };
-    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, text: false, printer };
+    let mut place =
+        Place { offset: from.to_owned(), cursor: None, met: false, text: false, held: Vec::new(), printer };
     let mut pause = PAUSE_MIN;
     loop {
         let (before, since) = (place.offset.clone(), Instant::now());
@@ -83,7 +112,7 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
     if place.text { follow_by_polls(address, place) } else { follow_by_events(address, place) }
 }
 
-/// Chunk after chunk up to the end, then a long poll for each that comes, until one brings nothing.
+/// Chunk after chunk up to the end, then a long poll for each that comes, until one ends at once and brings nothing.
 fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
     let mut session = Session::new(&address.url);
     let mut live = false;
@@ -95,19 +124,34 @@ fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Fai
                 query += &format!("&cursor={}", encode(cursor));
             }
         }
-        let head = session.ask("GET", &address.target(&query), &[], b"")?;
+        let asked = Instant::now();
+        let head = match session.ask("GET", &address.target(&query), &[], b"") {
+            // Servers may be told to let a poll wait for longer than we do.
+            Err(Failure::Broken(error)) if live && error.kind() == ErrorKind::TimedOut => {
+                return Ok(Followed::Ended);
+            }
+            asked => asked?,
+        };
         let content = session.body()?;
         let (next, closed) = (head.field("stream-next-offset"), head.says("stream-closed"));
-        let next = next.unwrap_or(&place.offset).to_owned();
-        if place.printer.print(&content, &next, closed)?.is_none() || closed {
+        let is_empty = content.is_empty();
+        let next = match next {
+            Some(next) if is_empty || next != place.offset => next.to_owned(),
+            None if is_empty => place.offset.clone(),
+            _ => {
+                return Err(Failure::Event(
+                    "bytes, but not where they end: is the URL that of a server of streams?".to_owned(),
+                ));
+            }
+        };
+        if !place.print(content, next, closed)? || closed {
             return Ok(Followed::Over);
         }
-        place.offset = next;
         place.cursor = head.field("stream-cursor").map(str::to_owned).or(place.cursor.take());
-        if live && content.is_empty() {
+        if live && is_empty && asked.elapsed() < POLL_LASTS {
             return Ok(Followed::Ended);
         }
-        live |= content.is_empty() || head.says("stream-up-to-date");
+        live |= is_empty || head.says("stream-up-to-date");
     }
 }
 
@@ -134,12 +178,11 @@ fn follow_by_events(address: &Address, place: &mut Place) -> Result<Followed, Fa
                         .ok_or_else(|| Failure::Event(String::from_utf8_lossy(&event.data).into_owned()))?;
                     // Printed only with the control event that says where it ends: an event whose place
                     // is lost with the connection will come again.
-                    let content: Vec<u8> = std::mem::take(&mut data);
-                    let printed = place.printer.print(&content, &control.next_offset, control.closed)?;
-                    if printed.is_none() || control.closed {
+                    let is_read =
+                        place.print(std::mem::take(&mut data), control.next_offset, control.closed)?;
+                    if !is_read || control.closed {
                         return Ok(Followed::Over);
                     }
-                    place.offset = control.next_offset;
                     place.cursor = control.cursor.or(place.cursor.take());
                 }
                 _ => {}
@@ -167,6 +210,42 @@ mod tests {
         assert_eq!(payload(b"AQID\nBA==".to_vec(), true).unwrap(), [1, 2, 3, 4]);
         assert_eq!(payload(b"AQID".to_vec(), false).unwrap(), b"AQID");
         assert!(matches!(payload(b"!".to_vec(), true), Err(Failure::Event(_))));
+    }
+
+    fn place(output: Output) -> Place {
+        let (printer, held) = (Printer { output, messages: false }, Vec::new());
+        Place { offset: "-1".into(), cursor: None, met: false, text: false, held, printer }
+    }
+
+    #[test]
+    fn a_page_that_is_no_stream_is_not_asked_for_again_and_again() {
+        for next in [None, Some(("Stream-Next-Offset", "-1"))] {
+            let url = scripted::serve(move |_: &str| {
+                let fields: Vec<_> = [("Content-Type", "text/html")].into_iter().chain(next).collect();
+                scripted::answer(200, &fields, "<p>a portal")
+            });
+            let address = Address::parse("a", &Server { url, token: None, tls_ca: None }).unwrap();
+            let outcome = follow(&address, &mut place(Output::Text));
+            assert!(matches!(outcome, Err(Failure::Event(_))), "{next:?}");
+        }
+    }
+
+    #[test]
+    fn what_ends_inside_a_character_is_kept_until_the_rest_comes_or_does_not() {
+        let mut json = place(Output::Json);
+        let mut print = |content: &[u8], next: &str, closed| {
+            assert!(json.print(content.to_vec(), next.to_owned(), closed).unwrap());
+            assert_eq!(json.offset, next);
+            json.held.len()
+        };
+        assert_eq!(print(b"a\xe2\x82", "1_3", false), 3);
+        assert_eq!(print(b"\xac", "1_4", false), 0);
+        assert_eq!(print(b"b\xe2", "1_6", false), 2);
+        assert_eq!(print(b"", "1_6", false), 0, "nothing came: it is told of as it is");
+        assert_eq!(print(b"\xff", "1_7", false), 0, "this is no text");
+        assert_eq!(print(b"\xe2", "1_8", true), 0, "and nothing comes any more");
+        let mut text = place(Output::Text);
+        assert!(text.print(b"\xe2".to_vec(), "1_1".to_owned(), false).unwrap() && text.held.is_empty());
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Url {
     /// # Errors
     /// [`Failure::Url`].
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
-        let bad = || Failure::Url(text.to_owned());
+        let bad = || Failure::Url(parts::shown(text).into_owned());
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             let endpoint = Endpoint::Unix(path.into());
             return Ok(Self {

@@ -1,10 +1,13 @@
 """The loop as asyncio's own classes see it: what they ask for by private names is answered natively."""
 
 import asyncio
+import contextlib
+import os
 import selectors
 import socket
 import threading
 from asyncio import constants, sslproto
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -69,19 +72,24 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__(_Watched(self))
+        self._handed: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._process: int | None = None
 
     def run_forever(self) -> None:
         """Runs until `stop()`."""
         try:
             # One that runs refuses, and goes on hearing.
             if not self.is_running():
+                self._process = os.getpid()
                 self._hear_signals()
             super().run_forever()
         finally:
-            if self._hears and not self.is_running():
-                self._hears = False
-                if not self._signal_handlers:
-                    _signals.leave(self._csock.fileno())
+            if not self.is_running():
+                self._do_all_handed()
+                if self._hears:
+                    self._hears = False
+                    if not self._signal_handlers:
+                        _signals.leave(self._csock.fileno())
 
     def _hear_signals(self) -> None:
         if self._csock is not None and _signals.hear(self._csock.fileno()):
@@ -121,10 +129,31 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         Whether it sleeps there would be known too, and not for long: whoever asks may give the interpreter's lock away
         before it has done what it asked for.
         """
-        elsewhere = self._thread_id not in (None, threading.get_ident())
-        if elsewhere:
-            self.call_soon_threadsafe(call, *args)
-        return elsewhere
+        if self._thread_id in (None, threading.get_ident()) or self._process != os.getpid():
+            return False
+        self._handed.append((call, args))
+        with contextlib.suppress(RuntimeError):
+            self.call_soon_threadsafe(self._do_handed)
+        if self._thread_id is None:
+            # It had its last turn meanwhile.
+            self._do_all_handed()
+        return True
+
+    def _do_handed(self) -> None:
+        try:
+            call, args = self._handed.popleft()
+        except IndexError:
+            # Somebody else took it, and does it.
+            return
+        call(*args)
+
+    def _do_all_handed(self) -> None:
+        """What was handed over in its last turn, and no turn will do."""
+        while self._handed:
+            try:
+                self._do_handed()
+            except Exception as error:
+                self.call_exception_handler({"message": "ending what another thread closed failed", "exception": error})
 
     def _stop_serving(self, sock: socket.socket) -> None:
         # A server may be closed in any thread: it has let go of its sockets already.
