@@ -9,9 +9,9 @@
 %% What structs of a frame may take in memory: so much for each of its bytes, and so much besides.
 -define(HELD_PER_BYTE, 64).
 -define(HELD_BESIDES, (16 bsl 20)).
-%% What a struct takes, and each of its fields.
+%% What a struct takes, and each of its fields; those of a map with more than so many stand in a tree.
 -define(STRUCT_HELD, 40).
--define(FIELD_HELD, 40).
+-define(FIELD_HELD(Count), (if Count =< 32 -> 16; true -> 32 end)).
 %% Where the process that reads a frame keeps how much of that is left.
 -define(ROOM, '$thalweg_messagepack_room').
 
@@ -108,7 +108,8 @@ read({optional, _}, <<16#c0, Rest/binary>>) -> {undefined, Rest};
 read({optional, Type}, Frame) -> read(Type, Frame);
 read({struct, Place, Fields}, Frame) ->
     {Count, Rest} = believed(several(Frame, 16#80, 16#de, map), 2),
-    held(?STRUCT_HELD + ?FIELD_HELD * length(Fields), Rest),
+    Declared = length(Fields),
+    held(?STRUCT_HELD + ?FIELD_HELD(Declared) * Declared, Rest),
     fields(Count, Place, Fields, #{}, Rest);
 read({list, BytesMin, Type}, Frame) ->
     {Count, Rest} = believed(several(Frame, 16#90, 16#dc, array), BytesMin),

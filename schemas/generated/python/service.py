@@ -157,8 +157,9 @@ async def send_items(
         else:
             raise RuntimeError("the stream ended without its response")
     finally:
-        # What a handler cleans up belongs to its turn, however the stream ended.
-        await items.aclose()
+        # What a handler cleans up belongs to its turn, however the stream ended. What is no generator has nothing to.
+        if hasattr(items, "aclose"):
+            await items.aclose()
     reply.end(frame)
 
 
@@ -179,8 +180,9 @@ def send_items_sync(
         else:
             raise RuntimeError("the stream ended without its response")
     finally:
-        # What a handler cleans up belongs to its turn, however the stream ended.
-        items.close()
+        # The same as there.
+        if hasattr(items, "close"):
+            items.close()
     reply.end(frame)
 
 

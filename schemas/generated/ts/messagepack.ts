@@ -271,8 +271,9 @@ export class Reader {
   list<T>(itemBytesMin: number, read: (reader: Reader) => T): T[] {
     const count = this.#believe(this.#arrayLength(), itemBytesMin);
     this.#hold(LIST_WORDS);
-    const values: T[] = [];
-    for (let n = 0; n < count; n++) values.push(read(this));
+    // Of just that length: one that grows is given room for seventeen at once.
+    const values = new Array<T>(count);
+    for (let n = 0; n < count; n++) values[n] = read(this);
     return values;
   }
 
@@ -280,8 +281,9 @@ export class Reader {
     const at = this.#at;
     const found = this.#arrayLength();
     if (found !== expected) throw this.#error(`expected a length of ${expected}, found ${found}`, at);
-    const values: T[] = [];
-    for (let n = 0; n < expected; n++) values.push(read(this));
+    this.#hold(LIST_WORDS);
+    const values = new Array<T>(expected);
+    for (let n = 0; n < expected; n++) values[n] = read(this);
     return values;
   }
 
