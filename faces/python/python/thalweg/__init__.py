@@ -76,7 +76,7 @@ from .errors import (
 )
 
 if _TYPE_CHECKING:
-    from .loop import EventLoopPolicy, new_event_loop, run
+    from .loop import EventLoopPolicy as EventLoopPolicy, new_event_loop, run
 else:
 
     def __getattr__(name: str) -> _Any:

@@ -18,7 +18,7 @@ from ._event_loop import EventLoop
 from ._mailbox import Kind, Mailbox
 
 if TYPE_CHECKING:
-    from ._policy import EventLoopPolicy
+    from ._policy import EventLoopPolicy as EventLoopPolicy
 
 __all__ = ["EventLoop", "Kind", "Mailbox", "new_event_loop", "run"]
 
