@@ -123,13 +123,16 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         if not handle._cancelled:
             self.call_soon(handle._run)
 
+    def _runs_elsewhere(self) -> bool:
+        return self._thread_id not in (None, threading.get_ident())
+
     def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
         """While it runs in another thread, has it call that in its next turn: whether it does.
 
         Whether it sleeps there would be known too, and not for long: whoever asks may give the interpreter's lock away
         before it has done what it asked for.
         """
-        if self._thread_id in (None, threading.get_ident()) or self._process != os.getpid():
+        if not self._runs_elsewhere():
             return False
         self._handed.append((call, args))
         with contextlib.suppress(RuntimeError):
@@ -157,7 +160,10 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
 
     def _stop_serving(self, sock: socket.socket) -> None:
         # A server may be closed in any thread: it has let go of its sockets already.
-        if not self._hands_over(self._stop_serving, sock):
+        if self._runs_elsewhere() and self._process != os.getpid():
+            # A child that another thread forked: its parent's loop runs, and perhaps waits, in a thread that is not here.
+            sock.close()
+        elif not self._hands_over(self._stop_serving, sock):
             super()._stop_serving(sock)  # type: ignore[misc]
 
     def _start_serving(
