@@ -10,7 +10,7 @@ SKIPS: dict[tuple[str, str], str] = {
         "asks a child watcher, which our loop has no need of: the kernel tells it of a child's end by a descriptor"
     ),
     ("test_ssl", "test_remote_shutdown_receives_trailing_data_on_slow_socket"): (
-        "replaces the socket inside asyncio's own transport; test_loop_tls has a peer whose buffer is full"
+        "replaces the socket inside asyncio's own transport, by private names that ours does not have"
     ),
     ("test_events", "test_call_soon_threadsafe_handle_block_check_cancelled"): _HANDLE,
     ("test_events", "test_call_soon_threadsafe_handle_block_cancellation"): _HANDLE,
