@@ -46,11 +46,8 @@ impl Place {
         let nothing_came = came.is_empty();
         self.held.extend(came);
         self.offset = next;
-        let waits = !nothing_came
-            && !closed
-            && matches!(self.printer.output, Output::Json)
-            && ends_inside(&self.held);
-        if waits {
+        let by_characters = self.text && matches!(self.printer.output, Output::Json);
+        if by_characters && !nothing_came && !closed && ends_inside(&self.held) {
             return Ok(true);
         }
         let content = std::mem::take(&mut self.held);
@@ -95,7 +92,12 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
             Err(failure) if place.met && passes(&failure) => {
                 output.tell(format_args!("{failure}; trying again"));
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                // What came is told of, whatever becomes of the rest.
+                let at = place.offset.clone();
+                place.print(Vec::new(), at, false)?;
+                return Err(failure);
+            }
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -214,7 +216,7 @@ mod tests {
 
     fn place(output: Output) -> Place {
         let (printer, held) = (Printer { output, messages: false }, Vec::new());
-        Place { offset: "-1".into(), cursor: None, met: false, text: false, held, printer }
+        Place { offset: "-1".into(), cursor: None, met: false, text: true, held, printer }
     }
 
     #[test]
@@ -244,6 +246,9 @@ mod tests {
         assert_eq!(print(b"", "1_6", false), 0, "nothing came: it is told of as it is");
         assert_eq!(print(b"\xff", "1_7", false), 0, "this is no text");
         assert_eq!(print(b"\xe2", "1_8", true), 0, "and nothing comes any more");
+        let mut bytes = Place { text: false, ..place(Output::Json) };
+        assert!(bytes.print(b"a\xe2".to_vec(), "1_2".to_owned(), false).unwrap());
+        assert!(bytes.held.is_empty(), "bytes have no characters to wait for");
         let mut text = place(Output::Text);
         assert!(text.print(b"\xe2".to_vec(), "1_1".to_owned(), false).unwrap() && text.held.is_empty());
     }
