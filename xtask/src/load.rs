@@ -52,7 +52,8 @@ impl Load {
             self.command(server, words).output().map_err(|e| format!("{}: {e}", self.0.display()))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            return Err(format!("{}: {said}: {}", words.join(" "), server.last_words()));
+            let report = String::from_utf8_lossy(&output.stdout);
+            return Err(format!("{}: {said}{report}: {}", words.join(" "), server.last_words()));
         }
         serde_json::from_slice(&output.stdout).map_err(|e| format!("{}: {e}: {said}", words.join(" ")))
     }

@@ -14,6 +14,9 @@ const CONNECTIONS_MAX: u64 = 11_000;
 /// A server that takes longer to end has failed.
 const ENDING_MAX: Duration = Duration::from_secs(30);
 
+/// What names streams that one verb fills and another reads: by itself each verb has names of its own.
+const AMONG: [&str; 2] = ["--prefix", "among-"];
+
 /// How large runs are.
 #[derive(Clone, Debug)]
 pub(super) struct Size {
@@ -87,7 +90,9 @@ pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Resu
         Scene::Among | Scene::Settled => {
             let [streams, appends] = if size.tiny { ["2", "8192"] } else { ["64", "262144"] };
             let among = ["append", "--streams", streams, "--connections", streams, "--operations", appends];
-            load.run(&server, &[&among[..], &["--seconds", "120", "--warm-up-ms", "0"]].concat())?;
+            let whole = ["--seconds", "120", "--warm-up-ms", "0"];
+            load.run(&server, &[&among[..], &AMONG, &whole].concat())?;
+            words.extend(AMONG);
             words.push("--created");
             if work.scene == Scene::Settled {
                 read_before(&server, load, work, size, &run)?;
@@ -109,7 +114,7 @@ fn read_before(
     let (later, seconds) = if size.tiny { ("1048576", "1") } else { ("73400320", "10") };
     let behind = ["catch-up", "--prefix", "later-", "--streams", "1", "--stream-bytes", later, "--only-fill"];
     load.run(server, &behind)?;
-    let words = size.text(work).split(' ').chain(["--created", "--seconds", seconds]);
+    let words = size.text(work).split(' ').chain(AMONG).chain(["--created", "--seconds", seconds]);
     run(server, &words.collect::<Vec<_>>()).map(drop)
 }
 
