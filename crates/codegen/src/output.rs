@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use thalweg_wire::hex::Hex;
 
 /// The manifest's name in the output directory.
 pub(crate) const MANIFEST: &str = ".thalweg-codegen";
@@ -120,7 +121,7 @@ fn manifest_text(manifest: &Manifest) -> String {
 }
 
 fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Hex(&Sha256::digest(text.as_bytes())).to_string()
 }
 
 fn read(path: &Path) -> Result<String, Error> {

@@ -9,8 +9,6 @@ use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 /// How long a server that is left may take for what was begun.
 const GRACE_MS: u32 = 5_000;
 
-const READABLE: Watch = Watch { readable: true, writable: false, edge: false, exclusive: false };
-
 /// What is ready is not looked at: whatever it is, each server has its turn.
 const EVENTS_MAX: usize = 2;
 
@@ -58,7 +56,7 @@ impl Serving {
         let epoll = Epoll::new()?;
         let servers = self.now.iter().chain(&self.before).map(Server::descriptor);
         for (token, descriptor) in beside.into_iter().chain(servers).enumerate() {
-            epoll.add(descriptor, token as u64, READABLE)?;
+            epoll.add(descriptor, token as u64, Watch::READ)?;
         }
         Ok(epoll)
     }

@@ -8,6 +8,7 @@ use crate::patience::Phase;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_reactor::{Buffer, Ordered, Sequence};
+use thalweg_transport::Unsent;
 use thalweg_wire::exchange::{Live, Mode, Response};
 use thalweg_wire::http1::{ChunkedDecoder, HeadParser};
 use thalweg_wire::piece::Piece;
@@ -322,39 +323,10 @@ impl<T> Active<T> {
 /// Bytes the kernel did not take, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// What is sealed already goes before everything else.
-    pub(crate) sealed: Sealed,
+    /// What is sealed already, as it goes on the wire, before everything else. Without capacity when there is none.
+    pub(crate) sealed: Unsent,
     pub(crate) pieces: VecDeque<Piece>,
     bytes: usize,
-}
-
-/// Bytes as they go on the wire of a sealed connection. Without capacity when there are none.
-#[derive(Debug, Default)]
-pub(crate) struct Sealed {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Sealed {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Drops the first `sent` bytes.
-    pub(crate) fn advance(&mut self, sent: usize) {
-        self.start += sent;
-        if self.start == self.bytes.len() {
-            *self = Self::default();
-        }
-    }
 }
 
 impl Output {
@@ -371,7 +343,7 @@ impl Output {
 
     /// How many they are.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.bytes + self.sealed.bytes().len()) as u64
+        (self.bytes + self.sealed.len()) as u64
     }
 
     /// Drops the first `sent` bytes.

@@ -4,7 +4,7 @@
 //! reference, the rest copied out of the scratch. A large piece that a file holds as well the kernel takes from there, by a call
 //! of its own.
 
-use crate::connection::{Active, Flags, Manner, Output, Sealed};
+use crate::connection::{Active, Flags, Manner, Output};
 use crate::meters::Meters;
 use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use thalweg_reactor::Key;
-use thalweg_transport::{Written, is_local, set_send_buffer, write, write_gathered, write_held};
+use thalweg_transport::{Unsent, Written, is_local, set_send_buffer, write, write_gathered, write_held};
 use thalweg_wire::exchange::{Response, Service};
 use thalweg_wire::http1::{CONTINUE, Framing, HeadPlan, encode_head, status_has_body};
 use thalweg_wire::piece::Piece;
@@ -320,7 +320,7 @@ fn send<S: Service>(
     core: &mut HttpCore<S>,
     key: Key,
     secure: &mut Secure,
-    sealed: &mut Sealed,
+    sealed: &mut Unsent,
     slices: &[IoSlice<'_>],
     meters: &Meters,
 ) -> Result<Sent, Gone> {

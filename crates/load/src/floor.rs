@@ -36,8 +36,7 @@ pub(crate) fn serve(address: SocketAddr) -> io::Result<Infallible> {
         |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"));
     let listener = socket::listen_tcp(address, false, 1024).map_err(taken)?;
     let epoll = Epoll::new()?;
-    let watch = Watch { readable: true, ..Watch::default() };
-    epoll.add(listener.as_fd(), LISTENER, watch)?;
+    epoll.add(listener.as_fd(), LISTENER, Watch::READ)?;
     let mut floor = Floor::default();
     let mut next = 0;
     let mut events = Events::with_capacity(1024);
@@ -52,7 +51,7 @@ pub(crate) fn serve(address: SocketAddr) -> io::Result<Infallible> {
             }
             while let Some(connection) = socket::accept(listener.as_fd())? {
                 socket::set_no_delay(connection.as_fd())?;
-                epoll.add(connection.as_fd(), next, watch)?;
+                epoll.add(connection.as_fd(), next, Watch::READ)?;
                 floor.connections.insert(next, (connection, Vec::with_capacity(RECEIVE_BYTES)));
                 next += 1;
             }

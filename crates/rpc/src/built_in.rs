@@ -5,6 +5,7 @@ use crate::gateway::Bounds;
 use crate::plan::Plan;
 use crate::request::Unfit;
 use std::time::Duration;
+use thalweg_wire::hex::Hex;
 use thalweg_wire::json::{Syntax, Text};
 use thalweg_wire::jsonrpc::{Call, Id, Params, write};
 
@@ -93,7 +94,7 @@ pub(crate) fn answer(plan: &Plan, description: &[u8], call: &Call<'_>, id: Id<'_
 }
 
 fn version(plan: &Plan) -> String {
-    let hash: String = plan.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = Hex(&plan.hash);
     format!(
         "{{\"service\":\"{}\",\"version\":\"{}\",\"schema\":\"{hash}\"}}",
         plan.name,

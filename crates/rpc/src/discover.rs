@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use thalweg_schema::{Command, Field, Message, Service, Type};
 use thalweg_wire::fault::Fault;
+use thalweg_wire::hex::Hex;
 use thalweg_wire::jsonrpc;
 
 /// The version of the format.
@@ -15,7 +16,7 @@ pub(crate) fn document(service: &Service, delays: bool) -> String {
     methods.extend(delays.then(delay));
     let mut info =
         described(json!({ "title": service.name, "version": env!("CARGO_PKG_VERSION") }), &service.doc);
-    info["x-schema-hash"] = service.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+    info["x-schema-hash"] = Hex(&service.hash).to_string().into();
     let mut schemas = Map::new();
     for alias in &service.aliases {
         schemas.insert(alias.name.clone(), described(schema(&alias.of), &alias.doc));

@@ -67,9 +67,8 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
 
 fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<()> {
     let epoll = Epoll::new()?;
-    let readable = Watch { readable: true, ..Watch::default() };
-    epoll.add(signals.as_fd(), 0, readable)?;
-    epoll.add(supervisor.descriptor(), 1, readable)?;
+    epoll.add(signals.as_fd(), 0, Watch::READ)?;
+    epoll.add(supervisor.descriptor(), 1, Watch::READ)?;
     while !supervisor.is_over() {
         epoll.wait(&mut Events::with_capacity(2), 2, Timeout::Never)?;
         supervisor.heard();

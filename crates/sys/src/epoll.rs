@@ -25,6 +25,13 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// For reading alone.
+    pub const READ: Self = Self { readable: true, writable: false, edge: false, exclusive: false };
+    /// For writing alone.
+    pub const WRITE: Self = Self { readable: false, writable: true, edge: false, exclusive: false };
+    /// For both.
+    pub const BOTH: Self = Self { readable: true, ..Self::WRITE };
+
     fn flags(self) -> kernel::EventFlags {
         let mut flags = kernel::EventFlags::empty();
         flags.set(kernel::EventFlags::IN, self.readable);

@@ -32,6 +32,7 @@ pub mod hint;
 pub mod machine;
 pub mod memory;
 pub mod name;
+pub mod nested;
 pub mod process;
 pub mod signal;
 pub mod socket;

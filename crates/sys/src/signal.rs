@@ -55,11 +55,6 @@ impl Signals {
     pub fn next(&self) -> io::Result<Option<Signal>> {
         next_signal(self.descriptor.as_fd())
     }
-
-    /// Gives the descriptor away, to a reactor say; [`next_signal`] then reads it.
-    pub fn into_descriptor(self) -> OwnedFd {
-        self.descriptor
-    }
 }
 
 impl AsFd for Signals {

@@ -2,7 +2,7 @@
 //!
 //! Owns: listeners ([`Listener`]), accepting in bounded batches without a spin when descriptors run out
 //! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write()`],
-//! [`write_gathered`]), and the same through shared memory that was handed over
+//! [`write_gathered`]), what it did not take yet ([`Unsent`]), and the same through shared memory that was handed over
 //! ([`SharedEnd`]); where a service is found ([`Endpoint`]).
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
@@ -17,6 +17,7 @@ mod listener;
 mod peer_wait;
 mod shared;
 mod stream;
+mod unsent;
 
 pub use acceptor::{Accepted, Acceptor};
 pub use endpoint::{Endpoint, UnknownEndpoint};
@@ -28,6 +29,7 @@ pub use shared::{
 pub use stream::{
     Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,
 };
+pub use unsent::Unsent;
 
 pub use thalweg_sync::ring::{Broken, RING_BYTES, Wanted};
 pub use thalweg_sys::socket::{

@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod fault;
 pub mod field;
 pub mod frame;
+pub mod hex;
 pub mod host;
 pub mod http1;
 pub mod json;

@@ -11,6 +11,7 @@ use thalweg_reactor::Wait;
 use thalweg_rpc::client::{Ask, Options};
 use thalweg_rpc::{Bearer, Client, Translator};
 use thalweg_service::{CallId, Error};
+use thalweg_wire::hex::Hex;
 
 /// What JavaScript may say of a client, as it says it.
 #[napi(object)]
@@ -245,7 +246,7 @@ impl SchemaText {
     /// Its hash, which both ends of a connection hold against each other's.
     #[napi]
     pub fn hash(&self) -> String {
-        self.translator.hash().iter().map(|byte| format!("{byte:02x}")).collect()
+        Hex(&self.translator.hash()).to_string()
     }
 
     /// The frame of a request.

@@ -7,7 +7,7 @@
 
 use super::Identity;
 use super::session::Session;
-use crate::connection::{Active, Output, Sealed};
+use crate::connection::{Active, Output};
 use crate::meters::Meters;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::send::taken;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
-use thalweg_transport::{Read, read, write};
+use thalweg_transport::{Read, Unsent, read, write};
 use thalweg_wire::exchange::{Refusal, Service};
 
 /// Steps of handshakes in one turn, each up to a signature: a storm of them does not keep the others waiting.
@@ -130,7 +130,7 @@ impl Secure {
     pub(crate) fn send(
         &mut self,
         (key, descriptor): (Key, BorrowedFd<'_>),
-        kept: &mut Sealed,
+        kept: &mut Unsent,
         pieces: &[IoSlice<'_>],
         meters: &Meters,
     ) -> Result<Sent, Gone> {
@@ -147,7 +147,7 @@ impl Secure {
             let taken = write_sealed(descriptor, &self.sealed, meters)?;
             sent.wire += taken;
             if taken < self.sealed.len() {
-                kept.push(&self.sealed[taken..]);
+                kept.buffer().extend_from_slice(&self.sealed[taken..]);
                 break;
             }
         }
@@ -156,12 +156,15 @@ impl Secure {
 }
 
 /// Sends what was sealed before.
-fn flush(descriptor: BorrowedFd<'_>, kept: &mut Sealed, meters: &Meters) -> Result<usize, Gone> {
+fn flush(descriptor: BorrowedFd<'_>, kept: &mut Unsent, meters: &Meters) -> Result<usize, Gone> {
     if kept.is_empty() {
         return Ok(0);
     }
-    let taken = write_sealed(descriptor, kept.bytes(), meters)?;
-    kept.advance(taken);
+    let taken = write_sealed(descriptor, kept.as_slice(), meters)?;
+    kept.sent(taken);
+    if kept.is_empty() {
+        *kept = Unsent::default();
+    }
     Ok(taken)
 }
 
@@ -254,10 +257,10 @@ impl<S: Service> Http<S> {
             return Ok(());
         }
         let Output { sealed: kept, .. } = &mut active.output;
-        let before = kept.bytes().len() as u64;
-        kept.push(&self.secure.sealed);
+        let before = kept.len() as u64;
+        kept.buffer().extend_from_slice(&self.secure.sealed);
         let outcome = flush(core.descriptor(key).ok_or(Gone::Close)?, kept, &self.meters);
-        self.load.unsent(before, kept.bytes().len() as u64);
+        self.load.unsent(before, kept.len() as u64);
         if !kept.is_empty() {
             self.await_peer(core, key, active);
         }

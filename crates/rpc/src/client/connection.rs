@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::Error as Failure;
+use thalweg_sys::epoll::Watch;
 use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
@@ -38,8 +39,8 @@ pub(crate) struct Connection {
     pub(crate) idle_since: Instant,
     /// How long a read waits, as the kernel was told.
     patience: Option<Duration>,
-    /// What it is watched for, if it is: writing or not.
-    pub(crate) watched: Option<bool>,
+    /// What it is watched for, if it is.
+    pub(crate) watched: Option<Watch>,
 }
 
 /// What became of the exchange that a connection carries.

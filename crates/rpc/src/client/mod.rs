@@ -22,7 +22,6 @@ mod options;
 mod places;
 mod pool;
 mod target;
-mod watch;
 
 pub use answer::{Answers, Done};
 pub use bearer::Bearer;
@@ -37,6 +36,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure, Wait};
 use thalweg_wire::fault::Fault;
+use thalweg_wire::hex::Hex;
 
 /// Calls services by JSON-RPC.
 ///
@@ -100,7 +100,7 @@ impl Client {
     /// # Errors
     /// [`Fault::SchemaMismatch`]: it was not. Otherwise as [`Client::call`].
     pub fn expect_schema(&mut self, hash: &[u8; 32]) -> Result<(), Error> {
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = Hex(hash).to_string();
         let version = self.call("rpc.version", "")?;
         if error::member(version, "schema").is_some_and(|schema| schema == hash) {
             return Ok(());

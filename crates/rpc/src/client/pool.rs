@@ -7,14 +7,15 @@ use super::left;
 use super::options::{Ask, Options, Statistics};
 use super::places::Places;
 use super::target::{SiteId, Target};
-use super::watch::Watch;
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::clock;
+use thalweg_sys::epoll::Watch;
+use thalweg_sys::nested::Nested;
 use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
 
@@ -30,7 +31,8 @@ pub(crate) struct Pool {
     /// What waits for a connection to be free.
     queue: VecDeque<(SiteId, Exchange)>,
     done: VecDeque<Done>,
-    watch: Option<Watch>,
+    /// What a foreign loop watches, once it or a wait of ours needed it.
+    nested: Option<Nested>,
     /// How long waits for answers took.
     pace: Pace,
     last_call: u64,
@@ -48,7 +50,7 @@ impl Pool {
             connections: Vec::new(),
             queue: VecDeque::new(),
             done: VecDeque::new(),
-            watch: None,
+            nested: None,
             pace: Pace::new(QUICK_NS),
             last_call: 0,
             last_id: 0,
@@ -288,7 +290,7 @@ impl Pool {
 
     /// One turn, which waits until then at most for something to come of an exchange, beside what came already.
     pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), Failure> {
-        self.make_watch()?;
+        self.nest()?;
         let before = self.done.len();
         loop {
             let mut moved = false;
@@ -316,8 +318,8 @@ impl Pool {
                 break;
             }
             self.watch_sockets()?;
-            if let Some(watch) = &mut self.watch
-                && !watch.wait(wakes, left)?
+            if let Some(nested) = &mut self.nested
+                && !nested.wait(wakes, left)?
             {
                 // The end of the wait, or a signal, which whoever waits may have to look after.
                 self.expire();
@@ -326,8 +328,8 @@ impl Pool {
         }
         self.watch_sockets()?;
         let wakes = if self.done.is_empty() { self.wakes_at() } else { Some(Instant::now()) };
-        if let Some(watch) = &mut self.watch {
-            watch.due(wakes)?;
+        if let Some(nested) = &mut self.nested {
+            nested.due(wakes)?;
         }
         Ok(())
     }
@@ -365,28 +367,28 @@ impl Pool {
         carried.chain(self.queue.iter().filter_map(|(_, exchange)| exchange.until)).min()
     }
 
-    fn make_watch(&mut self) -> Result<(), Failure> {
-        if self.watch.is_none() {
-            self.watch = Some(Watch::new()?);
+    fn nest(&mut self) -> Result<(), Failure> {
+        if self.nested.is_none() {
+            self.nested = Some(Nested::new()?);
         }
         Ok(())
     }
 
     fn watch_sockets(&mut self) -> Result<(), Failure> {
-        let Some(watch) = &self.watch else { return Ok(()) };
+        let Some(nested) = &self.nested else { return Ok(()) };
         for connection in &mut self.connections {
-            let writing = connection.waits_to_write();
-            watch.follow(connection.socket(), connection.watched, writing)?;
-            connection.watched = Some(writing);
+            let wanted = Some(if connection.waits_to_write() { Watch::BOTH } else { Watch::READ });
+            nested.watch(connection.socket(), connection.watched, wanted)?;
+            connection.watched = wanted;
         }
         Ok(())
     }
 
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Failure> {
-        self.make_watch()?;
+        self.nest()?;
         self.watch_sockets()?;
-        match &self.watch {
-            Some(watch) => Ok(watch.descriptor()),
+        match &self.nested {
+            Some(nested) => Ok(nested.as_fd()),
             None => Err(Failure::new(Fault::System, "no descriptor to watch")),
         }
     }

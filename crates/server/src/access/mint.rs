@@ -1,11 +1,12 @@
 //! New tokens: shown once, and kept as what they hash to.
 
-use super::tokens::{Scope, hash, hex};
+use super::tokens::{Scope, hash};
 use crate::client::{Failure, Output, notice};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use thalweg_sys::process::random_bytes;
+use thalweg_wire::hex::Hex;
 
 /// Nobody guesses 256 bits, which is why a plain hash keeps them.
 const SECRET_BYTES: usize = 32;
@@ -19,7 +20,7 @@ pub(crate) fn mint(label: &str, scopes: &[Scope], prefix: &str, output: Output) 
     let secret: [u8; SECRET_BYTES] = random_bytes().map_err(Failure::Random)?;
     // Begins as a leaked one is searched for.
     let token = format!("thalweg_{}", URL_SAFE_NO_PAD.encode(secret));
-    let digest = hex(&hash(token.as_bytes()));
+    let digest = Hex(&hash(token.as_bytes())).to_string();
     let scopes: Vec<String> = scopes.iter().map(ToString::to_string).collect();
     let mut grant = toml::Table::new();
     grant.insert("sha256".into(), digest.clone().into());

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq;
+use thalweg_wire::hex;
 
 /// What a token hashes to.
 pub(super) type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -117,7 +118,7 @@ impl Tokens {
         let tables: BTreeMap<String, Written> = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut labels = BTreeMap::new();
         let grant = |(label, written): (String, Written)| {
-            let digest = digest_of_hex(&written.sha256).ok_or_else(|| {
+            let digest = hex::parse(&written.sha256.to_ascii_lowercase()).ok_or_else(|| {
                 format!("[{label}]: sha256 is 64 hexadecimal digits, as `thalweg token` prints them")
             })?;
             if written.scopes.is_empty() {
@@ -157,25 +158,6 @@ pub(super) fn hash(token: &[u8]) -> Digest {
     out
 }
 
-/// As the file has it.
-pub(super) fn hex(digest: &Digest) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn digest_of_hex(text: &str) -> Option<Digest> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * SHA256_OUTPUT_LEN {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut out = Digest::default();
-    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        // Two digits of four bits each fit a byte.
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-    }
-    Some(out)
-}
-
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 
@@ -183,9 +165,10 @@ pub(crate) mod fuzzing;
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use thalweg_wire::hex::Hex;
 
     fn file(token: &str, rest: &str) -> String {
-        format!("[one]\nsha256 = \"{}\"\n{rest}", hex(&hash(token.as_bytes())))
+        format!("[one]\nsha256 = \"{}\"\n{rest}", Hex(&hash(token.as_bytes())))
     }
 
     #[test]
@@ -219,7 +202,7 @@ mod tests {
     fn a_token_has_one_table() {
         let table =
             |label: &str, digest: &str| format!("[{label}]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\n");
-        let (digest, other) = (hex(&hash(b"t")), hex(&hash(b"u")));
+        let (digest, other) = (Hex(&hash(b"t")).to_string(), Hex(&hash(b"u")).to_string());
         assert_eq!(Tokens::parse(&(table("one", &digest) + &table("two", &other))).unwrap().len(), 2);
         let twice = table("one", &digest) + &table("two", &digest.to_uppercase());
         let said = Tokens::parse(&twice).unwrap_err();

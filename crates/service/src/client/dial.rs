@@ -15,6 +15,7 @@ use thalweg_sys::{process, socket};
 use thalweg_transport::{Endpoint, Read, SharedEnd, Wanted, Written, receive_with_descriptor};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
+use thalweg_wire::hex::Hex;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
@@ -284,7 +285,7 @@ impl Dialer {
 
 /// As much of a hash as tells two apart.
 fn begin_of(hash: &SchemaHash) -> String {
-    hash[..4].iter().map(|byte| format!("{byte:02x}")).chain(["…".into()]).collect()
+    format!("{}…", Hex(&hash[..4]))
 }
 
 /// What a refused connection means.

@@ -131,7 +131,7 @@ impl Session {
         if self.calls.len() >= in_flight_max as usize {
             return Err(Error::new(Fault::Overloaded, format!("{in_flight_max} calls are in flight")));
         }
-        let unsent = self.outgoing.len();
+        let unsent = self.outgoing.unsent().len();
         if unsent > 0 && unsent.saturating_add(request.len()) > unsent_bytes_max {
             let detail = format!("{unsent} bytes are still to be sent, {unsent_bytes_max} are allowed");
             return Err(Error::new(Fault::Overloaded, detail));
@@ -213,7 +213,7 @@ impl Session {
     }
 
     pub(crate) fn unsent(&self) -> &[u8] {
-        self.outgoing.unsent()
+        self.outgoing.unsent().as_slice()
     }
 
     pub(crate) fn sent(&mut self, count: usize) {
@@ -221,7 +221,7 @@ impl Session {
     }
 
     pub(crate) const fn has_unsent(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.outgoing.unsent().is_empty()
     }
 
     /// Where to read to.

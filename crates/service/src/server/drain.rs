@@ -35,7 +35,7 @@ impl Engine {
             let Some(client) = client(core, key) else { continue };
             let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| self.spare.take()));
             if phase == Phase::Multiplexed && !busy.closing {
-                busy.output.bytes.extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
+                busy.output.buffer().extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
             }
             let most_bytes = self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize;
             let fate = self.hear_out(core, collector, (key, &mut busy), most_bytes, handler);

@@ -63,7 +63,7 @@ impl Engine {
     /// Says why, and ends the connection.
     fn turn_away(&self, busy: &mut Busy, fault: Fault) -> Option<Phase> {
         let welcome = Welcome { fault: fault as u16, ..self.welcome_with(0) };
-        busy.output.bytes.extend_from_slice(&welcome.encode());
+        busy.output.buffer().extend_from_slice(&welcome.encode());
         busy.closing = true;
         None
     }
@@ -92,7 +92,7 @@ impl Engine {
                 Err(()) => {}
             }
         }
-        busy.output.bytes.extend_from_slice(&self.welcome_with(0).encode());
+        busy.output.buffer().extend_from_slice(&self.welcome_with(0).encode());
         Some(Phase::Multiplexed)
     }
 

@@ -57,14 +57,14 @@ impl Engine {
             Some(outlet) => {
                 let Some(descriptor) = core.descriptor(outlet) else { return Fate::Gone };
                 self.statistics.writes += 1;
-                thalweg_transport::write_any(descriptor, busy.output.unsent())
+                thalweg_transport::write_any(descriptor, busy.output.as_slice())
             }
             None => {
                 let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else {
                     return Fate::Gone;
                 };
                 self.statistics.writes += u64::from(client.ring.is_none());
-                client.write(socket, busy.output.unsent())
+                client.write(socket, busy.output.as_slice())
             }
         };
         match written {
@@ -84,7 +84,7 @@ impl Engine {
             self.relieved.push(key);
         }
         // What waits for its turn holds up no stream: it may be that very stream's end that it waits for.
-        if busy.congested && busy.output.unsent().len() <= relieved_at {
+        if busy.congested && busy.output.len() <= relieved_at {
             busy.congested = false;
             let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
             self.payments.extend(places.map(|place| (place, Pay::Items(0))));
@@ -93,7 +93,7 @@ impl Engine {
 
     /// The connection has more unsent than it may: its streams are told to wait.
     pub(crate) fn congest(&self, busy: &mut Busy) {
-        if !busy.congested && busy.output.unsent().len() > self.options.unsent_bytes_max {
+        if !busy.congested && busy.output.len() > self.options.unsent_bytes_max {
             busy.congested = true;
             busy.in_flight.iter().for_each(|begun| begun.call.congest());
         }

@@ -1,7 +1,7 @@
 //! From a connection's input to calls that are handled.
 
 use crate::server::answers::Place;
-use crate::server::busy::{Begun, Busy, NEVER_MS, Turn};
+use crate::server::busy::{Busy, NEVER_MS};
 use crate::server::call::Pay;
 use crate::server::client::Phase;
 use crate::server::collector::{Collector, ServerCore, client};
@@ -9,6 +9,7 @@ use crate::server::cut::{self, Cut};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use crate::server::handler::{ClientId, Handler, Request};
+use crate::server::in_flight::{Begun, Turn};
 use crate::server::inline;
 use crate::server::reply::Reply;
 use std::time::{Duration, Instant};
@@ -112,13 +113,13 @@ impl Engine {
         }
         let place = Place { key, id, serial };
         let reply = Reply::new(call.clone(), place);
-        let start = busy.output.bytes.len();
+        let start = busy.output.buffer().len();
         let Busy { input, output, .. } = busy;
         let request =
             Request { frame: &input.unread()[asked.head..total], client: ClientId::of(key), deadline, alone };
         let full_at = output.length_at(self.options.unsent_bytes_max);
         let handle = || handler.request(request, reply);
-        let ended = inline::handle(&call, framing, &mut output.bytes, full_at, handle);
+        let ended = inline::handle(&call, framing, output.buffer(), full_at, handle);
         busy.input.consume(total);
         if ended {
             self.statistics.answers += 1;
@@ -183,8 +184,8 @@ impl Engine {
         self.statistics.answers += 1;
         let says = if fault.says() == message { message.to_owned() } else { format!("{fault}: {message}") };
         let frame = error_frame(&self.options.error_tag, &says);
-        let start = busy.output.bytes.len();
-        framing.write(&mut busy.output.bytes, &frame, Some(fault as u16));
+        let start = busy.output.buffer().len();
+        framing.write(busy.output.buffer(), &frame, Some(fault as u16));
         if framing == Framing::Plain && busy.order.pending() > 0 {
             self.serial += 1;
             wait_behind_others(busy, self.serial, start);
@@ -205,7 +206,7 @@ fn due(core: &ServerCore, since_ms: u64, deadline_ms: u32) -> Option<(Option<Ins
 
 /// A plain connection's call was answered at once, but others are before it.
 fn wait_behind_others(busy: &mut Busy, serial: u64, start: usize) {
-    let answer = busy.output.bytes.split_off(start);
+    let answer = busy.output.buffer().split_off(start);
     busy.waiting_bytes += answer.len();
     let sequence = busy.order.expect();
     busy.turns.push_back(serial);
@@ -217,7 +218,7 @@ fn take_turn(busy: &mut Busy, serial: u64, start: usize) -> Turn {
     let sequence = busy.order.expect();
     busy.turns.push_back(serial);
     let answered =
-        if busy.order.is_first(sequence) { Vec::new() } else { busy.output.bytes.split_off(start) };
+        if busy.order.is_first(sequence) { Vec::new() } else { busy.output.buffer().split_off(start) };
     busy.waiting_bytes += answered.len();
     Turn { sequence, answered }
 }

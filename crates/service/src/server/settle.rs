@@ -65,7 +65,7 @@ impl Engine {
             // What leaves is paid back; what stays is stopped by congestion.
             self.payments.push((place, Pay::Items(1)));
         }
-        framing.write(&mut output.bytes, payload, None);
+        framing.write(output.buffer(), payload, None);
         self.congest(busy);
     }
 
@@ -76,10 +76,10 @@ impl Engine {
         let framing = begun.framing();
         self.calls.give(begun.call);
         let Some(mut turn) = begun.turn else {
-            return framing.write(&mut busy.output.bytes, payload, Some(fault));
+            return framing.write(busy.output.buffer(), payload, Some(fault));
         };
         if busy.order.is_first(turn.sequence) {
-            framing.write(&mut busy.output.bytes, payload, Some(fault));
+            framing.write(busy.output.buffer(), payload, Some(fault));
         } else {
             busy.waiting_bytes += turn.answer(|answered| framing.write(answered, payload, Some(fault)));
         }
@@ -91,7 +91,7 @@ impl Engine {
     fn advance(&mut self, busy: &mut Busy, key: Key) {
         while let Some(answer) = busy.order.pop() {
             busy.waiting_bytes -= answer.len();
-            busy.output.bytes.extend_from_slice(&answer);
+            busy.output.buffer().extend_from_slice(&answer);
             busy.turns.pop_front();
         }
         let Some(first) = busy.turns.front().copied() else { return };
@@ -99,7 +99,7 @@ impl Engine {
             && let Some(turn) = &mut begun.turn
         {
             busy.waiting_bytes -= turn.answered.len();
-            busy.output.bytes.append(&mut turn.answered);
+            busy.output.buffer().append(&mut turn.answered);
             let place = Place { key, id: begun.id, serial: begun.serial };
             self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
         }
@@ -147,7 +147,7 @@ impl Engine {
                 false
             }
             turn => {
-                leave(&mut output.bytes);
+                leave(output.buffer());
                 turn.is_some()
             }
         };

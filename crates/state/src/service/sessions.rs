@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thalweg_wire::hex;
 
 /// What a lease lasts unless something else is asked for.
 const LEASE_MS: u32 = 30_000;
@@ -25,7 +26,6 @@ const LEASE_MS: u32 = 30_000;
 const LEASE_MS_MAX: u32 = 3_600_000;
 /// Between two looks for leases that ended.
 const SWEEP: Duration = Duration::from_secs(1);
-const DIGITS: usize = 32;
 
 /// Names a session of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,11 +37,8 @@ pub(super) struct Token {
 impl Token {
     /// Reads one; `None` for what can be none.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        if text.len() != DIGITS || !text.is_ascii() {
-            return None;
-        }
-        let (incarnation, name) = text.split_at(DIGITS / 2);
-        Some(Self { incarnation: digits(incarnation)?, name: digits(name)? })
+        let token = u128::from_be_bytes(hex::parse(text)?);
+        Some(Self { incarnation: (token >> 64) as u64, name: token as u64 })
     }
 }
 
@@ -49,17 +46,6 @@ impl std::fmt::Display for Token {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:016x}{:016x}", self.incarnation, self.name)
     }
-}
-
-fn digits(text: &str) -> Option<u64> {
-    text.bytes().try_fold(0, |number, digit| {
-        let value = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        Some(number << 4 | u64::from(value))
-    })
 }
 
 /// A session, for as long as a call is about it: until this goes its lease does not end.

@@ -17,6 +17,7 @@ use crate::state::{ForkId, State};
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, now};
 use thalweg_service::Access;
+use thalweg_wire::hex::Hex;
 
 /// A key takes as long to write as so many to pass.
 const WRITE_COST: usize = 4;
@@ -73,10 +74,7 @@ impl Write {
             return Err(Error::Conflict { fork, base, tail: sight.offset() }.into());
         }
         match self.if_root {
-            Some(root) if root != sight.root() => {
-                let digits = root.iter().map(|byte| format!("{byte:02x}"));
-                Err(Refusal::Root(digits.collect()))
-            }
+            Some(root) if root != sight.root() => Err(Refusal::Root(Hex(&root).to_string())),
             _ => Ok(()),
         }
     }

@@ -1,0 +1,106 @@
+//! Calls of a connection that began and were not answered at once, by id.
+
+use crate::server::call::Call;
+use crate::server::framing::Framing;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::sync::Arc;
+use thalweg_reactor::Sequence;
+
+/// A table with room for more calls than this is freed with its burst.
+const KEPT_CALLS_MAX: usize = 64;
+
+/// A call in flight.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: u64,
+    pub(crate) serial: u64,
+    pub(crate) call: Arc<Call>,
+    /// On plain connections.
+    pub(crate) turn: Option<Turn>,
+    /// In the reactor's milliseconds.
+    pub(crate) deadline_ms: u64,
+}
+
+/// A call's place in a plain connection's order.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) sequence: Sequence,
+    /// What was answered before it came.
+    pub(crate) answered: Vec<u8>,
+}
+
+impl Turn {
+    /// Something is answered before the turn has come: how many bytes.
+    pub(crate) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let before = self.answered.len();
+        write(&mut self.answered);
+        self.answered.len() - before
+    }
+}
+
+impl Begun {
+    pub(crate) fn framing(&self) -> Framing {
+        if self.turn.is_some() { Framing::Plain } else { Framing::Multiplexed(self.id) }
+    }
+}
+
+/// A connection's calls in flight, by id.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    calls: HashTable<Begun>,
+}
+
+/// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a client
+/// can slow down nobody but itself, and that not by much.
+#[inline]
+fn hash(id: u64) -> u64 {
+    let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+impl InFlight {
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, id: u64) -> Option<&mut Begun> {
+        self.calls.find_mut(hash(id), |begun| begun.id == id)
+    }
+
+    /// The call, if it is still the one that was named so then.
+    #[inline]
+    pub(crate) fn find_very(&mut self, id: u64, serial: u64) -> Option<&mut Begun> {
+        self.find(id).filter(|begun| begun.serial == serial)
+    }
+
+    pub(crate) fn insert(&mut self, begun: Begun) {
+        self.calls.insert_unique(hash(begun.id), begun, |begun| hash(begun.id));
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Begun> {
+        match self.calls.entry(hash(id), |begun| begun.id == id, |begun| hash(begun.id)) {
+            Entry::Occupied(entry) => Some(entry.remove().0),
+            Entry::Vacant(_) => None,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
+        self.calls.iter()
+    }
+
+    /// Whether it has room for more calls than are worth keeping.
+    pub(crate) fn is_large(&self) -> bool {
+        self.calls.capacity() > KEPT_CALLS_MAX
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Begun> + '_ {
+        self.calls.drain()
+    }
+}

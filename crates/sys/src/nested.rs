@@ -1,0 +1,115 @@
+//! What a loop that is not ours watches of us: one descriptor for all that we wait for.
+//!
+//! An epoll of a few descriptors and of a moment, which is readable while one of them has something or the moment has come. It
+//! is level-triggered, and nobody asks it what there is: who is told looks at everything it has. It remembers no descriptor,
+//! so whoever owns one says what it was watched for before.
+
+use crate::epoll::{Epoll, Watch, wait_readable};
+use crate::event::Alarm;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Nobody reads tokens.
+const TOKEN: u64 = 0;
+
+/// The descriptor, and what is in it. Closed when dropped.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use thalweg_sys::nested::Nested;
+///
+/// let mut nested = Nested::new()?;
+/// let soon = Instant::now() + Duration::from_millis(1);
+/// nested.due(Some(soon))?;
+/// assert!(nested.wait(Some(soon), None)?);
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Nested {
+    epoll: Epoll,
+    alarm: Alarm,
+}
+
+impl Nested {
+    /// One that watches nothing.
+    ///
+    /// # Errors
+    /// Out of descriptors or of memory.
+    pub fn new() -> io::Result<Self> {
+        let (epoll, alarm) = (Epoll::new()?, Alarm::new()?);
+        epoll.add(alarm.as_fd(), TOKEN, Watch::READ)?;
+        Ok(Self { epoll, alarm })
+    }
+
+    /// Has a descriptor watched for `wanted` that was watched for `before`; `None` is not at all.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn watch(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        before: Option<Watch>,
+        wanted: Option<Watch>,
+    ) -> io::Result<()> {
+        match (before, wanted) {
+            (before, wanted) if before == wanted => Ok(()),
+            (None, Some(wanted)) => self.epoll.add(descriptor, TOKEN, wanted),
+            (Some(_), Some(wanted)) => self.epoll.modify(descriptor, TOKEN, wanted),
+            (_, None) => self.epoll.delete(descriptor),
+        }
+    }
+
+    /// Is readable from then on, or a moment before.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn due(&mut self, at: Option<Instant>) -> io::Result<()> {
+        self.alarm.due(at)
+    }
+
+    /// Waits until there is something, at most so long; `due` is when there is, whatever comes. `false`: there is not; a
+    /// signal ends a wait too.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn wait(&mut self, due: Option<Instant>, left: Option<Duration>) -> io::Result<bool> {
+        // A moment that has passed was told of, and would be for ever.
+        if self.alarm.has_passed() {
+            self.due(due)?;
+        }
+        // Rounded up, so that what is waited for has come when the wait ends.
+        let left_ms = left.map_or(u32::MAX >> 1, |left| {
+            u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX >> 1)
+        });
+        wait_readable(self.epoll.as_fd(), left_ms)
+    }
+}
+
+impl AsFd for Nested {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventFd;
+
+    #[test]
+    fn it_is_readable_while_something_inside_is_what_it_is_watched_for() {
+        let (mut nested, event) = (Nested::new().unwrap(), EventFd::new().unwrap());
+        let ready = |nested: &mut Nested| nested.wait(None, Some(Duration::ZERO)).unwrap();
+        nested.watch(event.as_fd(), None, Some(Watch::READ)).unwrap();
+        assert!(!ready(&mut nested));
+        nested.watch(event.as_fd(), Some(Watch::READ), Some(Watch::BOTH)).unwrap();
+        assert!(ready(&mut nested), "it can be written to");
+        nested.watch(event.as_fd(), Some(Watch::BOTH), Some(Watch::READ)).unwrap();
+        assert!(!ready(&mut nested));
+        event.signal().unwrap();
+        assert!(ready(&mut nested) && ready(&mut nested), "until it is read");
+        nested.watch(event.as_fd(), Some(Watch::READ), None).unwrap();
+        assert!(!ready(&mut nested));
+    }
+}
