@@ -81,6 +81,6 @@ impl<S: Service> Http<S> {
             }
         }
         self.owes_look = false;
-        core.ready_later(crate::Message::Rung);
+        core.ready_later(crate::Message::Look);
     }
 }

@@ -57,8 +57,8 @@ pub enum Message {
         /// The connection.
         key: Key,
     },
-    /// The service has something to look at.
-    Rung,
+    /// What the handler reminds itself of: the service has something to look at. From elsewhere that is a nudge.
+    Look,
     /// What the handler reminds itself of: a topic with more subscribers than one turn's share.
     Walk {
         /// The topic.
@@ -488,10 +488,15 @@ impl<S: Service> Handler for Http<S> {
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),
-            Message::Rung => self.look(core),
+            Message::Look => self.look(core),
             Message::Resume { key } => self.resume(core, key),
         }
         self.posts.acted();
+    }
+
+    /// The service has something to look at.
+    fn nudged(&mut self, core: &mut Core<Self>) {
+        self.message(core, Message::Look);
     }
 
     fn turn_ended(&mut self, core: &mut Core<Self>) {

@@ -18,7 +18,7 @@ fn ask(client: &mut Client, names: &[u64]) {
 
 fn bring(server: &Server, names: &[u64]) {
     server.shared.lock().unwrap().ripe.extend_from_slice(names);
-    server.post(Message::Rung);
+    server.nudge();
 }
 
 fn until(what: &str, wanted: impl Fn() -> bool) {

@@ -5,7 +5,7 @@ mod common;
 use common::{Client, Server};
 use std::io::{Read, Write};
 use std::time::Duration;
-use thalweg_http::{Config, Message};
+use thalweg_http::Config;
 
 fn patient() -> Config {
     Config { connections_max: 1_000, ..Config::default() }
@@ -61,7 +61,7 @@ fn a_body_that_is_not_read_for_now_is_not_late() {
     });
     let bring = |name: u64| {
         server.shared.lock().unwrap().ripe.push(name);
-        server.post(Message::Rung);
+        server.nudge();
     };
     // What waits for the first answer is more than one connection may have ready.
     bring(2);

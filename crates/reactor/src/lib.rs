@@ -2,8 +2,7 @@
 //!
 //! Owns: the descriptors of its connections and everything that wakes a thread: readiness, messages from
 //! other threads, timers. Turns them into calls of one [`Handler`], one at a time, on one thread. Also
-//! the two pieces every ordered protocol needs: [`Ordered`], which lets answers leave in the order of
-//! their questions, and [`Responder`], which answers from any thread and is never silent.
+//! what every ordered protocol needs: [`Ordered`], which lets answers leave in the order of their questions.
 //!
 //! Never knows: a protocol, what a byte means, what a topic is, a file.
 //!
@@ -29,7 +28,8 @@
 //!    generation), which is also its epoll token; what comes for a dead generation is dropped.
 //! 2. One wake per burst (`thalweg-sync` has the handshake and its models).
 //! 3. Responses leave in request order ([`Ordered`]).
-//! 4. A [`Responder`] dropped unanswered says so, and posting its answer never fails.
+//! 4. Who was promised room ([`Handle::reserve`]) is never refused: what answers a question is posted, from any thread, however
+//!    full the mailbox is.
 //! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
@@ -48,7 +48,6 @@ mod handle;
 mod key;
 mod ordered;
 mod pool;
-mod responder;
 mod slab;
 mod spin;
 mod topics;
@@ -62,7 +61,6 @@ pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
 pub use crate::pool::{Crew, Job, Pool, contain};
-pub use crate::responder::{Outcome, Responder};
 pub use crate::slab::slot_bytes;
 pub use crate::turn::{Config, Reactor, Wait};
 

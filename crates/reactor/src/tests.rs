@@ -26,7 +26,7 @@ struct Probe {
 
 enum Message {
     Number(u32),
-    Outcome(Key, Sequence, Outcome<u32>),
+    Answer(Key, Sequence, u32),
 }
 
 /// What a connection owns in these tests.
@@ -317,20 +317,6 @@ mod invariant_2_one_wake_per_burst {
     }
 
     #[test]
-    fn a_full_mailbox_gives_the_message_back_and_a_permit_still_posts() {
-        let reactor = reactor_with(Config { mailbox_max: 2, ..Config::default() });
-        let handle = reactor.handle();
-        let permit = handle.reserve().unwrap();
-        handle.post(Message::Number(1)).unwrap();
-        assert!(matches!(handle.post(Message::Number(2)), Err(Full(Message::Number(2)))));
-        assert!(handle.reserve().is_none());
-        permit.post(Message::Number(3));
-        let mut reactor = reactor;
-        assert_eq!(poll(&mut reactor), 2);
-        assert_eq!(reactor.handler().messages, [1, 3]);
-    }
-
-    #[test]
     fn a_nudge_ends_a_sleep_though_the_mailbox_is_full() {
         let mut reactor = reactor_with(Config { mailbox_max: 1, ..Config::default() });
         let handle = reactor.handle();
@@ -374,15 +360,15 @@ mod invariant_3_responses_leave_in_request_order {
         let mut reactor = reactor();
         let (key, peer) = connect(&mut reactor, Interest::NONE);
         let handle = reactor.handle();
-        let mut by_thread: Vec<Vec<(u32, Responder<Message, u32>)>> = (0..4).map(|_| Vec::new()).collect();
+        let mut by_thread: Vec<Vec<(Permit<Message>, Message)>> = (0..4).map(|_| Vec::new()).collect();
         for question in 0..QUESTIONS {
             let sequence = reactor.core().entry(key).unwrap().ordered.expect();
-            let responder = Responder::new(&handle, key, sequence, Message::Outcome).unwrap();
-            by_thread[question as usize % 4].push((question, responder));
+            let answer = Message::Answer(key, sequence, question);
+            by_thread[question as usize % 4].push((handle.reserve().unwrap(), answer));
         }
         reactor.handler().on_message = Box::new(|core, message| {
-            let Message::Outcome(key, sequence, Outcome::Answered(answer)) = message else {
-                panic!("every question is answered");
+            let Message::Answer(key, sequence, answer) = message else {
+                panic!("nothing else is posted");
             };
             let (entry, socket) = core.entry_and_descriptor(key).unwrap();
             assert!(entry.ordered.complete(sequence, answer));
@@ -398,7 +384,7 @@ mod invariant_3_responses_leave_in_request_order {
                 scope.spawn(move || {
                     // The last first: the worst order for a stash.
                     questions.reverse();
-                    questions.into_iter().for_each(|(question, responder)| responder.answer(question));
+                    questions.into_iter().for_each(|(permit, answer)| permit.post(answer));
                 });
             }
             reactor.run().unwrap();
@@ -409,58 +395,35 @@ mod invariant_3_responses_leave_in_request_order {
     }
 }
 
-mod invariant_4_a_responder_is_never_silent {
+mod invariant_4_who_was_promised_room_is_never_refused {
     use super::*;
 
-    fn outcomes(reactor: &mut Reactor<Probe>) -> std::rc::Rc<std::cell::RefCell<Vec<Outcome<u32>>>> {
-        let outcomes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let noted = outcomes.clone();
-        reactor.handler().on_message = Box::new(move |_, message| {
-            if let Message::Outcome(_, _, outcome) = message {
-                noted.borrow_mut().push(outcome);
-            }
-        });
-        outcomes
+    #[test]
+    fn a_permit_posts_into_a_full_mailbox_from_any_thread() {
+        let mut reactor = reactor_with(Config { mailbox_max: 2, ..Config::default() });
+        let handle = reactor.handle();
+        let permit = handle.reserve().unwrap();
+        handle.post(Message::Number(1)).unwrap();
+        assert!(matches!(handle.post(Message::Number(2)), Err(Full(Message::Number(2)))));
+        assert!(handle.reserve().is_none(), "the room is kept for the answer");
+        std::thread::spawn(move || permit.post(Message::Number(3))).join().unwrap();
+        assert!(handle.reserve().is_none(), "the answer itself lies there now");
+        assert_eq!(poll(&mut reactor), 2);
+        assert_eq!(reactor.handler().messages, [1, 3]);
+        assert!(handle.reserve().is_some());
     }
 
     #[test]
-    fn dropped_unanswered_it_says_so_even_from_a_thread_that_panics() {
-        let mut reactor = reactor();
-        let outcomes = outcomes(&mut reactor);
-        let (key, _peer) = connect(&mut reactor, Interest::NONE);
+    fn room_that_is_given_back_unused_is_there_for_others() {
+        let reactor = reactor_with(Config { mailbox_max: 1, ..Config::default() });
         let handle = reactor.handle();
-        let ask = |core: &mut Core<Probe>| {
-            let sequence = core.entry(key).unwrap().ordered.expect();
-            Responder::<Message, u32>::new(&handle, key, sequence, Message::Outcome).unwrap()
-        };
-        drop(ask(reactor.core()));
-        ask(reactor.core()).answer(7);
-        let doomed = ask(reactor.core());
-        let thread = std::thread::spawn(move || {
-            let _doomed = doomed;
+        let permit = handle.reserve().unwrap();
+        let doomed = std::thread::spawn(move || {
+            let _permit = permit;
             panic!("a handler's own fault");
         });
-        assert!(thread.join().is_err());
-        assert_eq!(poll(&mut reactor), 3);
-        assert_eq!(*outcomes.borrow(), [Outcome::Abandoned, Outcome::Answered(7), Outcome::Abandoned]);
-    }
-
-    #[test]
-    fn a_question_is_taken_only_with_room_for_its_answer() {
-        let mut reactor = reactor_with(Config { mailbox_max: 1, ..Config::default() });
-        let outcomes = outcomes(&mut reactor);
-        let (key, _peer) = connect(&mut reactor, Interest::NONE);
-        let handle = reactor.handle();
-        let sequence = reactor.core().entry(key).unwrap().ordered.expect();
-        let make = || Responder::<Message, u32>::new(&handle, key, sequence, Message::Outcome);
-        let only = make().unwrap();
-        assert!(make().is_none());
-        assert!(handle.post(Message::Number(1)).is_err(), "the room is kept for the answer");
-        only.answer(5);
-        assert!(make().is_none(), "the answer itself lies there now");
-        poll(&mut reactor);
-        assert_eq!(*outcomes.borrow(), [Outcome::Answered(5)]);
-        assert!(make().is_some());
+        assert!(doomed.join().is_err());
+        assert!(handle.reserve().is_some());
     }
 }
 

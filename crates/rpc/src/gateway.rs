@@ -1,7 +1,7 @@
 //! `POST /rpc/<service>`: what an HTTP reactor serves by JSON-RPC.
 //!
 //! *Ownership*: one per reactor, with handlers and connections of its own; what other threads answer comes through that
-//! reactor's mailbox ([`Rouser`]).
+//! reactor's handle, as a nudge.
 //!
 //! *Invariants*: nothing of a body is carried out unless all of it is JSON, and no call of it that is no request; calls are
 //! handed over in the order in which they stand; every call with an id is answered once; what nobody waits for any more is
@@ -17,13 +17,13 @@ use crate::mount::{Backend, Mount};
 use crate::plan::Plan;
 use crate::request;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_http::Message;
-use thalweg_reactor::{Handle, Permit};
+use thalweg_reactor::Handle;
 use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
 use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Request, Response, Service};
 use thalweg_wire::fault::Fault;
@@ -73,30 +73,6 @@ impl Default for Bounds {
     }
 }
 
-/// How other threads' answers make themselves heard. Room in the mailbox is kept for the one message it takes, or that
-/// message is on its way.
-struct Rouser {
-    handle: Handle<Message>,
-    permit: Mutex<Option<Permit<Message>>>,
-}
-
-impl Rouser {
-    fn rouse(&self) {
-        if let Some(permit) = self.permit.lock().take() {
-            permit.post(Message::Rung);
-        }
-    }
-
-    /// Keeps room for the next time. `false`: there is none now.
-    fn arm(&self) -> bool {
-        let mut permit = self.permit.lock();
-        if permit.is_none() {
-            *permit = self.handle.reserve();
-        }
-        permit.is_some()
-    }
-}
-
 /// A service that is served.
 struct Served {
     name: String,
@@ -114,7 +90,8 @@ struct Served {
 pub struct Gateway {
     bounds: Bounds,
     hosts: Hosts,
-    rouser: Arc<Rouser>,
+    /// Of the reactor that looks after this.
+    handle: Handle<Message>,
     served: Vec<Served>,
     flights: HashMap<u64, Flight>,
     held: Held,
@@ -141,12 +118,11 @@ const FRAME_BYTES_KEPT: usize = 256 << 10;
 impl Gateway {
     /// A gateway on the reactor of this handle, without services.
     pub fn new(handle: Handle<Message>, mut bounds: Bounds) -> Self {
-        let rouser = Rouser { permit: Mutex::new(handle.reserve()), handle };
         Self {
             budget: Budget::new(bounds.answers_bytes_max),
             hosts: Hosts::new(std::mem::take(&mut bounds.hosts).into()),
             bounds,
-            rouser: Arc::new(rouser),
+            handle,
             served: Vec::new(),
             flights: HashMap::new(),
             held: Held::default(),
@@ -175,8 +151,8 @@ impl Gateway {
         if self.served.iter().any(|served| served.name == name) {
             return Err(Error::new(Fault::BadArgument, format!("there is a service {name} already")));
         }
-        let rouser = Arc::clone(&self.rouser);
-        let (plan, description, mut backend) = mount.open(&self.bounds, move || rouser.rouse())?;
+        let handle = self.handle.clone();
+        let (plan, description, mut backend) = mount.open(&self.bounds, move || handle.nudge())?;
         let descriptor = match &mut backend {
             Backend::Here(..) => None,
             Backend::Elsewhere { client, .. } => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
@@ -206,7 +182,7 @@ impl Gateway {
     }
 
     /// Carries out what a body asks, now or later.
-    fn body(&mut self, place: usize, body: &[u8]) -> Answer<()> {
+    fn body(&mut self, place: usize, body: &[u8]) -> Answer<Infallible> {
         let name = self.last_flight + 1;
         if let Some(time) = self.served[place].delay.take() {
             if self.budget.lacks(body.len()) {
@@ -321,7 +297,7 @@ impl Gateway {
     /// that a call is not wanted any more.
     fn owe_look(&self) {
         if self.served.iter().any(|served| served.backend.owes_turn()) {
-            self.rouser.rouse();
+            self.handle.nudge();
         }
     }
 
@@ -469,9 +445,10 @@ fn respond(body: Vec<u8>) -> Response {
 }
 
 impl Service for Gateway {
-    type Topic = ();
+    /// Nobody subscribes to a gateway.
+    type Topic = Infallible;
 
-    fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<()> {
+    fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<Infallible> {
         match self.route(request) {
             Ok(place) => self.body(place, request.body),
             Err(refusal) => Answer::Respond(*refusal),
@@ -491,8 +468,6 @@ impl Service for Gateway {
     }
 
     fn look(&mut self, _now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
-        // Before anything is taken: what comes after that has to be heard of again.
-        let armed = self.rouser.arm();
         let mut over = Vec::new();
         (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
         self.give_up(&mut over);
@@ -510,7 +485,7 @@ impl Service for Gateway {
         }
         self.owe_look();
         let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());
-        if armed { looks_ms.into_iter().chain(self.held.due_ms(now)).min() } else { Some(1) }
+        looks_ms.into_iter().chain(self.held.due_ms(now)).min()
     }
 
     fn gone(&mut self, later: u64) {
@@ -534,18 +509,24 @@ impl Service for Gateway {
         door::refusal(&problem, "")
     }
 
-    fn watch(&mut self, (): &()) {}
-
-    fn unwatch(&mut self, (): &()) {}
-
-    fn acknowledge(&mut self, (): &()) {}
-
-    fn advance(&mut self, (): &(), _live: &Live, _now: Now) -> Advance {
-        Advance::Wait
+    fn watch(&mut self, topic: &Infallible) {
+        match *topic {}
     }
 
-    fn deadline(&mut self, (): &(), _live: &Live, _now: Now) -> Response {
-        Response { status: 204, ..Response::default() }
+    fn unwatch(&mut self, topic: &Infallible) {
+        match *topic {}
+    }
+
+    fn acknowledge(&mut self, topic: &Infallible) {
+        match *topic {}
+    }
+
+    fn advance(&mut self, topic: &Infallible, _live: &Live, _now: Now) -> Advance {
+        match *topic {}
+    }
+
+    fn deadline(&mut self, topic: &Infallible, _live: &Live, _now: Now) -> Response {
+        match *topic {}
     }
 
     fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {

@@ -229,10 +229,9 @@ impl<S: Service> Service for Beside<S> {
         match gateway.call(request, now) {
             Answer::Later(name) => Answer::Later(name),
             Answer::Respond(response) => Answer::Respond(response),
-            // A gateway has no tickets, no disk and no topics.
-            Answer::After(..) | Answer::Cold(_) | Answer::Live { .. } => {
-                Answer::Respond(self.inner.failed(now))
-            }
+            Answer::Live { topic, .. } => match topic {},
+            // A gateway has no tickets and no disk.
+            Answer::After(..) | Answer::Cold(_) => Answer::Respond(self.inner.failed(now)),
         }
     }
 

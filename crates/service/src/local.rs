@@ -75,7 +75,7 @@ impl Local {
 
     /// What has a handler told, by other threads.
     pub fn bell(&self) -> Bell {
-        Bell::local(Arc::clone(&self.answers))
+        Bell::new(Arc::clone(&self.answers))
     }
 
     /// Has one request handled. `each` gets what is answered there and then. A call that has not ended by then has a name,
@@ -121,10 +121,10 @@ impl Local {
     /// Tells the handler if somebody rang for it, and `each` what was answered since the last turn.
     pub fn turn<H: Handler + ?Sized>(&mut self, handler: &mut H, mut each: impl FnMut(CallId, Came, &[u8])) {
         let mut batch = std::mem::take(&mut self.batch);
-        self.answers.take(&mut batch);
-        if batch.rung {
+        if self.answers.take_ring() {
             handler.rung();
         }
+        self.answers.take(&mut batch);
         for piece in &batch.pieces {
             let came = came(piece.kind, piece.fault);
             let serial = piece.place.serial;

@@ -26,7 +26,9 @@ mod framing;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod handler;
+mod in_flight;
 mod inline;
+mod input;
 mod opening;
 mod options;
 mod reply;
@@ -45,11 +47,12 @@ pub(crate) use self::call::{Call, Calls};
 pub(crate) use self::framing::Framing;
 pub(crate) use self::inline::handle;
 
-use self::collector::{Collector, Message};
+use self::collector::Collector;
 use self::engine::Engine;
 use self::handler::Serial;
 use crate::Error;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -85,7 +88,7 @@ pub struct Server {
 /// Stops a server, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
-    handle: Handle<Message>,
+    handle: Handle<Infallible>,
 }
 
 impl Stopper {
@@ -99,27 +102,17 @@ impl Stopper {
 /// Calls a server's handler on its reactor's thread, from any other. Outlives the server harmlessly.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    clapper: Clapper,
-}
-
-#[derive(Clone, Debug)]
-enum Clapper {
-    Server(Handle<Message>),
-    Local(Arc<Answers>),
+    answers: Arc<Answers>,
 }
 
 impl Bell {
     /// Has [`Handler::rung`] called in the next turn, once however often it is rung before.
     pub fn ring(&self) {
-        match &self.clapper {
-            // Answers are told of once, so a mailbox that is full is full of rings.
-            Clapper::Server(handle) => drop(handle.post(Message::Rung)),
-            Clapper::Local(answers) => answers.ring(),
-        }
+        self.answers.ring();
     }
 
-    pub(crate) fn local(answers: Arc<Answers>) -> Self {
-        Self { clapper: Clapper::Local(answers) }
+    pub(crate) const fn new(answers: Arc<Answers>) -> Self {
+        Self { answers }
     }
 }
 
@@ -183,7 +176,7 @@ impl Server {
 
     /// What wakes this server's handler.
     pub fn bell(&self) -> Bell {
-        Bell { clapper: Clapper::Server(self.reactor.handle()) }
+        Bell::new(Arc::clone(&self.engine.answers))
     }
 
     /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is
@@ -235,7 +228,7 @@ impl Server {
             let has_drained = self.engine.has_drained(core, collector);
             if has_drained && !self.is_stopped {
                 // Nothing is left that could wake a foreign loop, which may ask behind turns only.
-                core.ready_later(Message::Answers);
+                core.handle().nudge();
             }
             self.is_stopped = has_drained;
             if self.queue.is_empty() {
@@ -259,7 +252,7 @@ impl Server {
     fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
         let count = self.reactor.gather(TURN_MAX, wait)?;
         let (core, collector) = self.reactor.parts();
-        if std::mem::take(&mut collector.rung) {
+        if collector.answers && self.engine.answers.take_ring() {
             handler.rung();
         }
         let heard = self.engine.act(core, collector, handler);

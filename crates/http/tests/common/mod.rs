@@ -294,6 +294,11 @@ impl Server {
         self.handle.post(message).unwrap();
     }
 
+    /// The service has something to look at.
+    pub fn nudge(&self) {
+        self.handle.nudge();
+    }
+
     /// Appends to the topic, which nobody watches yet.
     pub fn write(&self, text: &str) {
         self.shared.lock().unwrap().log.extend_from_slice(text.as_bytes());

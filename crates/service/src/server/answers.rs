@@ -7,8 +7,8 @@
 //! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left the
 //! reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit goes.
 
-use crate::server::collector::Message;
 use parking_lot::Mutex;
+use std::convert::Infallible;
 use std::fmt;
 use thalweg_reactor::{Handle, Key};
 use thalweg_wire::frame::Kind;
@@ -51,8 +51,14 @@ enum Payload {
 pub(crate) struct Batch {
     pub(crate) pieces: Vec<Piece>,
     bytes: Vec<u8>,
-    /// Somebody rang for the handler, where that goes this way.
-    pub(crate) rung: bool,
+}
+
+/// What waits to be taken. Each half of it is told of by itself, once before it is taken.
+#[derive(Debug, Default)]
+struct Waiting {
+    batch: Batch,
+    /// Somebody rang for the handler.
+    rung: bool,
     /// The reactor is gone: nobody takes anything any more.
     closed: bool,
 }
@@ -67,7 +73,6 @@ impl Batch {
 
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
-        self.rung = false;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes = Vec::new();
@@ -78,7 +83,7 @@ impl Batch {
 /// Whoever takes the answers, as those who answer reach it.
 pub(crate) enum Taker {
     /// A server's own reactor.
-    Server(Handle<Message>),
+    Server(Handle<Infallible>),
     /// Whatever has a [`Local`](crate::Local).
     Local(Box<dyn Fn() + Send + Sync>),
 }
@@ -86,8 +91,7 @@ pub(crate) enum Taker {
 impl Taker {
     fn tell(&self) {
         match self {
-            // The mailbox carries nothing but this one message, which is posted again only after a take.
-            Self::Server(reactor) => drop(reactor.post(Message::Answers)),
+            Self::Server(reactor) => reactor.nudge(),
             Self::Local(wake) => wake(),
         }
     }
@@ -102,14 +106,14 @@ impl fmt::Debug for Taker {
 /// The queue, shared by the reactor and everybody who answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    batch: Mutex<Batch>,
+    waiting: Mutex<Waiting>,
     taker: Taker,
     error_tag: String,
 }
 
 impl Answers {
     pub(crate) fn new(taker: Taker, error_tag: &str) -> Self {
-        Self { batch: Mutex::default(), taker, error_tag: error_tag.to_owned() }
+        Self { waiting: Mutex::default(), taker, error_tag: error_tag.to_owned() }
     }
 
     /// The tag of the service's error.
@@ -119,10 +123,11 @@ impl Answers {
 
     pub(crate) fn push(&self, place: Place, kind: Kind, fault: u16, frame: &[u8]) {
         let own = (frame.len() > SHARED_BYTES_MAX).then(|| frame.to_vec());
-        let mut batch = self.batch.lock();
-        if batch.closed {
+        let mut waiting = self.waiting.lock();
+        if waiting.closed {
             return;
         }
+        let batch = &mut waiting.batch;
         let payload = match own {
             Some(bytes) => Payload::Own(bytes),
             None => {
@@ -131,37 +136,39 @@ impl Answers {
                 Payload::Shared { start, length: frame.len() }
             }
         };
-        let first = batch.pieces.is_empty() && !batch.rung;
+        let first = batch.pieces.is_empty();
         batch.pieces.push(Piece { place, kind, fault, payload });
-        drop(batch);
+        drop(waiting);
         if first {
             self.taker.tell();
         }
     }
 
-    /// Has the handler told, once however often it is asked for before the next take.
+    /// Has the handler told, once however often it is asked for before that is taken up.
     pub(crate) fn ring(&self) {
-        let mut batch = self.batch.lock();
-        if batch.closed || std::mem::replace(&mut batch.rung, true) {
-            return;
-        }
-        let first = batch.pieces.is_empty();
-        drop(batch);
+        let mut waiting = self.waiting.lock();
+        let first = !waiting.closed && !std::mem::replace(&mut waiting.rung, true);
+        drop(waiting);
         if first {
             self.taker.tell();
         }
+    }
+
+    /// Whether somebody rang since this was asked last.
+    pub(crate) fn take_ring(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().rung)
     }
 
     /// Takes everything, leaving the (empty) batch that is given.
     pub(crate) fn take(&self, into: &mut Batch) {
         debug_assert!(into.pieces.is_empty(), "the last batch was dealt with");
-        std::mem::swap(&mut *self.batch.lock(), into);
+        std::mem::swap(&mut self.waiting.lock().batch, into);
     }
 
     /// Nobody takes answers any more.
     pub(crate) fn close(&self) {
-        let mut batch = self.batch.lock();
-        batch.clear();
-        batch.closed = true;
+        let mut waiting = self.waiting.lock();
+        waiting.batch.clear();
+        waiting.closed = true;
     }
 }

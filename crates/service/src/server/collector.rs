@@ -4,24 +4,16 @@
 //! reactor's part only notes, and the server acts between turns, with everything at hand.
 
 use crate::server::client::{Client, Entry};
+use std::convert::Infallible;
 use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
-
-/// What other threads tell the reactor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
-    /// There are answers.
-    Answers,
-    /// Somebody rang for the handler.
-    Rung,
-}
 
 /// What a turn brought.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     pub(crate) ready: Vec<(Key, Readiness)>,
     pub(crate) timers: Vec<Key>,
+    /// There are answers, or somebody rang for the handler.
     pub(crate) answers: bool,
-    pub(crate) rung: bool,
     /// Other threads are at work on answers.
     pub(crate) working: bool,
     /// Rings whose peers make no system call, so that they have to be looked at.
@@ -56,18 +48,18 @@ impl Collector {
 impl Handler for Collector {
     type Entry = Entry;
     type Topic = ();
-    type Message = Message;
+    /// Other threads put what they have where it is looked for, and nudge.
+    type Message = Infallible;
 
     fn ready(&mut self, _: &mut Core<Self>, key: Key, readiness: Readiness) {
         self.ready.push((key, readiness));
     }
 
-    fn message(&mut self, _: &mut Core<Self>, message: Message) {
-        match message {
-            Message::Answers => {}
-            Message::Rung => self.rung = true,
-        }
-        // A mailbox full of rings had no room to say so.
+    fn message(&mut self, _: &mut Core<Self>, message: Infallible) {
+        match message {}
+    }
+
+    fn nudged(&mut self, _: &mut Core<Self>) {
         self.answers = true;
     }
 
