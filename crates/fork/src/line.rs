@@ -1,6 +1,7 @@
 //! Words between a supervisor and a program: lines over a socket, with at most one descriptor beside each.
 //!
-//! One order is under way at a time, so what comes beside a line's bytes belongs to that line.
+//! One order is under way at a time, so what comes beside a line's bytes belongs to that line. *Bound*: of a line that is longer
+//! than any has to be, its beginning is said and heard, and the rest is passed over.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,8 +9,10 @@ use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::{handover, socket};
 
-/// The longest line.
+/// The longest line, without its end.
 const LINE_BYTES_MAX: usize = 4_096;
+/// One that never stops talking is heard this many times before others have their turn.
+const HEARD_AT_ONCE: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -34,6 +37,7 @@ impl Line {
     }
 
     pub(crate) fn say(&self, words: &str, beside: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let words = &words[..words.floor_char_boundary(LINE_BYTES_MAX)];
         let text = format!("{}\n", words.replace('\n', " "));
         let sent = match beside {
             Some(descriptor) => handover::send(self.socket.as_fd(), text.as_bytes(), descriptor)?,
@@ -45,15 +49,13 @@ impl Line {
 
     /// What there is to hear, without waiting.
     pub(crate) fn hear(&mut self) -> io::Result<Heard> {
-        loop {
+        for _ in 0..HEARD_AT_ONCE {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=end).collect();
-                let words = String::from_utf8_lossy(&line[..end]).into_owned();
+                let words = String::from_utf8_lossy(&line[..end.min(LINE_BYTES_MAX)]).into_owned();
                 return Ok(Heard::Line(words, self.beside.take()));
             }
-            if self.input.len() >= LINE_BYTES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
-            }
+            self.input.truncate(LINE_BYTES_MAX);
             self.input.reserve(LINE_BYTES_MAX);
             let (count, beside) = match handover::receive(self.socket.as_fd(), &mut self.input) {
                 // What a program that was killed had not read.
@@ -67,6 +69,7 @@ impl Line {
                 Some(_) => {}
             }
         }
+        Ok(Heard::Nothing)
     }
 
     /// Waits for a line; an error when none comes in time or the other end is gone.
@@ -109,6 +112,36 @@ impl AsFd for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_line_that_is_too_long_the_beginning_is_heard_and_the_next_is_another() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let (mut line, other) = (Line::new(ours), Line::new(theirs));
+        let long = "é".repeat(50_000);
+        other.say(&long, None).unwrap();
+        // As one may say it that is not ours.
+        let text = format!("{long}\nok\n");
+        assert_eq!(socket::send(other.as_fd(), text.as_bytes()).unwrap(), Some(text.len()));
+        for _ in 0..2 {
+            let (words, _) = line.listen(Duration::from_secs(5)).unwrap();
+            assert_eq!(words, long[..LINE_BYTES_MAX]);
+        }
+        assert_eq!(line.listen(Duration::from_secs(5)).unwrap().0, "ok");
+    }
+
+    #[test]
+    fn one_that_never_ends_its_line_is_not_waited_for() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut line = Line::new(ours);
+        let over = std::thread::spawn(move || {
+            while !matches!(socket::send(theirs.as_fd(), &[b'x'; 4_096]), Err(error) if error.kind() != io::ErrorKind::WouldBlock)
+            {
+            }
+        });
+        assert_eq!(line.listen(Duration::from_millis(50)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(line);
+        over.join().unwrap();
+    }
 
     #[test]
     fn one_that_never_stops_talking_is_not_waited_for() {

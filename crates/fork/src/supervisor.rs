@@ -91,6 +91,12 @@ impl Shared {
         // An event that cannot be counted any more is one that was not heard of yet.
         let _ = self.bell.signal();
     }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.table.lock().servers.get_mut(&number) {
+            change(entry);
+        }
+    }
 }
 
 /// A place for a server to come, given back unless it is filled.
@@ -142,8 +148,9 @@ impl Supervisor {
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
         if let Err(why) = told.listen_at(&listener, drop) {
-            started.kill()?;
-            started.wait()?;
+            // Another supervisor of this process may have seen to its end already.
+            let _ = started.kill();
+            let _ = started.wait();
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"
@@ -382,13 +389,22 @@ impl Supervisor {
     /// Ends a server: in good order, or by force if it does not do as it is told; what it had begun is lost then.
     fn shut_down(&self, told: &mut Told, number: u64) {
         if told.shutdown().is_err() {
-            self.change(number, |entry| drop(fork::kill(entry.process)));
+            self.shared.change(number, |entry| drop(fork::kill(entry.process)));
         }
     }
 
-    fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.shared.table.lock().servers.get_mut(&number) {
-            change(entry);
+    /// Notes what comes of an order, which may be late: the server owes it, and keeps nobody that was let go of meanwhile.
+    fn note(
+        &self,
+        number: u64,
+        note: impl FnOnce(&mut Entry, bool) + Send + 'static,
+    ) -> impl FnOnce(bool) + Send + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move |is_done| {
+            let Some(shared) = shared.upgrade() else { return };
+            shared.change(number, |entry| note(entry, is_done));
+            // Whoever waits until none is left but emancipated ones may have waited for this.
+            shared.ring();
         }
     }
 
@@ -478,12 +494,11 @@ impl ForksHandler for Supervisor {
             Err(why) => return responder.error(&why),
         };
         self.tell(&request.server, responder, move |this, told, number, _| {
-            let table = this.clone();
-            let outcome = move |has_moved| {
+            let outcome = this.note(number, move |entry, has_moved| {
                 if has_moved {
-                    table.change(number, |entry| entry.address = address);
+                    entry.address = address;
                 }
-            };
+            });
             told.listen_at(&listener, outcome).map_err(|why| undone("not_moved", why))?;
             Ok(ForksRebindResponse { address: address.to_string().into() })
         });
@@ -501,16 +516,11 @@ impl ForksHandler for Supervisor {
         self.tell(&request.server, responder, |this, told, number, _| {
             // The answer that is late may be to this same order, asked before.
             told.settle().map_err(|why| undone("not_emancipated", why))?;
-            this.change(number, |entry| entry.may_be_emancipated = true);
-            let table = this.clone();
-            let outcome = move |is_done| {
-                table.change(number, |entry| {
-                    entry.is_emancipated |= is_done;
-                    entry.may_be_emancipated = false;
-                });
-                // Whoever waits until none is left but such may have waited for this.
-                table.shared.ring();
-            };
+            this.shared.change(number, |entry| entry.may_be_emancipated = true);
+            let outcome = this.note(number, |entry, is_done| {
+                entry.is_emancipated |= is_done;
+                entry.may_be_emancipated = false;
+            });
             told.emancipate(outcome).map_err(|why| undone("not_emancipated", why))?;
             Ok(ForksEmancipateResponse {})
         });

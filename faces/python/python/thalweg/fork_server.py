@@ -167,7 +167,7 @@ class Program:
         self.done()
 
     def _say(self, words: str) -> None:
-        line = words.replace("\n", " ").encode() + b"\n"
+        line = words.replace("\n", " ").encode(errors="replace")[:_LINE_BYTES_MAX] + b"\n"
         try:
             self._line.send(line, socket.MSG_NOSIGNAL)
         except (BrokenPipeError, ConnectionResetError):
