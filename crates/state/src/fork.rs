@@ -39,7 +39,7 @@ pub(crate) struct Moment {
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
 /// A map of more keys takes milliseconds to let go of, if nobody shares them.
-const LARGE_KEYS: usize = 10_000;
+pub(crate) const LARGE_KEYS: usize = 10_000;
 
 /// A fork in memory.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Fork {
     views: Mutex<Views>,
     /// The next root is reckoned from there.
     rooted: Mutex<Option<Rooted>>,
-    /// Where its newest image is.
+    /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
     imaged: Mutex<Offset>,
 }
 
@@ -182,6 +182,15 @@ impl Fork {
     /// It has an image there.
     pub(crate) fn has_image(&self, offset: Offset) {
         *self.imaged.lock() = offset;
+    }
+
+    /// Its parent, whose replay brought it to where it branched off, is dropped: without an image of its own it is replayed
+    /// from there by itself.
+    pub(crate) fn has_no_parent(&self, branched: Offset, imaged: Offset) {
+        let mut known = self.imaged.lock();
+        if *known == branched {
+            *known = imaged;
+        }
     }
 
     /// What is needed to reckon roots from.

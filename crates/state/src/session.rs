@@ -4,10 +4,10 @@ use crate::beside::Beside;
 use crate::changes::Changes;
 use crate::digest::Root;
 use crate::error::Error;
-use crate::fork::{Moment, View};
+use crate::fork::{LARGE_KEYS, Moment, View};
 use crate::map::{Key, Value};
 use crate::sight::Sight;
-use crate::state::{ForkId, State, check_key};
+use crate::state::{ForkId, State, check_key, let_go};
 use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, Time};
@@ -15,6 +15,9 @@ use thalweg_log::{Offset, Receipt, Time};
 /// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take: about 120 bytes for
 /// each change, and its key and, in base64, its value. A store whose segments have room for less refuses such a commit.
 pub const SESSION_BYTES_MAX: usize = 16 << 20;
+
+/// A fork that has gone on by less shares nearly all it holds with what it was.
+const SHARED_BYTES_MAX: u64 = 1 << 20;
 
 /// What somebody does to a fork between snapshots. Dropped, it leaves nothing behind.
 ///
@@ -41,6 +44,22 @@ struct Snapshot {
     changes: Arc<Beside>,
 }
 
+impl Snapshot {
+    /// Whether letting go of it may take long, where the fork is by now, if it is.
+    fn is_much(&self, now: Option<Offset>) -> bool {
+        let is_alone = now.is_none_or(|now| now.saturating_sub(self.base.offset) > SHARED_BYTES_MAX);
+        is_alone && self.base.map.len() > LARGE_KEYS || self.changes.len() > LARGE_KEYS
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(snapshot) = self.snapshot.take() {
+            self.let_go(snapshot);
+        }
+    }
+}
+
 impl Session {
     /// One on a fork that ends there.
     pub(crate) fn new(state: State, fork: ForkId, end: Offset) -> Self {
@@ -62,13 +81,14 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
-    /// Takes a snapshot. One that is pending is committed first. The receipt says since where others' commits conflict, and
-    /// when what this session committed is durable.
+    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then there is nothing that
+    /// others' commits could conflict with, and who did not hear the answer to the one before may ask once more. The receipt
+    /// says since where others' commits conflict, and when what this session committed is durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
     pub fn snapshot(&mut self, time: Time) -> Result<Receipt, Error> {
-        let Receipt { ticket, first, .. } = self.commit(time)?;
+        let Receipt { ticket, first, .. } = if self.changes() == 0 { self.last } else { self.commit(time)? };
         let base = self.state.moment(self.fork, View::Pending)?;
         let next = base.offset;
         self.last.next = next;
@@ -95,7 +115,16 @@ impl Session {
     /// # Errors
     /// [`Error::NoSnapshot`].
     pub fn rollback(&mut self) -> Result<(), Error> {
-        self.snapshot.take().map(drop).ok_or(Error::NoSnapshot)
+        let snapshot = self.snapshot.take().ok_or(Error::NoSnapshot)?;
+        self.let_go(snapshot);
+        Ok(())
+    }
+
+    /// A snapshot that the fork has left far behind holds a state that nobody else does, and whoever serves does not wait until
+    /// that is let go of.
+    fn let_go(&self, snapshot: Snapshot) {
+        let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
+        let_go(snapshot, is_much);
     }
 
     /// Writes: beside the snapshot, or, without one, to the fork. All or nothing.
@@ -156,5 +185,36 @@ impl Session {
     /// [`Error::NoFork`].
     pub fn root(&self) -> Result<Root, Error> {
         Ok(self.sight()?.root())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::Change;
+    use crate::state::Options;
+    use thalweg_log::{Options as StoreOptions, Store};
+
+    #[test]
+    fn a_snapshot_is_much_once_the_fork_has_left_all_of_it_behind() {
+        let store = Store::memory(StoreOptions::default()).unwrap();
+        let state = State::open(&store, "s", Options::default()).unwrap();
+        let put = |key: &str, value: &[u8]| Change::Put(key.into(), value.into());
+        let keys = (0..=LARGE_KEYS).map(|n| put(&format!("k{n}"), b"1"));
+        state.write(state.main(), &keys.collect(), 1).unwrap();
+        let mut session = state.session(state.main()).unwrap();
+        session.snapshot(1).unwrap();
+        let is_much = |session: &Session| {
+            let now = state.offset(session.fork, View::Pending).ok();
+            session.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_much(now))
+        };
+        assert!(!is_much(&session), "all of it is the fork's as well");
+        state.write(state.main(), &[put("k1", b"2")].into_iter().collect(), 1).unwrap();
+        assert!(!is_much(&session), "all but a little");
+        let much = vec![b'x'; SHARED_BYTES_MAX as usize];
+        state.write(state.main(), &[put("k2", &much), put("k1", b"3")].into_iter().collect(), 1).unwrap();
+        assert!(is_much(&session));
+        session.rollback().unwrap();
+        assert_eq!(session.get("k1").unwrap().as_deref(), Some(&b"3"[..]));
     }
 }

@@ -303,6 +303,12 @@ impl State {
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
         let _ = self.release(&mut images, &used, time);
+        for child in self.shared.forks.read().values() {
+            if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == fork) {
+                let newest = images.under(&child.log, branch.at).next();
+                child.has_no_parent(branch.at, newest.map_or(0, |image| image.offset));
+            }
+        }
         drop(images);
         self.forget(fork, receipt.ticket);
         Ok(receipt)
@@ -558,7 +564,7 @@ fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Erro
 }
 
 /// Lets go of what may be much: on a thread of its own where others wait for this one, as for whoever tells what is durable.
-fn let_go(gone: impl Send + 'static, waited_for: bool) {
+pub(crate) fn let_go(gone: impl Send + 'static, waited_for: bool) {
     if waited_for {
         // Where the system starts no thread it goes here all the same.
         drop(std::thread::Builder::new().name("let go".to_owned()).spawn(move || drop(gone)));

@@ -318,6 +318,64 @@ fn a_snapshot_that_is_pending_is_committed_by_the_next() {
 }
 
 #[test]
+fn a_snapshot_that_is_asked_for_again_conflicts_with_nobody() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let mut session = state.session(state.main()).unwrap();
+    session.snapshot(1).unwrap();
+    session.write(put("a", "1"), 1).unwrap();
+    let committed = session.snapshot(2).unwrap();
+    let others = state.write(state.main(), &put("b", "1"), 3).unwrap();
+    // The answer was not heard, and nothing was written since that could be lost.
+    let again = session.snapshot(4).unwrap();
+    assert_eq!((again.ticket, again.first, again.next), (committed.ticket, committed.first, others.next));
+    assert_eq!(session.get("b").unwrap().as_deref(), Some(&b"1"[..]));
+    state.write(state.main(), &put("c", "1"), 5).unwrap();
+    session.write(put("a", "2"), 5).unwrap();
+    assert!(matches!(session.snapshot(6), Err(Error::Conflict { .. })), "what is written does conflict");
+    session.rollback().unwrap();
+    session.snapshot(7).unwrap();
+    state.write(state.main(), &put("d", "1"), 8).unwrap();
+    assert!(
+        matches!(session.commit(9), Err(Error::Conflict { .. })),
+        "a commit says whether what was read holds"
+    );
+}
+
+#[test]
+fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropped() {
+    let (limit, directory) = (4_000, tempfile::tempdir().unwrap());
+    let store = on_disk(directory.path(), Durability::Os);
+    let options = || Options { image_bytes: limit, ..Options::default() };
+    let state = State::open(&store, "s", options()).unwrap();
+    let (mut fork, mut time) = (state.main(), 0);
+    for generation in 0..40 {
+        time += 1;
+        let (next, _) = state.fork(fork, time).unwrap();
+        state.write(next, &put("k", &generation.to_string().repeat(250)), time).unwrap();
+        if fork != state.main() {
+            state.drop_fork(fork, time).unwrap();
+        }
+        state.maintain(time).unwrap();
+        fork = next;
+    }
+    let newest = state
+        .shared
+        .images
+        .lock()
+        .under(&state.find(fork).unwrap().log, u64::MAX)
+        .next()
+        .map(|image| image.offset);
+    let left = state.offset(fork, View::Pending).unwrap() - newest.unwrap();
+    assert!(left < 2 * limit, "{left} bytes would be replayed");
+    let root = state.root(fork, View::Committed).unwrap();
+    drop(state);
+    store.close().unwrap();
+    drop(store);
+    let state = State::open(&on_disk(directory.path(), Durability::Os), "s", options()).unwrap();
+    assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
+}
+
+#[test]
 fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();

@@ -370,8 +370,11 @@ impl Actor<'_> {
             };
             match ended {
                 Ok(end) => {
-                    self.note(fork, asked, What::Spanned(base, end));
-                    self.note(fork, asked, What::Wrote(written, end));
+                    // One that follows upon nothing written says nothing about what was between.
+                    if !(goes_on && written.is_empty()) {
+                        self.note(fork, asked, What::Spanned(base, end));
+                        self.note(fork, asked, What::Wrote(written, end));
+                    }
                     base = end;
                     if !goes_on {
                         break;
