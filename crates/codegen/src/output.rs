@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use thalweg_wire::hex::Hex;
 
 /// The manifest's name in the output directory.
 pub(crate) const MANIFEST: &str = ".thalweg-codegen";
@@ -121,7 +120,7 @@ fn manifest_text(manifest: &Manifest) -> String {
 }
 
 fn hash(text: &str) -> String {
-    Hex(&Sha256::digest(text.as_bytes())).to_string()
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn read(path: &Path) -> Result<String, Error> {
