@@ -1,9 +1,10 @@
 //! The guard before a service that only counts.
 
 use super::*;
-use crate::access::tokens::{hash, hex};
+use crate::access::tokens::hash;
 use std::io::Write;
 use thalweg_wire::field::Field;
+use thalweg_wire::hex::Hex;
 
 /// Counts what reaches it, and answers 200.
 #[derive(Default)]
@@ -57,7 +58,8 @@ const TOKENS: [(&str, &str, &str); 5] = [
 
 fn write(file: &mut std::fs::File, tokens: &[(&str, &str, &str)]) {
     for (token, scope, prefix) in tokens {
-        let hex = hex(&hash(token.as_bytes()));
+        let digest = hash(token.as_bytes());
+        let hex = Hex(&digest);
         writeln!(file, "[{token}]\nsha256 = \"{hex}\"\nscopes = [\"{scope}\"]\nprefix = \"{prefix}\"")
             .unwrap();
     }
