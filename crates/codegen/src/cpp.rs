@@ -6,10 +6,11 @@ pub(crate) mod globals;
 
 use crate::File;
 use crate::borrowing::Borrowing;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
-use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 /// The runtime: every file's name and text.
 const RUNTIME: [(&str, &str); 6] = [
@@ -39,8 +40,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     if names.arguments.runtime.is_none() {
         files.extend(RUNTIME.map(|(name, text)| (format!("thalweg/{name}"), text.to_owned())));
     }
-    let directory = if names.arguments.package.is_some() { "include/" } else { "" };
-    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+    names.placed("include/", files)
 }
 
 struct Cpp<'a> {
@@ -50,18 +50,10 @@ struct Cpp<'a> {
     borrowing: Borrowing<'a>,
 }
 
-/// A struct to be written: its name, documentation, fields, and tag if it is a message.
-struct Shape<'a> {
-    name: String,
-    doc: &'a str,
-    fields: &'a [Field],
-    tag: Option<&'a str>,
-}
-
 impl Cpp<'_> {
     fn head(&self, what: &str, includes: &[String]) -> Text {
         let mut text = Text::new("    ");
-        text.comment("//", &self.names.head(what, self.service));
+        text.comment("//", &self.names.head(what));
         text.line("#pragma once");
         text.line("");
         includes.iter().for_each(|include| text.line(format!("#include \"{include}\"")));
@@ -71,20 +63,6 @@ impl Cpp<'_> {
 
     fn runtime(&self, name: &str) -> String {
         format!("{}/{name}.hpp", self.names.arguments.runtime.as_deref().unwrap_or("thalweg"))
-    }
-
-    /// Shared structs by dependency, then messages.
-    fn shapes(&self) -> Vec<Shape<'_>> {
-        let types = self.service.types_by_dependency().into_iter();
-        let types =
-            types.map(|of| Shape { name: of.name.clone(), doc: &of.doc, fields: &of.fields, tag: None });
-        let messages = self.service.messages().into_iter().map(|of| Shape {
-            name: self.names.message(of),
-            doc: &of.doc,
-            fields: &of.fields,
-            tag: Some(&of.tag),
-        });
-        types.chain(messages).collect()
     }
 
     fn types(&self) -> String {
@@ -106,24 +84,23 @@ impl Cpp<'_> {
             let members: Vec<String> = members.iter().map(|member| snake(member)).collect();
             text.line(format!("enum class {name} {{ {} }};", members.join(", ")));
         }
-        let shapes = self.shapes();
-        shapes.iter().for_each(|shape| self.structure(&mut text, shape));
+        let records = self.names.records_by_dependency();
+        records.iter().for_each(|record| self.structure(&mut text, record));
         text.line("");
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
-        self.variant(&mut text, "Request", &requests);
-        self.variant(&mut text, "Response", &answers(self.service));
+        self.variant(&mut text, Side::Request);
+        self.variant(&mut text, Side::Response);
         text.line("");
         text.line(format!("}} // namespace {}", self.namespace));
         text.line("");
         text.line("namespace thalweg {");
         self.service.enums.iter().for_each(|of| self.enum_codec(&mut text, of));
-        shapes.iter().for_each(|shape| self.codec(&mut text, shape));
+        records.iter().for_each(|record| self.codec(&mut text, record));
         text.line("");
         text.line("} // namespace thalweg");
         text.line("");
         text.line(format!("namespace {} {{", self.namespace));
-        self.decode(&mut text, "Request", "request", &requests);
-        self.decode(&mut text, "Response", "response", &answers(self.service));
+        self.decode(&mut text, Side::Request);
+        self.decode(&mut text, Side::Response);
         self.access(&mut text);
         text.line("");
         text.line(format!("}} // namespace {}", self.namespace));
@@ -143,17 +120,16 @@ impl Cpp<'_> {
         }
     }
 
-    fn structure(&self, text: &mut Text, shape: &Shape<'_>) {
-        let name = &shape.name;
-        let borrows = self.borrowing.any(shape.fields);
+    fn structure(&self, text: &mut Text, Record { name, doc, fields, .. }: &Record<'_>) {
+        let borrows = self.borrowing.any(fields);
         let of = if borrows { format!("Basic{name}") } else { name.clone() };
         text.line("");
-        text.comment("///", shape.doc);
+        text.comment("///", doc);
         if borrows {
             text.line(format!("template <class {STORAGE}>"));
         }
         text.block(format!("struct {of} {{"), "};", |text| {
-            for field in shape.fields {
+            for field in *fields {
                 text.comment("///", &field.doc);
                 text.line(format!("{} {}{{}};", self.type_of(&field.of, STORAGE), snake(&field.name)));
             }
@@ -167,12 +143,13 @@ impl Cpp<'_> {
         }
     }
 
-    fn variant(&self, text: &mut Text, part: &str, messages: &[&Message]) {
-        let name = self.names.own(part);
+    fn variant(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
+        let name = self.names.own(side.part());
         for (end, what) in [("", "owned"), ("View", "borrowed from a frame")] {
             let types: Vec<String> =
                 messages.iter().map(|message| format!("{}{end}", self.names.message(message))).collect();
-            text.line(format!("/// Any {} of the service, {what}.", part.to_lowercase()));
+            text.line(format!("/// Any {kind} of the service, {what}."));
             text.line(format!("using {name}{end} = std::variant<{}>;", types.join(", ")));
         }
     }
@@ -209,7 +186,7 @@ impl Cpp<'_> {
         });
     }
 
-    fn codec(&self, text: &mut Text, Shape { name, fields, tag, .. }: &Shape<'_>) {
+    fn codec(&self, text: &mut Text, Record { name, fields, tag, .. }: &Record<'_>) {
         let borrows = self.borrowing.any(fields);
         let space = self.space();
         let of = if borrows { format!("{space}::Basic{name}<S>") } else { format!("{space}::{name}") };
@@ -286,8 +263,9 @@ impl Cpp<'_> {
         });
     }
 
-    fn decode(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
-        let name = self.names.own(part);
+    fn decode(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
+        let name = self.names.own(side.part());
         text.line("");
         text.line(format!("/// Reads a whole {kind} frame, which has to outlive what is returned."));
         text.block(format!("inline {name}View decode_{kind}(thalweg::FrameView frame) {{"), "}", |text| {
@@ -375,5 +353,5 @@ fn access_of(command: &Command) -> (&'static str, Option<String>) {
         Access::Read => "read",
         Access::Write => "write",
     };
-    (access, schedule.fork.as_ref().map(|fork| snake(fork)))
+    (access, command.fork().map(|fork| snake(&fork.name)))
 }

@@ -2,10 +2,11 @@
 //! driven by constant terms, so that the generated modules are data and types.
 
 use crate::File;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
-use thalweg_schema::{Access, Command, Field, Message, Service, Type};
+use thalweg_schema::{Access, Command, Field, Service, Type};
 
 const MESSAGEPACK: &str = include_str!("../runtime/erlang/thalweg_messagepack.erl");
 
@@ -22,8 +23,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     if names.arguments.server {
         files.push((format!("{module}_server.erl"), erlang.server()));
     }
-    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
-    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+    names.placed("src/", files)
 }
 
 /// Modules of Erlang/OTP's applications that are called as those of a service might be.
@@ -45,7 +45,7 @@ struct Erlang<'a> {
 impl Erlang<'_> {
     fn head(&self, what: &str, part: &str) -> Text {
         let mut text = Text::new("    ");
-        text.comment("%%", &self.names.head(what, self.service));
+        text.comment("%%", &self.names.head(what));
         text.line(format!("-module({}_{part}).", self.names.module));
         text.line("");
         text
@@ -61,11 +61,11 @@ impl Erlang<'_> {
             text.line("%% The structs as the codec reads them.");
             text.block("-export([", "]).", |text| list(text, &shapes, ","));
         }
-        let messages = self.service.messages().into_iter().map(|message| self.names.message(message));
+        let records = self.names.records();
         let declared = self.service.aliases.iter().map(|of| &of.name);
         let declared = declared.chain(self.service.enums.iter().map(|of| &of.name));
-        let declared = declared.chain(self.service.types.iter().map(|of| &of.name)).cloned();
-        let exported: Vec<String> = declared.chain(messages).map(|name| format!("'{name}'/0")).collect();
+        let declared = declared.chain(records.iter().map(|of| &of.name));
+        let exported: Vec<String> = declared.map(|name| format!("'{name}'/0")).collect();
         text.block("-export_type([", "]).", |text| {
             text.line("request/0,");
             text.line("response/0,");
@@ -82,21 +82,15 @@ impl Erlang<'_> {
             let members: Vec<String> = of.members.iter().map(|member| atom(member)).collect();
             text.line(format!("-type '{}'() :: {}.", of.name, members.join(" | ")));
         }
-        for of in &self.service.types {
-            self.structure(&mut text, &of.name, &of.doc, &of.fields);
-        }
-        for message in self.service.messages() {
-            self.structure(&mut text, &self.names.message(message), &message.doc, &message.fields);
-        }
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
+        records.iter().for_each(|record| self.structure(&mut text, record));
         let hash: Vec<String> = self.service.hash.iter().map(|byte| format!("16#{byte:02x}")).collect();
         text.lines(&format!(
             "\n%% SHA-256 of the schema; both ends compare it when they connect.\n-spec schema_hash() -> <<_:256>>.\n\
              schema_hash() ->\n    <<{}>>.",
             hash.join(", ")
         ));
-        self.sum(&mut text, "request", &requests);
-        self.sum(&mut text, "response", &answers(self.service));
+        self.sum(&mut text, Side::Request);
+        self.sum(&mut text, Side::Response);
         for of in &self.service.types {
             let function = described(&of.name);
             text.line("");
@@ -108,7 +102,7 @@ impl Erlang<'_> {
         text.finish()
     }
 
-    fn structure(&self, text: &mut Text, name: &str, doc: &str, fields: &[Field]) {
+    fn structure(&self, text: &mut Text, Record { name, doc, fields, .. }: &Record<'_>) {
         text.line("");
         text.comment("%%", doc);
         if fields.is_empty() {
@@ -124,7 +118,8 @@ impl Erlang<'_> {
         });
     }
 
-    fn sum(&self, text: &mut Text, kind: &str, messages: &[&Message]) {
+    fn sum(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
         let types: Vec<String> = messages
             .iter()
             .map(|message| format!("{{{}, '{}'()}}", atom(&message.stem), self.names.message(message)))
@@ -383,9 +378,9 @@ fn access_of(command: &Command) -> String {
         Access::Write => "write",
     };
     let name = atom(&command.request.stem);
-    match &schedule.fork {
+    match command.fork() {
         Some(fork) => {
-            format!("access_of({{{name}, #{{{} := Fork}}}}) ->\n    {{{access}, Fork}};", atom(fork))
+            format!("access_of({{{name}, #{{{} := Fork}}}}) ->\n    {{{access}, Fork}};", atom(&fork.name))
         }
         None => format!("access_of({{{name}, _}}) ->\n    {{{access}, undefined}};"),
     }

@@ -17,6 +17,7 @@ mod names;
 mod output;
 mod package;
 mod python;
+mod records;
 mod rust;
 mod text;
 mod typescript;

@@ -1,11 +1,14 @@
 //! The names generated code uses, the same in every language up to casing.
 
+use crate::File;
 use crate::arguments::{Arguments, stripped};
+use crate::records::Record;
 use thalweg_schema::casing::{camel, snake};
-use thalweg_schema::{Command, Message, Service};
+use thalweg_schema::{Command, Message, Service, Struct};
 
 /// Names under the options of one run.
 pub(crate) struct Names<'a> {
+    service: &'a Service,
     /// The options.
     pub(crate) arguments: &'a Arguments,
     /// What types of messages begin with.
@@ -22,6 +25,7 @@ impl<'a> Names<'a> {
     pub(crate) fn new(service: &'a Service, arguments: &'a Arguments) -> Self {
         let schema = arguments.schema.file_name().map(|name| name.to_string_lossy().into_owned());
         Self {
+            service,
             arguments,
             prefix: arguments.prefix.as_deref().unwrap_or(&service.name),
             module: snake(&service.name),
@@ -34,10 +38,40 @@ impl<'a> Names<'a> {
     }
 
     /// The first lines of a file, without comment marks: what it is, what the schema says of the service, where it comes from.
-    pub(crate) fn head(&self, what: &str, service: &Service) -> String {
-        let is = format!("{what} of the service {}.", service.name);
-        let parts = [&is, &service.doc, &self.notice];
+    pub(crate) fn head(&self, what: &str) -> String {
+        let is = format!("{what} of the service {}.", self.service.name);
+        let parts = [&is, &self.service.doc, &self.notice];
         parts.into_iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Everything with fields: shared structs, then messages, in declaration order.
+    pub(crate) fn records(&self) -> Vec<Record<'a>> {
+        self.records_of(self.service.types.iter().collect())
+    }
+
+    /// The same for languages that read from top to bottom: each struct behind those it contains.
+    pub(crate) fn records_by_dependency(&self) -> Vec<Record<'a>> {
+        self.records_of(self.service.types_by_dependency())
+    }
+
+    fn records_of(&self, types: Vec<&'a Struct>) -> Vec<Record<'a>> {
+        let types = types.into_iter();
+        let types =
+            types.map(|of| Record { name: of.name.clone(), tag: None, doc: &of.doc, fields: &of.fields });
+        let messages = self.service.messages().into_iter().map(|of| Record {
+            name: self.message(of),
+            tag: Some(&of.tag),
+            doc: &of.doc,
+            fields: &of.fields,
+        });
+        types.chain(messages).collect()
+    }
+
+    /// The files by their names; in a package they stand below its directory for sources.
+    pub(crate) fn placed<N: Into<String>>(&self, directory: &str, files: Vec<(N, String)>) -> Vec<File> {
+        let directory = self.arguments.package.as_ref().map_or("", |_| directory);
+        let file = |(name, text): (N, String)| File { path: directory.to_owned() + &name.into(), text };
+        files.into_iter().map(file).collect()
     }
 
     /// A message's type.
@@ -63,10 +97,4 @@ impl<'a> Names<'a> {
     pub(crate) fn method_camel(&self, command: &'a Command) -> String {
         camel(self.method(command))
     }
-}
-
-/// The messages that stand in responses: of each command its item and its own response, then the error.
-pub(crate) fn answers(service: &Service) -> Vec<&Message> {
-    let requests: Vec<&str> = service.commands.iter().map(|c| c.request.tag.as_str()).collect();
-    service.messages().into_iter().filter(|m| !requests.contains(&m.tag.as_str())).collect()
 }

@@ -4,11 +4,12 @@
 mod calls;
 
 use crate::File;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::rust::map_header;
 use crate::text::Text;
 use thalweg_schema::casing::{shouting, snake};
-use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 const MESSAGEPACK: &str = include_str!("../runtime/python/messagepack.py");
 const FORKS: &str = include_str!("../runtime/python/forks.py");
@@ -37,11 +38,8 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push(("service.py".to_owned(), SERVICE.to_owned()));
         files.push(("forks.py".to_owned(), FORKS.to_owned()));
     }
-    let directory = match &names.arguments.package {
-        Some(package) => format!("src/{}/", package.replace('-', "_")),
-        None => String::new(),
-    };
-    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+    let package = names.arguments.package.as_deref().unwrap_or_default().replace('-', "_");
+    names.placed(&format!("src/{package}/"), files)
 }
 
 struct Python<'a> {
@@ -52,7 +50,7 @@ struct Python<'a> {
 impl Python<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        docstring(&mut text, &self.names.head(what, self.service));
+        docstring(&mut text, &self.names.head(what));
         text.line("");
         text.line("from __future__ import annotations");
         text.line("");
@@ -87,28 +85,21 @@ impl Python<'_> {
         text.line("\"\"\"SHA-256 of the schema; both ends compare it when they connect.\"\"\"");
         self.aliases(&mut text);
         self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
-        for of in &self.service.types {
-            self.structure(&mut text, &of.name, &of.doc, &of.fields);
-        }
-        for message in self.service.messages() {
-            self.structure(&mut text, &self.names.message(message), &message.doc, &message.fields);
-        }
-        self.tables(&mut text);
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
-        self.sum(&mut text, "Request", "request", &requests);
-        self.sum(&mut text, "Response", "response", &answers(self.service));
+        let records = self.names.records();
+        records.iter().for_each(|record| self.structure(&mut text, record));
+        self.tables(&mut text, &records);
+        self.sum(&mut text, Side::Request);
+        self.sum(&mut text, Side::Response);
         self.access(&mut text);
         text.finish()
     }
 
     /// Whether a field is called like a type that a field beside it has.
     fn shadows_builtins(&self) -> bool {
-        let types = self.service.types.iter().map(|of| &of.fields);
-        let mut all = types.chain(self.service.messages().into_iter().map(|of| &of.fields));
-        all.any(|fields| {
-            fields.iter().any(|field| {
+        self.names.records().iter().any(|record| {
+            record.fields.iter().any(|field| {
                 let of = self.type_of(&field.of);
-                qualified(&of, fields) != of
+                qualified(&of, record.fields) != of
             })
         })
     }
@@ -124,7 +115,7 @@ impl Python<'_> {
         }
     }
 
-    fn structure(&self, text: &mut Text, name: &str, doc: &str, fields: &[Field]) {
+    fn structure(&self, text: &mut Text, Record { name, doc, fields, .. }: &Record<'_>) {
         text.lines("\n\n@dataclass(slots=True, kw_only=True)");
         text.line(format!("class {name}:"));
         text.deeper(|text| {
@@ -132,7 +123,7 @@ impl Python<'_> {
             if !fields.is_empty() {
                 text.line("");
             }
-            for field in fields {
+            for field in *fields {
                 let default = if matches!(field.of, Type::Optional(_)) { " = None" } else { "" };
                 let of = qualified(&self.type_of(&field.of), fields);
                 text.line(format!("{}: {of}{default}", snake(&field.name)));
@@ -146,7 +137,7 @@ impl Python<'_> {
         text.lines(&self.signature(&function, &parameters, "None"));
         text.deeper(|text| {
             let mut before = map_header(fields.len());
-            for field in fields {
+            for field in *fields {
                 before.push_str(&key_literal(&field.name));
                 text.line(format!("out += b\"{before}\""));
                 let (function, arguments) = self.write(&field.of, &format!("value.{}", snake(&field.name)));
@@ -167,19 +158,16 @@ impl Python<'_> {
 
     /// How each struct's fields are read; behind everything a reader may call. Every other table has two underscores in its name,
     /// as no struct's has.
-    fn tables(&self, text: &mut Text) {
-        let types = self.service.types.iter().map(|of| (of.name.clone(), &of.fields));
-        let messages = self.service.messages().into_iter().map(|of| (self.names.message(of), &of.fields));
-        let all: Vec<(String, &Vec<Field>)> = types.chain(messages).collect();
+    fn tables(&self, text: &mut Text, records: &[Record<'_>]) {
         text.lines("\n\n");
-        for (name, fields) in all {
-            let table = format!("_{}: Final[Fields] = ", shouting(&name));
+        for Record { name, fields, .. } in records {
+            let table = format!("_{}: Final[Fields] = ", shouting(name));
             if fields.is_empty() {
                 text.line(format!("{table}{{}}"));
                 continue;
             }
             text.block(format!("{table}{{"), "}", |text| {
-                for field in fields {
+                for field in *fields {
                     let required = if matches!(field.of, Type::Optional(_)) { "False" } else { "True" };
                     let parts =
                         [format!("\"{}\"", snake(&field.name)), required.to_owned(), self.read(&field.of)];
@@ -189,30 +177,27 @@ impl Python<'_> {
         }
     }
 
-    fn sum(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
-        let name = self.names.own(part);
+    fn sum(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
+        let name = self.names.own(side.part());
+        let reads = format!("_{}__READS", side.part().to_uppercase());
         let types: Vec<String> = messages.iter().map(|message| self.names.message(message)).collect();
         text.line("");
         union(text, &name, &types);
         docstring(text, &format!("Any {kind} of the service."));
         text.line("");
-        text.block(
-            format!("_{}__READS: Final[dict[str, mp.Read[{name}]]] = {{", part.to_uppercase()),
-            "}",
-            |text| {
-                for (message, of) in messages.iter().zip(&types) {
-                    text.line(format!("\"{}\": read_{},", message.tag, snake(of)));
-                }
-            },
-        );
+        text.block(format!("{reads}: Final[dict[str, mp.Read[{name}]]] = {{"), "}", |text| {
+            for (message, of) in messages.iter().zip(&types) {
+                text.line(format!("\"{}\": read_{},", message.tag, snake(of)));
+            }
+        });
         text.lines(&format!("\n\ndef decode_{kind}(frame: bytes) -> {name}:"));
         text.deeper(|text| {
             docstring(text, &format!("Reads a whole {kind} frame; raises DecodeError."));
             text.lines(&format!(
-                "reader = Reader(frame)\nread = _{}__READS.get(reader.{kind}())\nif read is None:\n    \
+                "reader = Reader(frame)\nread = {reads}.get(reader.{kind}())\nif read is None:\n    \
                  raise reader.refuse(\"a message nobody declared\", \"frame\")\nvalue = read(reader)\n\
-                 reader.finish()\nreturn value",
-                part.to_uppercase()
+                 reader.finish()\nreturn value"
             ));
         });
         text.lines(&format!("\n\ndef encode_{kind}(value: {name}) -> bytes:"));
@@ -241,7 +226,7 @@ impl Python<'_> {
     }
 
     fn access(&self, text: &mut Text) {
-        if self.service.commands.iter().all(|command| command.schedule.is_none()) {
+        if !self.service.is_ordered() {
             return text.trim_end();
         }
         text.lines("\n_REQUEST__ACCESS: Final[dict[type, tuple[str, str | None]]] = {");
@@ -424,8 +409,8 @@ fn access_of(command: &Command) -> String {
         Access::Read => "read",
         Access::Write => "write",
     };
-    match &schedule.fork {
-        Some(fork) => format!("(\"{access}\", \"{}\")", snake(fork)),
+    match command.fork() {
+        Some(fork) => format!("(\"{access}\", \"{}\")", snake(&fork.name)),
         None => format!("(\"{access}\", None)"),
     }
 }

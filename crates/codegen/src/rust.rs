@@ -8,7 +8,8 @@ mod calls;
 mod documentation;
 
 use crate::borrowing::Borrowing;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::text::Text;
 use crate::{Error, File};
 use documentation::{documented, untested};
@@ -36,11 +37,10 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Result<Vec<File>, Error>
     // A package's root is its library.
     let root = if names.arguments.package.is_some() { "lib.rs" } else { "mod.rs" };
     files.push((root, modules.finish()));
-    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
-    let file = |(name, text): (&str, String)| {
-        Ok(File { path: format!("{directory}{name}"), text: formatted(&text).map_err(Error::Layout)? })
-    };
-    files.into_iter().map(file).collect()
+    for (_, text) in &mut files {
+        *text = formatted(text).map_err(Error::Layout)?;
+    }
+    Ok(names.placed("src/", files))
 }
 
 /// The text as `rustfmt` lays it out; the empty file keeps it from settings it would look for in the caller's directory.
@@ -69,7 +69,7 @@ struct Rust<'a> {
 impl Rust<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        text.comment("//!", &untested(&self.names.head(what, self.service)));
+        text.comment("//!", &untested(&self.names.head(what)));
         text.line("");
         text
     }
@@ -90,27 +90,10 @@ impl Rust<'_> {
         text.line(format!("pub const SCHEMA_HASH: [u8; 32] = [{}];", bytes.join(", ")));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
         self.service.enums.iter().for_each(|of| enumeration(&mut text, of, self.service.is_used(&of.name)));
-        for of in &self.service.types {
-            self.structure(&mut text, &of.name, &of.doc, &of.fields);
-        }
-        for message in self.service.messages() {
-            let name = self.names.message(message);
-            self.structure(&mut text, &name, &message.doc, &message.fields);
-            let life = self.life(&message.fields);
-            text.block(format!("impl<'a> Message<'a> for {name}{life} {{"), "}", |text| {
-                text.line(format!("const TAG: &'static str = \"{}\";", message.tag));
-            });
-        }
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
-        self.sum(&mut text, "Request", "A request", "request", &requests);
+        self.names.records().iter().for_each(|record| self.structure(&mut text, record));
+        self.sum(&mut text, Side::Request);
         self.access(&mut text);
-        self.sum(
-            &mut text,
-            "Response",
-            "A response, an item or the error",
-            "response",
-            &answers(self.service),
-        );
+        self.sum(&mut text, Side::Response);
         self.markers(&mut text);
         text.finish()
     }
@@ -137,13 +120,13 @@ impl Rust<'_> {
         }
     }
 
-    fn structure(&self, text: &mut Text, name: &str, doc: &str, fields: &[Field]) {
+    fn structure(&self, text: &mut Text, Record { name, tag, doc, fields }: &Record<'_>) {
         let life = self.life(fields);
         text.line("");
         text.comment("///", &documented(doc, name));
         text.line("#[derive(Clone, Debug, PartialEq)]");
         text.block(format!("pub struct {name}{life} {{"), "}", |text| {
-            for field in fields {
+            for field in *fields {
                 text.comment("///", &documented(&field.doc, &field.name));
                 text.line(format!("pub {}: {},", snake(&field.name), self.type_of(&field.of)));
             }
@@ -156,6 +139,11 @@ impl Rust<'_> {
             text.line("");
             self.read_fields(text, name, fields);
         });
+        if let Some(tag) = tag {
+            text.block(format!("impl<'a> Message<'a> for {name}{life} {{"), "}", |text| {
+                text.line(format!("const TAG: &'static str = \"{tag}\";"));
+            });
+        }
     }
 
     fn ownership(&self, text: &mut Text, name: &str, fields: &[Field]) {
@@ -234,15 +222,20 @@ impl Rust<'_> {
     }
 
     /// All requests, or all answers, as one type.
-    fn sum(&self, text: &mut Text, part: &str, what: &str, kind: &str, messages: &[&Message]) {
-        let name = self.names.own(part);
-        let borrowing = messages.iter().any(|message| !self.life(&message.fields).is_empty());
+    fn sum(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
+        let what = match side {
+            Side::Request => "A request",
+            Side::Response => "A response, an item or the error",
+        };
+        let name = self.names.own(side.part());
+        let borrowing = self.borrows(side);
         let life = if borrowing { "<'a>" } else { "" };
         text.line("");
         text.line(format!("/// {what} of the service, whichever it is."));
         text.line("#[derive(Clone, Debug, PartialEq)]");
         text.block(format!("pub enum {name}{life} {{"), "}", |text| {
-            for message in messages {
+            for message in &messages {
                 let of = self.names.message(message);
                 text.line(format!("/// `{}`", message.tag));
                 text.line(format!("{}({of}{}),", message.stem, self.life(&message.fields)));
@@ -257,7 +250,7 @@ impl Rust<'_> {
             ));
             text.deeper(|text| {
                 text.block(format!("let message = match reader.{kind}()? {{"), "};", |text| {
-                    for message in messages {
+                    for message in &messages {
                         let of = self.names.message(message);
                         text.line(format!(
                             "b\"{}\" => Self::{}({of}::read(&mut reader)?),",
@@ -274,14 +267,14 @@ impl Rust<'_> {
             text.line("/// Writes the whole frame behind what `out` holds.");
             text.block("pub fn encode(&self, out: &mut Vec<u8>) {", "}", |text| {
                 text.block("match self {", "}", |text| {
-                    for message in messages {
+                    for message in &messages {
                         text.line(format!("Self::{}(message) => {kind}_frame(message, out),", message.stem));
                     }
                 });
             });
         });
         if borrowing {
-            self.sum_ownership(text, &name, messages);
+            self.sum_ownership(text, &name, &messages);
         }
     }
 
@@ -302,9 +295,7 @@ impl Rust<'_> {
 
     /// What each command does to its fork.
     fn access(&self, text: &mut Text) {
-        let requests = self.service.commands.iter().map(|c| &c.request);
-        let borrowing = requests.into_iter().any(|message| !self.life(&message.fields).is_empty());
-        let life = if borrowing { "<'_>" } else { "" };
+        let life = if self.borrows(Side::Request) { "<'_>" } else { "" };
         text.block(format!("impl {}{life} {{", self.names.own("Request")), "}", |text| {
             text.line("/// What the call does to which fork, if it is ordered at all.");
             text.block("pub fn access(&self) -> Option<(Access, Fork<'_>)> {", "}", |text| {
@@ -325,9 +316,9 @@ impl Rust<'_> {
             Access::Read => "Access::Read",
             Access::Write => "Access::Write",
         };
-        let field =
-            schedule.fork.as_ref().and_then(|f| command.request.fields.iter().find(|field| field.name == *f));
-        let Some(field) = field else { return format!("Self::{name}(_) => Some(({access}, Fork::None)),") };
+        let Some(field) = command.fork() else {
+            return format!("Self::{name}(_) => Some(({access}, Fork::None)),");
+        };
         let place = format!("request.{}", snake(&field.name));
         let fork = match self.service.resolve(&field.of) {
             Type::Int(int) if int.signed => format!("Fork::Number(i64::from({place}).cast_unsigned())"),
@@ -374,6 +365,11 @@ impl Rust<'_> {
     fn with_life(&self, message: &Message, life: &str) -> String {
         let life = if self.life(&message.fields).is_empty() { "" } else { life };
         format!("{}{life}", self.names.message(message))
+    }
+
+    /// Whether a message of this side borrows from its frame.
+    fn borrows(&self, side: Side) -> bool {
+        side.messages(self.service).iter().any(|message| self.borrowing.any(&message.fields))
     }
 
     fn life(&self, fields: &[Field]) -> &'static str {

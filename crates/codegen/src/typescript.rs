@@ -4,10 +4,11 @@
 mod calls;
 
 use crate::File;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::text::Text;
 use thalweg_schema::casing::camel;
-use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 const MESSAGEPACK: &str = include_str!("../runtime/ts/messagepack.ts");
 const SERVICE: &str = include_str!("../runtime/ts/service.ts");
@@ -26,8 +27,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push(("messagepack.ts".to_owned(), MESSAGEPACK.to_owned()));
         files.push(("service.ts".to_owned(), SERVICE.to_owned()));
     }
-    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
-    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+    names.placed("src/", files)
 }
 
 struct TypeScript<'a> {
@@ -38,7 +38,7 @@ struct TypeScript<'a> {
 impl TypeScript<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("  ");
-        text.comment("//", &self.names.head(what, self.service));
+        text.comment("//", &self.names.head(what));
         text.line("");
         text
     }
@@ -54,7 +54,7 @@ impl TypeScript<'_> {
     fn types(&self) -> String {
         let mut text = self.head("Types and codecs");
         text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
-        if self.is_ordered() {
+        if self.service.is_ordered() {
             text.line(format!("import type {{ Access }} from \"{}\";", self.module("service")));
         }
         text.line("");
@@ -62,16 +62,10 @@ impl TypeScript<'_> {
         text.line(format!("export const SCHEMA_HASH = \"{}\";", self.names.hash));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
         self.service.enums.iter().for_each(|of| enumeration(&mut text, of, self.service.is_used(&of.name)));
-        for of in &self.service.types {
-            self.structure(&mut text, &of.name, &of.doc, &of.fields);
-        }
-        for message in self.service.messages() {
-            self.structure(&mut text, &self.names.message(message), &message.doc, &message.fields);
-        }
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
-        self.sum(&mut text, "Request", "request", &requests);
+        self.names.records().iter().for_each(|record| self.structure(&mut text, record));
+        self.sum(&mut text, Side::Request);
         self.access(&mut text);
-        self.sum(&mut text, "Response", "response", &answers(self.service));
+        self.sum(&mut text, Side::Response);
         text.finish()
     }
 
@@ -98,14 +92,14 @@ impl TypeScript<'_> {
         }
     }
 
-    fn structure(&self, text: &mut Text, name: &str, about: &str, fields: &[Field]) {
+    fn structure(&self, text: &mut Text, Record { name, doc: about, fields, .. }: &Record<'_>) {
         text.line("");
         doc(text, about);
         if fields.is_empty() {
             text.line(format!("export type {name} = Record<never, never>;"));
         } else {
             text.block(format!("export interface {name} {{"), "}", |text| {
-                for field in fields {
+                for field in *fields {
                     doc(text, &field.doc);
                     let absent = if matches!(field.of, Type::Optional(_)) { "?" } else { "" };
                     text.line(format!("{}{absent}: {};", camel(&field.name), self.type_of(&field.of)));
@@ -118,7 +112,7 @@ impl TypeScript<'_> {
             "}",
             |text| {
                 text.line(format!("writer.fields({}, value);", fields.len()));
-                for field in fields {
+                for field in *fields {
                     text.line(format!("writer.field(\"{}\");", field.name));
                     let value = format!("value.{}", camel(&field.name));
                     text.line(format!("{};", self.write(&field.of, &value, 0)));
@@ -181,7 +175,8 @@ impl TypeScript<'_> {
         });
     }
 
-    fn sum(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
+    fn sum(&self, text: &mut Text, side: Side) {
+        let (part, kind, messages) = (side.part(), side.kind(), side.messages(self.service));
         let name = self.names.own(part);
         text.line("");
         text.line(format!("/** Any {kind} of the service, told apart by its tag on the wire. */"));
@@ -203,7 +198,7 @@ impl TypeScript<'_> {
             text.line(format!("const tag = reader.{kind}();"));
             text.line(format!("let message: {name};"));
             text.block("switch (tag) {", "}", |text| {
-                for message in messages {
+                for message in &messages {
                     let of = self.names.message(message);
                     text.block(format!("case \"{}\":", message.tag), "  break;", |text| {
                         text.line(format!("message = {{ tag, value: read{of}(reader) }};"));
@@ -220,7 +215,7 @@ impl TypeScript<'_> {
             text.line("const writer = new Writer();");
             text.line(format!("writer.{kind}(message.tag);"));
             text.block("switch (message.tag) {", "}", |text| {
-                for message in messages {
+                for message in &messages {
                     let of = self.names.message(message);
                     text.block(format!("case \"{}\":", message.tag), "  break;", |text| {
                         text.line(format!("write{of}(writer, message.value);"));
@@ -233,7 +228,7 @@ impl TypeScript<'_> {
     }
 
     fn access(&self, text: &mut Text) {
-        if !self.is_ordered() {
+        if !self.service.is_ordered() {
             return;
         }
         text.line("");
@@ -261,9 +256,7 @@ impl TypeScript<'_> {
             Access::Read => "read",
             Access::Write => "write",
         };
-        let field =
-            schedule.fork.as_ref().and_then(|f| command.request.fields.iter().find(|field| field.name == *f));
-        let Some(field) = field else { return format!("{{ access: \"{access}\" }}") };
+        let Some(field) = command.fork() else { return format!("{{ access: \"{access}\" }}") };
         let place = format!("request.value.{}", camel(&field.name));
         let fork = match self.service.resolve(&field.of) {
             Type::Int(int) if int.bits < 64 => format!("BigInt({place})"),

@@ -4,10 +4,11 @@
 mod calls;
 
 use crate::File;
-use crate::names::{Names, answers};
+use crate::names::Names;
+use crate::records::{Record, Side};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
-use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+use thalweg_schema::{Access, Alias, Command, Enum, Service, Type};
 
 /// The runtime: every file's name and text.
 const RUNTIME: [(&str, &str); 4] = [
@@ -36,8 +37,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push((format!("{module}_server.zig"), zig.server()));
     }
     files.push((format!("{module}.zig"), root.finish()));
-    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
-    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+    names.placed("src/", files)
 }
 
 struct Zig<'a> {
@@ -48,7 +48,7 @@ struct Zig<'a> {
 impl Zig<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        text.comment("//!", &self.names.head(what, self.service));
+        text.comment("//!", &self.names.head(what));
         text.line("");
         text
     }
@@ -65,16 +65,9 @@ impl Zig<'_> {
         text.line(format!("pub const error_tag = \"{}\";", self.service.error.tag));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
         self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
-        for of in &self.service.types {
-            self.structure(&mut text, &of.name, &of.name, &of.doc, &of.fields);
-        }
-        for message in self.service.messages() {
-            let name = self.names.message(message);
-            self.structure(&mut text, &name, &message.tag, &message.doc, &message.fields);
-        }
-        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
-        self.sum(&mut text, "Request", "request", &requests);
-        self.sum(&mut text, "Response", "response", &answers(self.service));
+        self.names.records().iter().for_each(|record| self.structure(&mut text, record));
+        self.sum(&mut text, Side::Request);
+        self.sum(&mut text, Side::Response);
         self.access(&mut text);
         text.finish()
     }
@@ -91,7 +84,8 @@ impl Zig<'_> {
         }
     }
 
-    fn structure(&self, text: &mut Text, name: &str, tag: &str, doc: &str, fields: &[Field]) {
+    fn structure(&self, text: &mut Text, Record { name, tag, doc, fields }: &Record<'_>) {
+        let tag = tag.unwrap_or(name);
         text.line("");
         text.comment("///", doc);
         if fields.is_empty() {
@@ -100,14 +94,14 @@ impl Zig<'_> {
             return;
         }
         text.block(format!("pub const {name} = struct {{"), "};", |text| {
-            for field in fields {
+            for field in *fields {
                 text.comment("///", &field.doc);
                 let default = if matches!(field.of, Type::Optional(_)) { " = null" } else { "" };
                 text.line(format!("{}: {}{default},", snake(&field.name), self.type_of(&field.of)));
             }
         });
         text.block(format!("pub const {name}Codec = mp.Struct({name}, \"{tag}\", .{{"), "});", |text| {
-            for field in fields {
+            for field in *fields {
                 text.line(format!(
                     ".{{ \"{}\", \"{}\", {} }},",
                     field.name,
@@ -118,18 +112,19 @@ impl Zig<'_> {
         });
     }
 
-    fn sum(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
-        let name = self.names.own(part);
+    fn sum(&self, text: &mut Text, side: Side) {
+        let (kind, messages) = (side.kind(), side.messages(self.service));
+        let name = self.names.own(side.part());
         text.line("");
         text.line(format!("/// Any {kind} of the service."));
         text.block(format!("pub const {name} = union(enum) {{"), "};", |text| {
-            for message in messages {
+            for message in &messages {
                 text.line(format!("{}: {},", snake(&message.stem), self.names.message(message)));
             }
         });
         text.line(format!("/// `decode(arena, frame)` and `encode(writer, value)` of whole {kind} frames."));
         text.block(format!("pub const {name}Codec = mp.Sum({name}, .{kind}, .{{"), "});", |text| {
-            for message in messages {
+            for message in &messages {
                 text.line(format!(
                     ".{{ \"{}\", {}Codec }},",
                     snake(&message.stem),
@@ -173,9 +168,7 @@ impl Zig<'_> {
             Access::Read => "read",
             Access::Write => "write",
         };
-        let field =
-            schedule.fork.as_ref().and_then(|f| command.request.fields.iter().find(|field| field.name == *f));
-        let Some(field) = field else {
+        let Some(field) = command.fork() else {
             return format!(".{name} => .{{ .access = .{access}, .fork = .none }},");
         };
         let place = format!("of.{}", snake(&field.name));

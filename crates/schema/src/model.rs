@@ -104,6 +104,14 @@ pub struct Command {
     pub schedule: Option<Schedule>,
 }
 
+impl Command {
+    /// The request's field that names the call's fork.
+    pub fn fork(&self) -> Option<&Field> {
+        let name = self.schedule.as_ref()?.fork.as_ref()?;
+        self.request.fields.iter().find(|field| field.name == *name)
+    }
+}
+
 /// How calls are ordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -203,6 +211,16 @@ impl Type {
 }
 
 impl Service {
+    /// Whether any command says how its calls are ordered.
+    pub fn is_ordered(&self) -> bool {
+        self.commands.iter().any(|command| command.schedule.is_some())
+    }
+
+    /// Whether any command answers with a stream.
+    pub fn has_streams(&self) -> bool {
+        self.commands.iter().any(|command| command.item.is_some())
+    }
+
     /// Whether a field of any type or message is made of what was declared under this name.
     pub fn is_used(&self, name: &str) -> bool {
         let of_types = self.types.iter().flat_map(|of| &of.fields);

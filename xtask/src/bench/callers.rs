@@ -1,7 +1,7 @@
 //! Callers in other languages, through shared memory, of a server in Rust that runs beside them. Each language has a program
 //! that calls and measures itself; nobody is pinned.
 
-use super::ipc::hear;
+use super::line::hear;
 use super::log::package;
 use super::samples::Samples;
 use crate::node;

@@ -1,11 +1,10 @@
 //! What the server withstands: tasks that last (`soak`, `streams-million`, `fuzz`, `simulate`) put what they found beside what
 //! is asked of it into results of their own, when run with `--record`. Each task is a group of rows.
 
-use super::results::{self, Report};
+use super::results::{self, About};
 use super::row::Row;
 use super::statistics::Spread;
 use crate::options::Options;
-use crate::server::root;
 
 const PREFACE: &str = "\
 Tasks that run for long: `cargo xtask soak`, `streams-million`, `fuzz --seconds 600`, `simulate --seeds 20000`, with \
@@ -40,10 +39,10 @@ pub(crate) fn record(options: &Options, task: &'static str, found: &[Found]) -> 
         return Ok(());
     }
     let rows: Vec<Row> = found.iter().map(|found| row(task, found)).collect();
-    let report = Report { name: "endurance", title: "What the server withstands", preface: PREFACE };
+    let about = About { name: "endurance", title: "What the server withstands", preface: PREFACE };
     let part = PARTS.iter().any(|option| !options.text(option, "").is_empty());
     let write = if part { results::write_part } else { results::write };
-    write(&root().join("bench/results"), &report, &rows)
+    write(&results::directory(), &about, &rows)
 }
 
 fn row(task: &'static str, found: &Found) -> Row {

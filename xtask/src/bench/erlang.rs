@@ -4,12 +4,13 @@
 //! asserts no time.
 
 use super::log::package;
-use super::results::{self, Report};
+use super::report::{Report, rounded};
+use super::results::About;
 use super::row::Row;
 use super::statistics::{Spread, median};
 use crate::options::Options;
 use crate::server::{Scratch, cache, root};
-use crate::{Outcome, Tally, erlang, programs};
+use crate::{Outcome, erlang, programs};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -104,9 +105,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     programs::output(Command::new("erlc").args(["-W", "-o"]).arg(scratch.path()).args(sources))?;
     let milliseconds = options.text("milliseconds", if tiny { "0" } else { "1000" }).to_owned();
     let bench = Bench { scratch, application, floors: erlang::floors()?, milliseconds };
-    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let pairs = super::pairs(options)?;
     let only = options.text("only", "");
-    let (mut tally, mut rows) = (Tally::default(), Vec::new());
+    let about = About { name: "erlang", title: "Python workers of Erlang", preface: PREFACE };
+    let (mut report, mut rows) = (Report::new(about, options), Vec::new());
     println!("{:<52}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "asked", "floor", "ratio");
     let mut name = "";
     let mut samples = Vec::new();
@@ -123,13 +125,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let floors: Vec<&str> = FLOORS.iter().copied().filter(|_| only.is_empty()).collect();
     rows.extend(bench.floors(&floors)?);
     for row in &rows {
-        check(row, options.flag("check"), &mut tally);
+        print(row);
+        report.check(row);
     }
-    if !tiny && !options.flag("check") && only.is_empty() {
-        let report = Report { name: "erlang", title: "Python workers of Erlang", preface: PREFACE };
-        results::write(&root().join("bench/results"), &report, &rows)?;
+    if !tiny && only.is_empty() {
+        report.keep(&rows)?;
     }
-    Ok(tally)
+    Ok(report.tally)
 }
 
 /// What was said of a work, and of its floor.
@@ -253,16 +255,11 @@ fn row(work: &Work, samples: &[Sample]) -> Result<Row, String> {
     })
 }
 
-/// Prints a row and says whether it holds: its bar if that is asked, else that it was measured at all.
-fn check(row: &Row, bars: bool, tally: &mut Tally) {
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
-    let (ours, peer, floor) = (number(row.ours), number(row.peer), number(row.floor));
+fn print(row: &Row) {
+    let (ours, peer, floor) = (rounded(row.ours), rounded(row.peer), rounded(row.floor));
     print!("{:<52}{ours:>12}{peer:>12}{floor:>12}", row.work);
     match (row.ratio, row.bar) {
         (Some(ratio), Some(bar)) => println!("{:>8.2}  (bar {bar})", ratio.median),
         _ => println!(),
     }
-    let holds = if bars { row.met() != Some(false) } else { row.ours.or(row.floor).is_some() };
-    let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
-    tally.check(holds, || format!("{}: {ratio:.2} of {}", row.work, row.peer_name));
 }

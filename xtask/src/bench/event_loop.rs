@@ -3,12 +3,13 @@
 //! A tiny run shows that every work runs to its end on every loop that can do it, and asserts no time.
 
 use super::log::package;
-use super::results::{self, Report};
+use super::report::{Report, rounded};
+use super::results::About;
 use super::row::Row;
 use super::statistics::{Spread, median};
+use crate::Outcome;
 use crate::options::Options;
 use crate::server::{Scratch, build, cache, root};
-use crate::{Outcome, Tally};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -110,12 +111,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
         spawn: build("thalweg-bench", "thalweg-spawn")?,
         seconds: options.text("seconds", if tiny { "0" } else { "1" }).to_owned(),
     };
-    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let pairs = super::pairs(options)?;
     let only = options.text("only", "");
-    let (mut tally, mut rows) = (Tally::default(), Vec::new());
+    let about = About { name: "loop", title: "The event loop beside uvloop and rloop", preface: PREFACE };
+    let (mut report, mut rows) = (Report::new(about, options), Vec::new());
     println!("{:<28}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "peer", "floor", "ratio");
     let mut keep = |row: Row| {
-        check(&row, options.flag("check"), &mut tally);
+        print(&row);
+        report.check(&row);
         rows.push(row);
     };
     for work in WORKS.iter().filter(|work| work.name.contains(only)) {
@@ -124,23 +127,17 @@ pub(crate) fn run(options: &Options) -> Outcome {
     for (work, asked, note) in ALONE.iter().filter(|(work, ..)| work.contains(only)) {
         keep(bench.alone(work, *asked, note, pairs)?);
     }
-    if !tiny && !options.flag("check") && only.is_empty() {
-        let report =
-            Report { name: "loop", title: "The event loop beside uvloop and rloop", preface: PREFACE };
-        results::write(&root().join("bench/results"), &report, &rows)?;
+    if !tiny && only.is_empty() {
+        report.keep(&rows)?;
     }
-    Ok(tally)
+    Ok(report.tally)
 }
 
-/// Prints a row and says whether it holds: its bar if that is asked, else that it was measured at all.
-fn check(row: &Row, bars: bool, tally: &mut Tally) {
-    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-    let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
+fn print(row: &Row) {
+    let (ours, peer, floor) = (rounded(row.ours), rounded(row.peer), rounded(row.floor));
     let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
     let bar = row.bar.map_or("-".to_owned(), |bar| bar.to_string());
     println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {bar}, {})", row.work, row.peer_name);
-    let holds = if bars && row.bar.is_some() { row.met() == Some(true) } else { row.ratio.is_some() };
-    tally.check(holds, || format!("{}: {ratio:.2} of {}, {bar} are asked", row.work, row.peer_name));
 }
 
 impl Bench {

@@ -3,52 +3,22 @@
 //! as often, and no time.
 
 use super::callers::Callers;
-use super::results::{self, Report};
+use super::line::{self, Bar, Line, beside, hear, line, row};
+use super::report::Report;
+use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
-use super::statistics::{Spread, median};
+use crate::Outcome;
 use crate::options::Options;
-use crate::server::{Scratch, build, build_peers, root};
-use crate::{Outcome, Tally};
-use std::io::{BufRead, BufReader};
+use crate::server::{build, build_peers};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const PREFACE: &str = "\
 Calls between two processes on one machine, 64-byte messages unless a row says otherwise; what is under way at once is \
 sent and taken as it comes, pinned as the row says. The floor is what kernel and processor offer with nothing on top: \
 two words in shared memory that each end spins on, a blocking thread at each end of a Unix socket or a pipe, a copy. \
 Processor time is both ends' together, but where a caller is in another language: there it is the caller's.";
-
-/// What a row is held to.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bar {
-    /// Calls a second.
-    Rate(f64),
-    /// Part of another side's rate.
-    Part(f64, &'static str),
-    /// Nothing: for the record.
-    None,
-}
-
-/// A line of the report.
-pub(super) struct Line {
-    pub(super) work: &'static str,
-    pub(super) ours: &'static str,
-    floor: &'static str,
-    bar: Bar,
-    text: &'static str,
-}
-
-pub(super) const fn line(
-    work: &'static str,
-    ours: &'static str,
-    floor: &'static str,
-    bar: Bar,
-    text: &'static str,
-) -> Line {
-    Line { work, ours, floor, bar, text }
-}
 
 use Bar::{Part, Rate};
 
@@ -106,7 +76,7 @@ const PEERS: &[(&str, &str, &str, &str)] = &[
 /// The program does not build, start or end well.
 pub(crate) fn run(options: &Options) -> Outcome {
     let tiny = options.flag("tiny");
-    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let pairs = super::pairs(options)?;
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-ipc-bench")?;
     // Other people's take minutes to build, so a tiny run does without, and so may others.
@@ -125,96 +95,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
         }
     }
     callers.end()?;
-    let mut tally = Tally::default();
+    let about = About { name: "ipc", title: "Calls between processes", preface: PREFACE };
+    let mut report = Report::new(about, options);
+    line::check(LINES, &samples, pairs, &mut report.tally);
     let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
     if peers.is_some() {
         rows.extend(PEERS.iter().map(|(work, peer, ..)| beside(LINES, work, ["serial", peer], &samples)));
     }
-    rows[LINES.len()..].iter().for_each(print);
-    for (line, row) in LINES.iter().zip(&rows) {
-        let count = samples.of(line.work, line.ours).len();
-        tally.check(count == pairs, || format!("{}, {}: {count} samples of {pairs}", line.work, line.ours));
-        print(row);
-        if options.flag("check") && row.bar.is_some() {
-            tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
-        }
-    }
-    let report = Report { name: "ipc", title: "Calls between processes", preface: PREFACE };
-    if tiny {
-        let scratch = Scratch::new("bench-ipc-results")?;
-        results::write(scratch.path(), &report, &rows)?;
-    } else if !options.flag("check") {
-        results::write(&root().join("bench/results"), &report, &rows)?;
-    }
-    Ok(tally)
-}
-
-pub(super) fn hear(command: &mut Command, samples: &mut Samples) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{name}: {e}"))?;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines() {
-            samples.take(&line.map_err(|e| e.to_string())?)?;
-        }
-    }
-    let status = child.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
-}
-
-pub(super) fn row(line: &Line, samples: &Samples) -> Row {
-    let rates = |side: &str| samples.rates(line.work, side);
-    let ours = rates(line.ours);
-    let (peer, peer_name, bar, note) = match line.bar {
-        Rate(rate) => (vec![rate; ours.len()], "the bar".to_owned(), Some(1.0), "the bar is a rate"),
-        Part(part, side) => (rates(side), side.to_owned(), Some(part), ""),
-        Bar::None => (rates(line.floor), line.floor.to_owned(), None, ""),
-    };
-    Row {
-        work: line.text.to_owned(),
-        unit: "calls/s",
-        ours: median(&ours),
-        peer: median(&peer),
-        peer_name,
-        floor: median(&rates(line.floor)),
-        ratio: Spread::of_ratios(&ours, &peer),
-        bar,
-        costs_us: [samples.cost_us(line.work, line.ours), None, samples.cost_us(line.work, line.floor)],
-        face: "",
-        note,
-    }
-}
-
-/// A side of ours beside another's, in the words that its work has among those lines.
-pub(super) fn beside(lines: &[Line], work: &str, [side, peer]: [&str; 2], samples: &Samples) -> Row {
-    let (ours, theirs) = (samples.rates(work, side), samples.rates(work, peer));
-    let mut of_work = lines.iter().filter(|line| line.work == work);
-    let line = of_work.clone().find(|line| line.ours == side).or_else(|| of_work.next());
-    let text = line.map_or(work, |line| line.text);
-    Row {
-        work: text.trim_end_matches(", rings alone").to_owned(),
-        unit: "calls/s",
-        ours: median(&ours),
-        peer: median(&theirs),
-        peer_name: peer.to_owned(),
-        floor: None,
-        ratio: Spread::of_ratios(&ours, &theirs),
-        bar: None,
-        costs_us: [samples.cost_us(work, side), samples.cost_us(work, peer), None],
-        face: "",
-        note: "",
-    }
-}
-
-pub(super) fn print(row: &Row) {
-    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-    let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.median));
-    let verdict = match (row.bar, row.met()) {
-        (Some(_), Some(true)) => "reached",
-        (Some(_), _) => "short",
-        (None, _) => "",
-    };
-    let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
-    println!("{:<50}{ours:>11}{peer:>11}{floor:>11}{ratio:>8}  {verdict}", row.work);
+    report.conclude(&rows)
 }
 
 #[cfg(test)]
@@ -222,15 +110,7 @@ mod tests {
     use super::*;
 
     fn samples() -> Samples {
-        let mut samples = Samples::default();
-        for (side, rate) in [("rings", 3e6), ("typed", 5e5)] {
-            let line = serde_json::json!({
-                "work": "memory-deep", "side": side, "pair": 0, "per_second": rate, "processor_us": 0.5,
-                "operations": 9, "entries": 9, "digest": 0, "fixed": false,
-            });
-            samples.take(&line.to_string()).unwrap();
-        }
-        samples
+        Samples::of_rates(&[("memory-deep", "rings", 3e6), ("memory-deep", "typed", 5e5)])
     }
 
     #[test]

@@ -7,9 +7,11 @@ pub(crate) mod endurance;
 mod erlang;
 mod event_loop;
 mod ipc;
+mod line;
 mod log;
 mod plot;
 mod quantity;
+mod report;
 mod results;
 mod row;
 mod rpc;
@@ -36,4 +38,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Some("state") => state::run(options),
         _ => Err("which one? There are: streams, log, loop, ipc, rpc, state, erlang".to_owned()),
     }
+}
+
+/// How often ours and the others are measured in turn.
+fn pairs(options: &Options) -> Result<usize, String> {
+    options.value("pairs", if options.flag("tiny") { 1 } else { 5 })
 }

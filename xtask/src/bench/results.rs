@@ -9,11 +9,11 @@ use super::row::Row;
 use crate::server::{nanoseconds, root};
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a file of results is about.
-pub(crate) struct Report<'a> {
+pub(crate) struct About<'a> {
     /// Name of the files, without their endings.
     pub(crate) name: &'a str,
     pub(crate) title: &'a str,
@@ -21,25 +21,30 @@ pub(crate) struct Report<'a> {
     pub(crate) preface: &'a str,
 }
 
+/// Where results are kept.
+pub(crate) fn directory() -> PathBuf {
+    root().join("bench/results")
+}
+
 /// Writes `NAME.json`, `NAME.md` and `NAME.svg` (one plot per face) into a directory.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(crate) fn write(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Result<(), String> {
-    keep(directory, report, rows, false)
+pub(crate) fn write(directory: &Path, about: &About<'_>, rows: &[Row]) -> Result<(), String> {
+    keep(directory, about, rows, false)
 }
 
 /// The same for a part of a group, whose other rows stay; a plot shows a whole group, so there is none.
 ///
 /// # Errors
 /// A file cannot be written.
-pub(crate) fn write_part(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Result<(), String> {
-    keep(directory, report, rows, true)
+pub(crate) fn write_part(directory: &Path, about: &About<'_>, rows: &[Row]) -> Result<(), String> {
+    keep(directory, about, rows, true)
 }
 
-fn keep(directory: &Path, report: &Report<'_>, rows: &[Row], part: bool) -> Result<(), String> {
+fn keep(directory: &Path, about: &About<'_>, rows: &[Row], part: bool) -> Result<(), String> {
     std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    let path = |ending: &str| directory.join(format!("{}{ending}", report.name));
+    let path = |ending: &str| directory.join(format!("{}{ending}", about.name));
     let put = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
     };
@@ -49,12 +54,12 @@ fn keep(directory: &Path, report: &Report<'_>, rows: &[Row], part: bool) -> Resu
     let new = rows.iter().map(|row| row.json(commit.as_deref(), &date)).collect();
     let all = merged(earlier(&path(".json")), new, part);
     put(&path(".json"), serde_json::to_string_pretty(&all).map_err(|e| e.to_string())? + "\n")?;
-    put(&path(".md"), table(report, &all))?;
+    put(&path(".md"), table(about, &all))?;
     for group in groups.into_iter().filter(|_| !part) {
         let of_group: Vec<&Row> = rows.iter().filter(|row| row.face == group).collect();
         let ending = if group.is_empty() { ".svg".to_owned() } else { format!("-{group}.svg") };
         let title =
-            if group.is_empty() { report.title.to_owned() } else { format!("{}, {group}", report.title) };
+            if group.is_empty() { about.title.to_owned() } else { format!("{}, {group}", about.title) };
         put(&path(&ending), plot::draw(&title, &of_group))?;
     }
     println!("written to {}", path(".{json,md,svg}").display());
@@ -93,8 +98,8 @@ fn merged(earlier: Vec<Value>, new: Vec<Value>, part: bool) -> Vec<Value> {
     groups.iter().flat_map(of).collect()
 }
 
-fn table(report: &Report<'_>, rows: &[Value]) -> String {
-    let mut out = format!("# {}\n\n{}\n", report.title, report.preface);
+fn table(about: &About<'_>, rows: &[Value]) -> String {
+    let mut out = format!("# {}\n\n{}\n", about.title, about.preface);
     let mut face = None;
     for row in rows {
         if face != Some(&row["face"]) {
@@ -238,12 +243,12 @@ mod tests {
     #[test]
     fn a_run_of_one_group_takes_the_place_of_its_rows_and_keeps_the_others() {
         let scratch = Scratch::new("results").unwrap();
-        let report = Report { name: "log-x", title: "The log", preface: "Read this." };
+        let about = About { name: "log-x", title: "The log", preface: "Read this." };
         let old = |face| Row { work: "old".into(), face, ..sample() };
-        write(scratch.path(), &report, &[old("node"), sample()]).unwrap();
+        write(scratch.path(), &about, &[old("node"), sample()]).unwrap();
         write(
             scratch.path(),
-            &report,
+            &about,
             &[Row { work: "new".into(), face: "node", bar: Some(9.0), ..sample() }],
         )
         .unwrap();

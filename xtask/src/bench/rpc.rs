@@ -1,15 +1,16 @@
 //! `cargo xtask bench rpc`: calls by JSON-RPC, ours beside what the machine allows, and whether they are as fast as they
 //! should be. A tiny run asserts that every row is there and that every side was asked as often, and no time.
 
-use super::ipc::Bar::{self, Part, Rate};
-use super::ipc::{Line, beside, hear, line, print, row};
-use super::results::{self, Report};
+use super::line::Bar::{self, Part, Rate};
+use super::line::{self, Line, beside, hear, line, row};
+use super::report::Report;
+use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
+use crate::Outcome;
 use crate::options::Options;
-use crate::server::{Scratch, build, build_peers, root};
-use crate::{Outcome, Tally};
+use crate::server::{build, build_peers};
 use std::process::Command;
 
 const PREFACE: &str = "\
@@ -119,7 +120,7 @@ const KEPT: f64 = 4.0;
 /// The program does not build, start or end well.
 pub(crate) fn run(options: &Options) -> Outcome {
     let tiny = options.flag("tiny");
-    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let pairs = super::pairs(options)?;
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-rpc-bench")?;
     // Other people's take minutes to build, so a tiny run does without, and so may others.
@@ -140,11 +141,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
             hear(command.args(["--work", work, "--pair", &pair]).args(*words).args(until), &mut samples)?;
         }
     }
-    let mut tally = Tally::default();
-    for line in LINES {
-        let count = samples.of(line.work, line.ours).len();
-        tally.check(count == pairs, || format!("{}, {}: {count} samples of {pairs}", line.work, line.ours));
-    }
+    let about = About { name: "rpc", title: "Calls by JSON-RPC", preface: PREFACE };
+    let mut report = Report::new(about, options);
+    line::check(LINES, &samples, pairs, &mut report.tally);
     let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
     rows.push(kept(&samples));
     if peers.is_some() {
@@ -152,20 +151,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let served = SERVED.iter().flat_map(|work| SERVERS.iter().map(move |peer| (work, peer)));
         rows.extend(served.map(|(work, peer)| beside(LINES, work, ["server", peer], &samples)));
     }
-    for row in &rows {
-        print(row);
-        if options.flag("check") && row.bar.is_some() {
-            tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
-        }
-    }
-    let report = Report { name: "rpc", title: "Calls by JSON-RPC", preface: PREFACE };
-    if tiny {
-        let scratch = Scratch::new("bench-rpc-results")?;
-        results::write(scratch.path(), &report, &rows)?;
-    } else if !options.flag("check") {
-        results::write(&root().join("bench/results"), &report, &rows)?;
-    }
-    Ok(tally)
+    report.conclude(&rows)
 }
 
 /// A connection that is kept beside one for each call.
@@ -192,14 +178,7 @@ mod tests {
 
     #[test]
     fn a_kept_connection_is_held_against_new_ones() {
-        let mut samples = Samples::default();
-        for (work, rate) in [("one-core", 50e3), ("anew", 10e3)] {
-            let line = serde_json::json!({
-                "work": work, "side": "ours", "pair": 0, "per_second": rate, "processor_us": 0.5,
-                "operations": 9, "entries": 9, "digest": 0, "fixed": false,
-            });
-            samples.take(&line.to_string()).unwrap();
-        }
+        let samples = Samples::of_rates(&[("one-core", "ours", 50e3), ("anew", "ours", 10e3)]);
         assert_eq!((kept(&samples).ratio.unwrap().median, kept(&samples).met()), (5.0, Some(true)));
     }
 }

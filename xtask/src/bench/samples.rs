@@ -39,6 +39,26 @@ impl Samples {
         Ok(())
     }
 
+    /// One measurement of each work and side.
+    #[cfg(test)]
+    pub(crate) fn of_rates(rates: &[(&str, &str, f64)]) -> Self {
+        let mut samples = Self::default();
+        for (work, side, rate) in rates {
+            samples.take(&Self::line(work, side, 0, *rate)).unwrap();
+        }
+        samples
+    }
+
+    /// The line that a measuring program prints.
+    #[cfg(test)]
+    pub(crate) fn line(work: &str, side: &str, pair: usize, rate: f64) -> String {
+        serde_json::json!({
+            "work": work, "side": side, "pair": pair, "per_second": rate, "processor_us": 0.5,
+            "operations": 9, "entries": 9, "digest": 0, "fixed": false,
+        })
+        .to_string()
+    }
+
     /// The measurements of a work by a side.
     pub(crate) fn of(&self, work: &str, side: &str) -> &[Sample] {
         self.0.get(&(work.to_owned(), side.to_owned())).map_or(&[], Vec::as_slice)

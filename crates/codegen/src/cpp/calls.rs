@@ -138,7 +138,7 @@ impl Cpp<'_> {
 
     pub(super) fn server(&self) -> String {
         let types = format!("{}_types.hpp", self.names.module);
-        let is_ordered = self.service.commands.iter().any(|command| command.schedule.is_some());
+        let is_ordered = self.service.is_ordered();
         let runtime = self.runtime(if is_ordered { "forks" } else { "reply" });
         let mut text = self.head("The server's side", &[types, runtime]);
         text.line(format!("namespace {} {{", self.namespace));

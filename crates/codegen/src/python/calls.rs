@@ -8,7 +8,7 @@ use thalweg_schema::{Command, Message};
 impl Python<'_> {
     pub(super) fn client(&self) -> String {
         let mut text = self.head("Clients");
-        let streams = self.service.commands.iter().any(|command| command.item.is_some());
+        let streams = self.service.has_streams();
         if streams {
             text.line("from collections.abc import AsyncIterator, Iterator");
             text.line("from typing import TypeAlias");
@@ -103,7 +103,7 @@ impl Python<'_> {
 
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
-        let streams = self.service.commands.iter().any(|command| command.item.is_some());
+        let streams = self.service.has_streams();
         if streams {
             text.line("from collections.abc import AsyncGenerator, Generator");
         }
@@ -112,7 +112,7 @@ impl Python<'_> {
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
         let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame", "refuse"];
-        let ordering = self.is_ordered().then_some("Forks");
+        let ordering = self.service.is_ordered().then_some("Forks");
         let streaming: &[&str] = if streams { &["send_items", "send_items_sync"] } else { &[] };
         let words = ordering.into_iter().chain(words).chain(streaming.iter().copied());
         self.import(&mut text, "service", &words.map(str::to_owned).collect::<Vec<_>>());
@@ -204,17 +204,12 @@ impl Python<'_> {
         self.whole_service(text, side);
     }
 
-    /// Whether any command says how its calls are ordered.
-    fn is_ordered(&self) -> bool {
-        self.service.commands.iter().any(|command| command.schedule.is_some())
-    }
-
     /// What a server is given: everything it has to know.
     fn whole_service(&self, text: &mut Text, side: Side) {
         let (handler, error) = (self.names.own(side.handler), &self.service.error.tag);
         let (class, suffix) = (side.service, side.suffix);
         // Plain functions run one after the other.
-        let orders = side.lets_others_run && self.is_ordered();
+        let orders = side.lets_others_run && self.service.is_ordered();
         text.lines("\n\n");
         text.lines(&self.signature(&format!("def service{suffix}"), &[format!("handler: {handler}")], class));
         text.deeper(|text| {

@@ -2,6 +2,7 @@
 
 use super::Rust;
 use super::documentation::documented;
+use crate::records::Side;
 use crate::text::Text;
 
 impl Rust<'_> {
@@ -13,7 +14,7 @@ impl Rust<'_> {
         let unary =
             if self.service.commands.iter().any(|command| command.item.is_none()) { ", answer" } else { "" };
         text.line(format!("use {runtime}::service::{{AsyncCall, Call, CallError{unary}}};"));
-        if self.service.commands.iter().any(|command| command.item.is_some()) {
+        if self.service.has_streams() {
             text.line(format!("use {runtime}::service::{{AsyncItems, Items}};"));
         }
         self.sync_client(&mut text);
@@ -136,8 +137,7 @@ impl Rust<'_> {
         ));
         text.line("");
         text.line("/// Hands a request to its method, for servers that order calls before they handle them.");
-        let requests = self.service.commands.iter().map(|c| &c.request);
-        let borrowing = requests.into_iter().any(|message| !self.life(&message.fields).is_empty());
+        let borrowing = self.borrows(Side::Request);
         let of = if borrowing { format!("{request}<'_>") } else { request.clone() };
         text.block(
             format!(

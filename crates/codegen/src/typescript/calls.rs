@@ -118,7 +118,8 @@ impl TypeScript<'_> {
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
         text.line(format!("import {{ Writer }} from \"{}\";", self.module("messagepack")));
-        let values = if self.is_ordered() { "Forks, errorFrame, refuse" } else { "errorFrame, refuse" };
+        let values =
+            if self.service.is_ordered() { "Forks, errorFrame, refuse" } else { "errorFrame, refuse" };
         text.line(format!("import {{ {values} }} from \"{}\";", self.module("service")));
         text.line(format!("import type {{ Call, Reply, Service }} from \"{}\";", self.module("service")));
         text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
@@ -170,16 +171,11 @@ impl TypeScript<'_> {
         text.finish()
     }
 
-    /// Whether any command says how its calls are ordered.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.service.commands.iter().any(|command| command.schedule.is_some())
-    }
-
     /// What a server is given: everything it has to know.
     fn whole_service(&self, text: &mut Text) {
         let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
         let error = &self.service.error.tag;
-        let (name, ordered) = (&self.service.name, self.is_ordered());
+        let (name, ordered) = (&self.service.name, self.service.is_ordered());
         let how = if ordered { ", its calls ordered per fork as the schema says" } else { "" };
         text.line("");
         text.line(format!("/** {name} for a server{how}. */"));

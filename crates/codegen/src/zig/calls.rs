@@ -120,7 +120,7 @@ impl Zig<'_> {
         text.line("const mp = @import(\"runtime/messagepack.zig\");");
         text.line("const service = @import(\"runtime/service.zig\");");
         text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
-        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+        if self.service.is_ordered() {
             text.line("const Forks = @import(\"runtime/forks.zig\").Forks;");
         }
         let error = format!("types.{}Codec", self.names.message(&self.service.error));
@@ -169,7 +169,7 @@ impl Zig<'_> {
                 ));
             },
         );
-        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+        if self.service.is_ordered() {
             self.ordered_dispatch(&mut text);
         }
         text.finish()

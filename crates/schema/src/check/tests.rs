@@ -345,6 +345,21 @@ fn schedules_are_checked() {
 }
 
 #[test]
+fn a_service_says_whether_it_is_ordered_by_which_field_and_whether_it_has_streams() {
+    let of = |rest: &str| {
+        valid(&schema("", &format!("\"request\": {{ \"id\": \"u64\" }}, \"response\": {{}}{rest}")))
+    };
+    let fork = |service: &Service| service.commands[0].fork().map(|field| field.name.clone());
+    let plain = of("");
+    assert_eq!((plain.is_ordered(), plain.has_streams(), fork(&plain)), (false, false, None));
+    let ordered = of(", \"schedule\": \"write\", \"fork\": \"id\"");
+    assert_eq!((ordered.is_ordered(), fork(&ordered)), (true, Some("id".to_owned())));
+    let committed = of(", \"schedule\": \"read committed\"");
+    assert_eq!((committed.is_ordered(), fork(&committed)), (true, None));
+    assert!(of(", \"stream\": { \"n\": \"u8\" }").has_streams());
+}
+
+#[test]
 fn all_problems_are_told_at_once_in_the_order_of_the_text() {
     let text =
         schema("\"typos\": {},", "\"request\": { \"a\": \"u9\" },\n\"response\": { \"class\": \"nothing\" }");

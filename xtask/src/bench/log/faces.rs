@@ -1,13 +1,13 @@
 //! The languages through which the log is measured, and how each one's program is started.
 
+use super::super::line::hear;
 use super::super::samples::Samples;
 use super::Size;
 use super::works::{FLOOR, NATIVE, NODE, PYTHON, Work};
 use crate::server::{Scratch, build, cache, root, target};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A language.
 pub(crate) struct Face {
@@ -38,18 +38,8 @@ impl Face {
     fn hear(&self, command: &mut Command, size: &Size, samples: &mut Samples) -> Result<(), String> {
         let (until, value) = &size.until;
         command.args(["--entries", &size.entries.to_string(), "--pairs", &size.pairs.to_string()]);
-        command.args([until, value.as_str(), "--sides", &self.sides(size)]).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| format!("{:?}: {e}", command.get_program()))?;
-        let heard = child.stdout.take().map_or(Ok(()), |output| {
-            BufReader::new(output)
-                .lines()
-                .try_for_each(|line| samples.take(&line.map_err(|e| e.to_string())?))
-        });
-        let status = child.wait().map_err(|e| e.to_string())?;
-        if !status.success() {
-            return Err(format!("{:?}: {status}", command.get_program()));
-        }
-        heard
+        command.args([until, value.as_str(), "--sides", &self.sides(size)]);
+        hear(command, samples)
     }
 }
 

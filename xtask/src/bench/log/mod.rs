@@ -7,12 +7,13 @@ mod faces;
 mod rows;
 mod works;
 
-use super::results::{self, Report};
+use super::report::Report;
+use super::results::About;
 use super::row::Row;
 use super::samples::Samples;
+use crate::Outcome;
 use crate::options::Options;
-use crate::server::{Scratch, root};
-use crate::{Outcome, Tally};
+use crate::server::Scratch;
 pub(super) use faces::package;
 use faces::{FACES, Face};
 
@@ -51,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let size = |face: &Face| -> Result<Size, String> {
         Ok(Size {
             entries: options.value("records", if tiny { 10_000 } else { face.entries })?,
-            pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
+            pairs: super::pairs(options)?,
             until: if tiny {
                 ("--turns", "2".to_owned())
             } else {
@@ -60,24 +61,17 @@ pub(crate) fn run(options: &Options) -> Outcome {
             barred: options.flag("check"),
         })
     };
-    let (mut tally, mut rows) = (Tally::default(), Vec::new());
+    let about = About { name: "log", title: "The embedded log beside LMDB", preface: PREFACE };
+    let (mut report, mut rows) = (Report::new(about, options), Vec::new());
     for face in FACES.iter().filter(|face| wanted.is_empty() || face.name == wanted) {
-        rows.extend(measure(face, &size(face)?, &mut tally)?);
+        rows.extend(measure(face, &size(face)?, &mut report)?);
     }
-    let report = Report { name: "log", title: "The embedded log beside LMDB", preface: PREFACE };
-    if options.flag("check") {
-        rows.iter().for_each(|row| judge(row, &mut tally));
-    } else if tiny {
-        let scratch = Scratch::new("bench-log-results")?;
-        results::write(scratch.path(), &report, &rows)?;
-    } else {
-        results::write(&root().join("bench/results"), &report, &rows)?;
-    }
-    Ok(tally)
+    report.keep(&rows)?;
+    Ok(report.tally)
 }
 
-/// Runs one language's program and makes its rows.
-fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, String> {
+/// Runs one language's program, and makes and tells its rows.
+fn measure(face: &Face, size: &Size, report: &mut Report<'_>) -> Result<Vec<Row>, String> {
     let scratch = Scratch::new("bench-log")?;
     let mut samples = Samples::default();
     (face.measure)(face, scratch.path(), size, &mut samples)?;
@@ -93,7 +87,7 @@ fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, Stri
     );
     for work in face.works_of(size) {
         for threads in work.threads {
-            rows::check(&samples, work, *threads, size.pairs, tally);
+            rows::check(&samples, work, *threads, size.pairs, &mut report.tally);
             rows.push(rows::row(&samples, work, *threads, &entries, face.name, face.peer));
         }
     }
@@ -102,7 +96,10 @@ fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, Stri
             |(group, text): &(&str, &str)| rows::independence(&samples, group, text, &entries, face.name);
         rows.extend(INDEPENDENT.iter().map(independence));
     }
-    rows.iter().for_each(print);
+    for row in &rows {
+        print(row);
+        report.judge(row);
+    }
     Ok(rows)
 }
 
@@ -120,14 +117,6 @@ fn print(row: &Row) {
     };
     let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
     println!("{:<62}{ours:>11}{peer:>11}{floor:>11}{ratio:>9}  {verdict}", row.work);
-}
-
-fn judge(row: &Row, tally: &mut Tally) {
-    let Some(bar) = row.bar else { return };
-    tally.check(row.met() == Some(true), || match row.ratio {
-        Some(ratio) => format!("{}, {}: ratio {:.2}, bar {bar}", row.face, row.work, ratio.median),
-        None => format!("{}, {}: not measured, bar {bar}", row.face, row.work),
-    });
 }
 
 /// A number with its thousands apart.
@@ -151,17 +140,6 @@ mod tests {
     #[test]
     fn thousands_stand_apart() {
         assert_eq!([1, 999, 1_000, 1_234_567].map(grouped), ["1", "999", "1,000", "1,234,567"]);
-    }
-
-    #[test]
-    fn a_bar_that_was_not_measured_is_not_reached() {
-        use crate::bench::row::tests::sample;
-        let mut tally = Tally::default();
-        judge(&sample(), &mut tally);
-        judge(&Row { bar: None, ..sample() }, &mut tally);
-        judge(&Row { ratio: None, ..sample() }, &mut tally);
-        judge(&Row { bar: Some(3.5), ..sample() }, &mut tally);
-        assert_eq!(tally, Tally { passed: 1, failed: 2 });
     }
 
     /// What is asked: of each face the group, our way, the bar, and with how many threads.

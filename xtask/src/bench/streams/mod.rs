@@ -7,12 +7,12 @@ mod runs;
 mod side;
 mod works;
 
-use super::ipc::print;
-use super::results::{self, Report};
+use super::report::Report;
+use super::results::About;
 use super::row::Row;
 use crate::load::Load;
 use crate::options::Options;
-use crate::server::{Scratch, root};
+use crate::server::root;
 use crate::{Outcome, Tally};
 use rows::Measured;
 use runs::{Size, perform};
@@ -35,51 +35,43 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return readme::write(&root()).map(|()| Tally::default());
     }
     let size = Size::new(options)?;
-    let pairs: usize = options.value("pairs", if size.tiny { 1 } else { 5 })?;
+    let pairs = super::pairs(options)?;
     let peers = !size.tiny && !options.flag("without-peer");
     let works = chosen(options)?;
     let check = options.flag("check");
     let load = Load::new()?;
-    let mut tally = Tally::default();
+    let about = About { name: "streams", title: "The stream server beside its peers", preface: PREFACE };
+    let mut report = Report::new(about, options);
     let mut measured = Measured::default();
     for pair in 0..pairs {
         for work in &works {
             let asked = |side: &Side| (peers || !side.is_peer()) && (!check || is_judged(work, *side));
             for side in work.sides.iter().copied().filter(asked) {
                 // A peer that breaks off gets another chance: what everybody else did is not thrown away for it.
-                let report = perform(work, side, &load, &size).or_else(|problem| {
+                let said = perform(work, side, &load, &size).or_else(|problem| {
                     if !side.is_peer() {
                         return Err(problem);
                     }
                     println!("{}: {problem}; once more", work.name);
                     perform(work, side, &load, &size)
                 })?;
-                say(pair, work, side, &report);
-                tally.check(whole(&report, side), || format!("{}: {report}", work.name));
-                measured.add(work.name, side, report);
+                say(pair, work, side, &said);
+                report.tally.check(whole(&said, side), || format!("{}: {said}", work.name));
+                measured.add(work.name, side, said);
             }
         }
     }
     let counts = |line: &&Line| !check || line.bar != Bar::None;
-    let lines = || LINES.iter().filter(counts).filter(|line| complete(line, &works, peers));
-    let rows: Vec<Row> = lines().map(|line| rows::row(line, &measured)).collect();
-    for (line, row) in lines().zip(&rows) {
-        print(row);
-        if check {
-            let (ratio, bar) = (row.ratio, line.bar);
-            tally
-                .check(row.met() == Some(true), || format!("{}, {}: {ratio:?}, {bar:?}", row.work, row.unit));
-        }
-    }
+    let lines = LINES.iter().filter(counts).filter(|line| complete(line, &works, peers));
+    let rows: Vec<Row> = lines.map(|line| rows::row(line, &measured)).collect();
+    rows.iter().for_each(|row| report.tell(row));
     for line in LINES.iter().filter(counts).filter(|line| check && !complete(line, &works, peers)) {
         println!("not judged, since not all of it was measured: {}", line.text);
     }
-    let report = Report { name: "streams", title: "The stream server beside its peers", preface: PREFACE };
     if size.tiny {
-        let scratch = Scratch::new("bench-streams-results")?;
-        results::write(scratch.path(), &report, &rows)?;
-        let current = readme::is_current(&root())?;
-        tally.check(current, || "README.md: its table is not the one of the newest results".to_owned());
+        report.keep(&rows)?;
+        let says = || "README.md: its table is not the one of the newest results".to_owned();
+        report.tally.check(readme::is_current(&root())?, says);
     } else if !check {
         // What was measured in part only does not take the place of what was measured as a whole.
         let whole = |row: &Row| {
@@ -87,11 +79,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
         };
         let rows: Vec<Row> = rows.into_iter().filter(whole).collect();
         if !rows.is_empty() {
-            results::write(&root().join("bench/results"), &report, &rows)?;
+            report.keep(&rows)?;
             readme::write(&root())?;
         }
     }
-    Ok(tally)
+    Ok(report.tally)
 }
 
 /// The works that were asked for: all, or those whose names begin with one of `--only`.
