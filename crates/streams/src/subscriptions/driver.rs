@@ -13,14 +13,12 @@ use super::routes::told;
 use super::subscription::{Change, Delivery, Link, Outcome, Phase, Seen};
 use super::target::Target;
 use super::{Held, Slot, Subscriptions, see};
-use crate::expiry::is_expired;
-use crate::store::{Commit, Lifetime, Store, StoreError};
-use crate::{ATTEMPTS_MAX, Options};
+use crate::store::{Store, StoreError};
+use crate::{Options, Streams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use thalweg_wire::exchange::Now;
-use thalweg_wire::media;
 
 /// Until something the store refused is tried again.
 const AGAIN_US: u64 = 5_000_000;
@@ -55,8 +53,9 @@ impl Attempt {
 /// Drives all subscriptions of a store.
 pub struct Driver<S: Store> {
     store: S,
+    /// The rules over it.
+    streams: Streams<S>,
     shared: Arc<Subscriptions<S>>,
-    options: Options,
     /// Streams whose movements are announced here, by incarnation.
     watched: HashMap<u64, (Arc<str>, S::Stream)>,
     /// The subscriptions that link a stream, by its name.
@@ -92,9 +91,9 @@ impl<S: Store> Driver<S> {
         }
         shared.tell(|inbox| inbox.doubtful.append(&mut names));
         Self {
+            streams: Streams::new(store.clone(), options),
             store,
             shared,
-            options,
             watched: HashMap::new(),
             followers: HashMap::new(),
             synced: HashMap::new(),
@@ -113,10 +112,10 @@ impl<S: Store> Driver<S> {
         let barred = slots.iter().filter_map(|slot| {
             let held = slot.held.lock();
             let why = match &held.as_ref()?.subscription.config.delivery {
-                Delivery::Webhook { url } => Target::parse(url, self.options.webhooks_loopback).err(),
+                Delivery::Webhook { url } => Target::parse(url, self.streams.options.webhooks_loopback).err(),
                 Delivery::PullWake { wake_stream } => {
                     let why = "a service of the server writes its wake stream";
-                    self.options.is_read_only(wake_stream).then_some(why)
+                    self.streams.options.is_read_only(wake_stream).then_some(why)
                 }
             };
             why.map(|why| (slot.id.clone(), why))
@@ -426,7 +425,7 @@ impl<S: Store> Driver<S> {
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
         Some(Attempt {
-            target: Target::parse(url, self.options.webhooks_loopback).ok()?,
+            target: Target::parse(url, self.streams.options.webhooks_loopback).ok()?,
             body: Vec::new(),
             signature: String::new(),
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),
@@ -469,9 +468,6 @@ impl<S: Store> Driver<S> {
 
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
     fn append_event(&self, held: &Held<S>, wake_stream: &str, now: Now) -> bool {
-        if self.options.is_read_only(wake_stream) {
-            return false;
-        }
         let subscription = &held.subscription;
         let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
         let event = json!({
@@ -481,29 +477,7 @@ impl<S: Store> Driver<S> {
             "generation": subscription.generation,
             "ts": now.time_us / 1_000,
         });
-        let event = event.to_string();
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(stream) = self.store.find(wake_stream.as_bytes()) else { return false };
-            let Some(state) = self.store.staged(&stream) else { return false };
-            let config = self.store.config(&stream);
-            let usable = !state.closed && media::kind(&config.content_type) == media::Kind::Json;
-            if !usable || is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
-                return false;
-            }
-            let (payload, suffix) = (event.as_bytes(), b",");
-            let commit = Commit { payload, suffix, time_us: now.time_us, ..Commit::default() };
-            match self.store.commit(&stream, state.version, &commit) {
-                Ok(_) => {
-                    if matches!(config.lifetime, Lifetime::Sliding { .. }) {
-                        self.store.touch(&stream, now.time_us);
-                    }
-                    return true;
-                }
-                Err(StoreError::Conflict) => {}
-                Err(_) => return false,
-            }
-        }
-        false
+        self.streams.append_record(wake_stream, event.to_string().as_bytes(), "application/json", now)
     }
 
     fn set_timer(&mut self, id: &Arc<str>, due_us: u64) {
