@@ -18,6 +18,7 @@ use crate::{Options, Streams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use thalweg_queue::Deadlines;
 use thalweg_wire::exchange::Now;
 
 /// Until something the store refused is tried again.
@@ -62,15 +63,14 @@ pub struct Driver<S: Store> {
     followers: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// The incarnation and membership of each subscription that `followers` reflects.
     synced: HashMap<Arc<str>, (u64, u64)>,
-    /// When to look at a subscription again, and the same the other way round.
-    timers: BTreeSet<(u64, Arc<str>)>,
-    due: HashMap<Arc<str>, u64>,
+    /// When to look at a subscription again.
+    timers: Deadlines<Arc<str>>,
     /// Subscriptions whose wake is not durable yet.
     parked: BTreeSet<Arc<str>>,
     /// Webhooks under way: incarnation and generation of each subscription's latest.
     in_flight: HashMap<Arc<str>, (u64, u64)>,
     /// Streams whose links the store refused to keep, and when to look again.
-    again: BTreeMap<Arc<str>, u64>,
+    again: Deadlines<Arc<str>>,
 }
 
 impl<S: Store> Driver<S> {
@@ -97,11 +97,10 @@ impl<S: Store> Driver<S> {
             watched: HashMap::new(),
             followers: HashMap::new(),
             synced: HashMap::new(),
-            timers: BTreeSet::new(),
-            due: HashMap::new(),
+            timers: Deadlines::default(),
             parked: BTreeSet::new(),
             in_flight: HashMap::new(),
-            again: BTreeMap::new(),
+            again: Deadlines::default(),
         }
     }
 
@@ -125,8 +124,7 @@ impl<S: Store> Driver<S> {
 
     /// When there is something to do though nothing happens, microseconds since the epoch.
     pub fn next_due_us(&self) -> Option<u64> {
-        let timer = self.timers.first().map(|(due_us, _)| *due_us);
-        timer.into_iter().chain(self.again.values().min().copied()).min()
+        self.timers.next().into_iter().chain(self.again.next()).min()
     }
 
     /// Takes up what happened and what is due. Answers the webhooks to call now.
@@ -136,10 +134,10 @@ impl<S: Store> Driver<S> {
         for id in &look.clone() {
             self.sync(id, now);
         }
-        let refused = self.again.iter().filter(|(_, due)| **due <= now.time_us);
-        let refused: Vec<Arc<str>> = refused.map(|(path, _)| path.clone()).collect();
+        let refused = std::iter::from_fn(|| self.again.due(now.time_us)).map(|(path, ())| path);
+        let refused: Vec<Arc<str>> = refused.collect();
         for path in inbox.doubtful.into_iter().chain(refused) {
-            self.again.remove(&path);
+            self.again.clear(&path);
             look.append(&mut self.relinked(&path, now));
         }
         for incarnation in inbox.moved {
@@ -148,10 +146,7 @@ impl<S: Store> Driver<S> {
         if inbox.settled {
             look.append(&mut self.parked);
         }
-        while let Some((due_us, id)) = self.timers.first().cloned()
-            && due_us <= now.time_us
-        {
-            self.clear_timer(&id);
+        while let Some((id, ())) = self.timers.due(now.time_us) {
             look.insert(id);
         }
         look.iter().filter_map(|id| self.advance(id, now)).collect()
@@ -185,7 +180,7 @@ impl<S: Store> Driver<S> {
             if let Some(change) = change
                 && self.shared.keep(&self.store, held, change, now.time_us).is_err()
             {
-                self.set_timer(&attempt.id, now.time_us + AGAIN_US);
+                self.timers.set(attempt.id.clone(), now.time_us + AGAIN_US);
                 return None;
             }
         }
@@ -225,7 +220,7 @@ impl<S: Store> Driver<S> {
 
     /// A subscription is gone.
     fn forget(&mut self, id: &Arc<str>) {
-        self.clear_timer(id);
+        self.timers.clear(id);
         self.parked.remove(id);
         self.synced.remove(id);
         self.followers.values_mut().for_each(|ids| {
@@ -304,7 +299,7 @@ impl<S: Store> Driver<S> {
                     }
                 }
                 Err(_) => {
-                    self.again.insert(path.clone(), now.time_us + AGAIN_US);
+                    self.again.set(path.clone(), now.time_us + AGAIN_US);
                 }
             }
         }
@@ -350,7 +345,7 @@ impl<S: Store> Driver<S> {
 
     /// Brings one subscription as far as it can go now.
     fn advance(&mut self, id: &Arc<str>, now: Now) -> Option<Attempt> {
-        self.clear_timer(id);
+        self.timers.clear(id);
         self.parked.remove(id);
         let slot = self.shared.slot(id)?;
         let mut held = slot.held.lock();
@@ -363,14 +358,14 @@ impl<S: Store> Driver<S> {
                 break;
             };
             if self.shared.keep(&self.store, held, change, now.time_us).is_err() {
-                self.set_timer(id, now.time_us + AGAIN_US);
+                self.timers.set(id.clone(), now.time_us + AGAIN_US);
                 return None;
             }
         }
         match held.subscription.phase {
             Phase::Idle | Phase::Woken => None,
             Phase::Held { until_us, .. } => {
-                self.set_timer(id, until_us);
+                self.timers.set(id.clone(), until_us);
                 None
             }
             Phase::Waking { next_attempt_us, .. } => {
@@ -379,7 +374,7 @@ impl<S: Store> Driver<S> {
                     return None;
                 }
                 if next_attempt_us > now.time_us {
-                    self.set_timer(id, next_attempt_us);
+                    self.timers.set(id.clone(), next_attempt_us);
                     return None;
                 }
                 // Nobody hears of a wake that a crash could take back.
@@ -413,8 +408,8 @@ impl<S: Store> Driver<S> {
             held.subscription.delivered(generation, outcome, &[], now.time_us, now.time_us, now.entropy)?;
         let kept = self.shared.keep(&self.store, held, change, now.time_us).is_ok();
         match held.subscription.phase {
-            Phase::Waking { next_attempt_us, .. } if kept => self.set_timer(&id, next_attempt_us),
-            _ if !kept => self.set_timer(&id, now.time_us + AGAIN_US),
+            Phase::Waking { next_attempt_us, .. } if kept => self.timers.set(id.clone(), next_attempt_us),
+            _ if !kept => self.timers.set(id.clone(), now.time_us + AGAIN_US),
             _ => {}
         }
         None
@@ -478,17 +473,5 @@ impl<S: Store> Driver<S> {
             "ts": now.time_us / 1_000,
         });
         self.streams.append_record(wake_stream, event.to_string().as_bytes(), "application/json", now)
-    }
-
-    fn set_timer(&mut self, id: &Arc<str>, due_us: u64) {
-        self.clear_timer(id);
-        self.due.insert(id.clone(), due_us);
-        self.timers.insert((due_us, id.clone()));
-    }
-
-    fn clear_timer(&mut self, id: &Arc<str>) {
-        if let Some(due_us) = self.due.remove(id) {
-            self.timers.remove(&(due_us, id.clone()));
-        }
     }
 }
