@@ -18,6 +18,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use thalweg_queue::ByTicket;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sync::places::Places;
 use thalweg_transport::Acceptor;
@@ -91,7 +92,6 @@ pub struct Census {
 /// An answer that waits for its ticket.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) ticket: u64,
     pub(crate) key: Key,
     pub(crate) sequence: Sequence,
     pub(crate) reply: Reply,
@@ -158,12 +158,7 @@ pub struct Http<S: Service> {
     pub(crate) meters: Arc<Meters>,
     pub(crate) posts: Posts,
     pub(crate) draining: bool,
-    /// Sorted by ticket; of equal tickets, the older first.
-    pub(crate) waiting: VecDeque<Waiting>,
-    /// The highest ticket known complete.
-    pub(crate) completed: u64,
-    /// The store failed: no further ticket will be complete.
-    pub(crate) failed: bool,
+    pub(crate) waiting: ByTicket<Waiting>,
     pub(crate) date: Date,
     /// Response heads and small bodies of the write being put together.
     pub(crate) scratch: Vec<u8>,
@@ -236,9 +231,7 @@ impl<S: Service> Http<S> {
             meters: Arc::default(),
             posts: Posts::default(),
             draining: false,
-            waiting: VecDeque::new(),
-            completed: 0,
-            failed: false,
+            waiting: ByTicket::new(),
             date: Date::at(core.wall_us()),
             scratch: Vec::new(),
             segments: Vec::new(),
@@ -357,11 +350,10 @@ impl<S: Service> Http<S> {
 
     /// Hands out the answers whose tickets are complete, then sends: one write per connection.
     fn complete(&mut self, core: &mut HttpCore<S>, up_to: u64) {
-        self.completed = self.completed.max(up_to);
-        let done = self.waiting.partition_point(|waiting| waiting.ticket <= self.completed);
-        let now_us = if done > 0 { self.posts.moment_us(core) } else { 0 };
+        let done = self.waiting.complete(up_to);
+        let now_us = if done.len() > 0 { self.posts.moment_us(core) } else { 0 };
         let meters = &self.meters;
-        let released = self.waiting.drain(..done).map(|waiting| {
+        let released = done.map(|waiting| {
             if succeeded(&waiting.reply) {
                 meters.posts(1, now_us.saturating_sub(waiting.read_us));
             }
@@ -373,11 +365,9 @@ impl<S: Service> Http<S> {
 
     /// The store failed: every answer that waits is replaced, and so are those that would from now on (see `place`).
     fn fail(&mut self, core: &mut HttpCore<S>) {
-        self.failed = true;
         let now = Self::now(core);
-        let waiting = std::mem::take(&mut self.waiting);
         let service = &mut self.service;
-        let failed = waiting.into_iter().map(|waiting| {
+        let failed = self.waiting.fail().map(|waiting| {
             let reply = Reply { response: service.failed(now), manner: waiting.reply.manner };
             (waiting.key, waiting.sequence, reply, None)
         });

@@ -5,7 +5,8 @@ use crate::connection::{Active, Body, Manner, Peer, Reply, Starting};
 use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
-use thalweg_reactor::{Key, Sequence};
+use thalweg_queue::Stands;
+use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::field::Name;
 use thalweg_wire::host::HOST_UNKNOWN;
@@ -270,20 +271,9 @@ impl<S: Service> Http<S> {
         manner: Manner,
     ) {
         match answer {
-            Answer::After(ticket, response) if ticket > self.completed && !self.failed => {
-                let sequence = active.replies.expect();
-                active.awaited += u32::from(manner.writes);
-                self.wait_for(core.now_us(), ticket, key, sequence, Reply { response, manner });
-            }
-            Answer::After(ticket, _) if ticket > self.completed => {
-                let sequence = active.replies.expect();
-                let response = self.service.failed(Self::now(core));
-                active.ready(sequence, Reply { response, manner });
-            }
-            Answer::Respond(response) | Answer::After(_, response) => {
-                let (sequence, reply) = (active.replies.expect(), Reply { response, manner });
-                self.posts.answered(&reply);
-                active.ready(sequence, reply);
+            Answer::Respond(response) => self.answer_at_once(active, Reply { response, manner }),
+            Answer::After(ticket, response) => {
+                self.answer_after(core, key, active, ticket, Reply { response, manner });
             }
             Answer::Later(later) => self.await_later(key, active, later, manner),
             // Handled before: a cold request has no place yet.
@@ -294,11 +284,36 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Keeps the queue sorted. Tickets grow nearly always, so this is nearly always a push.
-    fn wait_for(&mut self, read_us: u64, ticket: u64, key: Key, sequence: Sequence, reply: Reply) {
-        let later = self.waiting.iter().rev().take_while(|waiting| waiting.ticket > ticket).count();
-        let waiting = Waiting { ticket, key, sequence, reply, read_us };
-        self.waiting.insert(self.waiting.len() - later, waiting);
+    /// Answers as soon as the connection's earlier answers have left.
+    fn answer_at_once(&mut self, active: &mut Active<S::Topic>, reply: Reply) {
+        self.posts.answered(&reply);
+        let sequence = active.replies.expect();
+        active.ready(sequence, reply);
+    }
+
+    /// Answers once a ticket is complete. If the store failed before, it says so instead.
+    fn answer_after(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        ticket: u64,
+        reply: Reply,
+    ) {
+        let (sequence, manner) = (active.replies.expect(), reply.manner);
+        let waiting = Waiting { key, sequence, reply, read_us: core.now_us() };
+        let reply = match self.waiting.wait(ticket, waiting) {
+            Stands::Waits => {
+                active.awaited += u32::from(manner.writes);
+                return;
+            }
+            Stands::Complete(Waiting { reply, .. }) => {
+                self.posts.answered(&reply);
+                reply
+            }
+            Stands::Failed(_) => Reply { response: self.service.failed(Self::now(core)), manner },
+        };
+        active.ready(sequence, reply);
     }
 
     /// Answers with a refusal as the connection's last response, behind those that are owed.

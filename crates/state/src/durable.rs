@@ -8,9 +8,9 @@
 use crate::error::Error;
 use crate::fork::Fork;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 use thalweg_log::{CommitError, Durability, LogId, Position, Store, Watch, WatcherId};
+use thalweg_queue::{ByTicket, Stands};
 
 /// Called once what it waits for is durable, or can no longer become so.
 type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
@@ -28,9 +28,9 @@ pub(crate) struct Durable {
     store: Store,
     /// None where commits are durable, as far as they ever are, when they are made.
     pub(crate) watcher: Option<WatcherId>,
-    /// Forks with commits on their way, by ticket.
-    under_way: Mutex<VecDeque<(Position, Arc<Fork>)>>,
-    waiting: Mutex<BTreeMap<Position, Vec<Callback>>>,
+    /// Forks with commits on their way. That they fail is for whoever waits to hear.
+    under_way: Mutex<ByTicket<Arc<Fork>>>,
+    waiting: Mutex<ByTicket<Callback>>,
     listeners: RwLock<Vec<Weak<dyn Listen>>>,
 }
 
@@ -70,8 +70,14 @@ impl Durable {
         let mut under_way = self.under_way.lock();
         // Both under the lock: who sees it, and asks, finds it noted; who takes note of it finds it in the fork.
         let shown = show();
-        under_way.push_back((ticket, fork));
+        let stands = under_way.wait(ticket, fork);
+        let before = match &stands {
+            // Whoever took note of it was here first.
+            Stands::Complete(fork) => fork.complete(ticket),
+            Stands::Waits | Stands::Failed(_) => Vec::new(),
+        };
         drop(under_way);
+        drop((before, stands));
         // It may have become durable before it was noted. That it never will be is for whoever waits for it to hear.
         let _ = self.is(ticket);
         shown
@@ -87,12 +93,16 @@ impl Durable {
     pub(crate) fn when(&self, ticket: Position, callback: Callback) {
         let mut waiting = self.waiting.lock();
         // Looked at under the lock: whoever announces takes it afterwards.
-        match self.is(ticket) {
-            Ok(false) => waiting.entry(ticket).or_default().push(callback),
-            told => {
-                drop(waiting);
-                callback(told.map(drop));
-            }
+        let (stands, error) = match self.is(ticket) {
+            Ok(false) => (waiting.wait(ticket, callback), None),
+            Ok(true) => (Stands::Complete(callback), None),
+            Err(error) => (Stands::Failed(callback), Some(error)),
+        };
+        drop(waiting);
+        match stands {
+            Stands::Waits => {}
+            Stands::Complete(callback) => callback(Ok(())),
+            Stands::Failed(callback) => callback(Err(error.unwrap_or_else(unknown))),
         }
     }
 
@@ -105,30 +115,25 @@ impl Durable {
 
     fn complete(&self, up_to: Position) {
         self.take_note(up_to);
-        self.call_back(up_to, &Ok(()));
+        let done: Vec<_> = self.waiting.lock().complete(up_to).collect();
+        done.into_iter().for_each(|callback| callback(Ok(())));
         self.tell(|listener| listener.complete(up_to));
+    }
+
+    fn fail(&self) {
+        let lost: Vec<_> = self.waiting.lock().fail().collect();
+        lost.into_iter().for_each(|callback| callback(Err(unknown())));
+        self.tell(|listener| listener.failed());
     }
 
     /// Moves what is committed, fork by fork.
     fn take_note(&self, up_to: Position) {
         let mut under_way = self.under_way.lock();
-        // Two that commit at once may note their tickets in another order than they got them, so all are looked at.
-        let (done, left): (VecDeque<_>, VecDeque<_>) =
-            under_way.drain(..).partition(|(ticket, _)| *ticket <= up_to);
-        *under_way = left;
         // Under the lock: who finds nothing on its way has to find it committed.
-        let before: Vec<_> = done.iter().map(|(_, fork)| fork.complete(up_to)).collect();
+        let before: Vec<_> = under_way.complete(up_to).map(|fork| (fork.complete(up_to), fork)).collect();
         drop(under_way);
         // The last to hold a state may have much to let go of.
         drop(before);
-    }
-
-    fn call_back(&self, up_to: Position, outcome: &Result<(), CommitError>) {
-        let mut waiting = self.waiting.lock();
-        let left = waiting.split_off(&up_to.saturating_add(1));
-        let done = std::mem::replace(&mut *waiting, left);
-        drop(waiting);
-        done.into_values().flatten().for_each(|callback| callback(outcome.clone()));
     }
 
     fn tell(&self, say: impl Fn(&dyn Listen)) {
@@ -142,6 +147,11 @@ impl Drop for Durable {
             self.store.dismiss(watcher);
         }
     }
+}
+
+/// What is said of a commit that a store which failed had not made durable.
+fn unknown() -> CommitError {
+    CommitError::Failed("what became of the commit is not known".to_owned())
 }
 
 /// What the store tells, for as long as there is a state.
@@ -158,9 +168,7 @@ impl Watch for Ear {
     fn failed(&self) {
         let durable = self.0.lock().upgrade();
         if let Some(durable) = durable {
-            let failed = CommitError::Failed("what became of the commit is not known".to_owned());
-            durable.call_back(Position::MAX - 1, &Err(failed));
-            durable.tell(|listener| listener.failed());
+            durable.fail();
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state against plain maps, over memory and over files, and what remains of it after a restart.
 
 use super::*;
+use crate::fork::{Fork, Moment};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -475,6 +476,23 @@ fn whoever_finds_a_write_durable_sees_it_committed() {
         let seen = state.sight(state.main(), View::Committed).unwrap();
         assert_eq!(seen.get("k").map(|value| &**value), Some(value.as_bytes()));
     }
+}
+
+#[test]
+fn what_is_noted_when_it_is_durable_already_is_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let ticket = state.write(state.main(), &put("a", "1"), 1).unwrap().ticket;
+    while !state.is_durable(ticket).unwrap() {
+        std::thread::yield_now();
+    }
+    let log = state.find(state.main()).unwrap().log.clone();
+    let fork = Fork::new(log, ticket, Moment::default(), None, 0);
+    let fork = std::sync::Arc::new(fork);
+    assert!(fork.moment(View::Committed).is_err());
+    state.shared.durable.note(ticket, fork.clone(), || ());
+    assert!(fork.moment(View::Committed).is_ok());
 }
 
 #[test]

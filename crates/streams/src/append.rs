@@ -1,4 +1,4 @@
-//! `POST`: append, close, or both at once (PROTOCOL 5.2, 5.2.1, 5.3).
+//! `POST`: append, close, or both at once (PROTOCOL 5.2, 5.2.1, 5.3); and what the server appends itself.
 //!
 //! The decision is a pure function of the staged state, the producer's place and the request; it is taken
 //! again whenever somebody else commits first.
@@ -29,17 +29,32 @@ struct Input<'a> {
 impl<S: Store> Streams<S> {
     /// 204, or 200 for a producer's new data, once the commit is durable.
     pub(crate) fn append(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
-        let input = match Input::parse(request) {
-            Ok(input) => input,
-            Err(problem) => return Answer::Respond(problem.respond()),
-        };
+        match Input::parse(request) {
+            Ok(input) => self.append_input(name, &input, now),
+            Err(problem) => Answer::Respond(problem.respond()),
+        }
+    }
+
+    /// One record that the server itself has to say, by the rules of a POST that brings it. Whether the stream took it.
+    pub(crate) fn append_record(&self, name: &str, record: &[u8], media: &str, now: Now) -> bool {
+        if self.options.is_read_only(name) {
+            return false;
+        }
+        let input = Input { body: record, close: false, media: Some(media), writer_seq: None, claim: None };
+        match self.append_input(name, &input, now) {
+            Answer::Respond(response) | Answer::After(_, response) => response.status < 300,
+            Answer::Cold(_) | Answer::Live { .. } | Answer::Later(_) => false,
+        }
+    }
+
+    fn append_input(&self, name: &str, input: &Input<'_>, now: Now) -> Answer<S::Stream> {
         let mut content = None;
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
                 Err(missing) => return Self::answer_missing(&missing),
             };
-            if let Some(answer) = self.append_to(&found, &input, &mut content, now) {
+            if let Some(answer) = self.append_to(&found, input, &mut content, now) {
                 return answer;
             }
         }

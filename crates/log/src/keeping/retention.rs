@@ -14,8 +14,8 @@ use crate::query::Query;
 use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Time};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
+use thalweg_queue::Deadlines;
 
 /// Key of the note that bounds what a log keeps. Its value is two integers of 8 bytes, little-endian: how many microseconds
 /// old an entry may be, and how many bytes of payload there may be; 0 for no bound.
@@ -58,15 +58,9 @@ impl Bounds {
     }
 }
 
-/// Logs to be looked at, by when.
+/// Logs to be looked at, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Retention(Mutex<Looks>);
-
-#[derive(Debug, Default)]
-struct Looks {
-    due: BTreeMap<(Time, LogId), Weak<Log>>,
-    by_log: HashMap<LogId, Time>,
-}
+pub(crate) struct Retention(Mutex<Deadlines<LogId, Weak<Log>>>);
 
 impl Retention {
     /// Something was appended to a log, or it was found.
@@ -76,33 +70,26 @@ impl Retention {
         }
     }
 
+    /// The earlier of two looks is the one that counts: when it comes, it says when the next has to.
     fn enter(&self, log: &Arc<Log>, due: Time) {
-        let Looks { due: all, by_log } = &mut *self.0.lock();
-        let known = by_log.entry(log.id()).or_insert(Time::MAX);
-        if due < *known {
-            all.remove(&(*known, log.id()));
-            all.insert((due, log.id()), Arc::downgrade(log));
-            *known = due;
+        let mut looks = self.0.lock();
+        if looks.at(&log.id()).is_none_or(|known| due < known) {
+            looks.set_with(log.id(), due, Arc::downgrade(log));
         }
     }
 
     /// Forgets a deleted log.
     pub(crate) fn leave(&self, log: &Log) {
-        let Looks { due, by_log } = &mut *self.0.lock();
-        if let Some(known) = by_log.remove(&log.id()) {
-            due.remove(&(known, log.id()));
-        }
+        self.0.lock().clear(&log.id());
     }
 
     fn take(&self, now: Time) -> Vec<Arc<Log>> {
-        let Looks { due, by_log } = &mut *self.0.lock();
+        let mut looks = self.0.lock();
         let mut taken = Vec::new();
-        while let Some(entry) = due.first_entry()
-            && entry.key().0 <= now
-            && taken.len() < LOOKS_MAX
+        while taken.len() < LOOKS_MAX
+            && let Some((_, log)) = looks.due(now)
         {
-            by_log.remove(&entry.key().1);
-            taken.extend(entry.remove().upgrade());
+            taken.extend(log.upgrade());
         }
         taken
     }
@@ -220,7 +207,7 @@ mod tests {
     }
 
     fn waiting(store: &Store) -> usize {
-        store.shared.retention.0.lock().due.len()
+        store.shared.retention.0.lock().len()
     }
 
     #[test]

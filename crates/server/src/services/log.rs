@@ -8,9 +8,10 @@ use super::ask::{self, Ask, Kind};
 use super::generated::types::LogRequest;
 use super::news::News;
 use crate::engine::Service as Streams;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use thalweg_queue::{ByTicket, Stands};
 use thalweg_reactor::Pool;
 use thalweg_service::{Handler, Reply, Request};
 use thalweg_sys::clock;
@@ -53,16 +54,14 @@ pub(crate) struct LogService {
     streams: Streams,
     news: Arc<News>,
     pool: Pool,
-    /// Answers by the ticket after which they may leave.
-    waiting: BTreeMap<u64, Vec<(Reply, Vec<u8>)>>,
-    /// The store failed: no further ticket will be complete.
-    failed: bool,
+    /// Answers, as the frames that they come to.
+    waiting: ByTicket<(Reply, Vec<u8>)>,
     tails: HashMap<u64, Tails>,
 }
 
 impl LogService {
     pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
-        Self { streams, news, pool, waiting: BTreeMap::new(), failed: false, tails: HashMap::new() }
+        Self { streams, news, pool, waiting: ByTicket::new(), tails: HashMap::new() }
     }
 
     fn call(&mut self, frame: &[u8], reply: Reply) {
@@ -78,14 +77,15 @@ impl LogService {
             }
         }
         match ask.request(|request| self.streams.call(request, now())) {
-            Answer::Respond(response) | Answer::After(0, response) => {
-                reply.end(&ask::end(ask.kind, &response))
-            }
-            Answer::After(..) if self.failed => {
-                reply.end(&ask::end(ask.kind, &self.streams.failed(now())));
-            }
+            Answer::Respond(response) => reply.end(&ask::end(ask.kind, &response)),
             Answer::After(ticket, response) => {
-                self.waiting.entry(ticket).or_default().push((reply, ask::end(ask.kind, &response)));
+                match self.waiting.wait(ticket, (reply, ask::end(ask.kind, &response))) {
+                    Stands::Waits => {}
+                    Stands::Complete((reply, frame)) => reply.end(&frame),
+                    Stands::Failed((reply, _)) => {
+                        reply.end(&ask::end(ask.kind, &self.streams.failed(now())));
+                    }
+                }
             }
             Answer::Cold(work) => {
                 let (news, frame) = (self.news.clone(), frame.to_vec());
@@ -199,19 +199,13 @@ impl LogService {
 
     /// Lets the answers leave whose tickets are complete.
     fn complete(&mut self, up_to: u64) {
-        let left = self.waiting.split_off(&(up_to + 1));
-        for (reply, frame) in std::mem::replace(&mut self.waiting, left).into_values().flatten() {
-            reply.end(&frame);
-        }
+        self.waiting.complete(up_to).for_each(|(reply, frame)| reply.end(&frame));
     }
 
     /// The store failed: nobody knows what became of what waits for it, and from now on nothing does.
     fn fail(&mut self) {
-        self.failed = true;
         let response = self.streams.failed(now());
-        for (reply, _) in std::mem::take(&mut self.waiting).into_values().flatten() {
-            reply.end(&ask::end(Kind::Head, &response));
-        }
+        self.waiting.fail().for_each(|(reply, _)| reply.end(&ask::end(Kind::Head, &response)));
     }
 }
 

@@ -8,13 +8,13 @@ use super::refusal::Refusal;
 use crate::durable::Listen;
 use crate::state::State;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use thalweg_log::Position;
+use thalweg_queue::{ByTicket, Stands};
 use thalweg_service::Reply;
 
 #[derive(Default)]
 pub(super) struct Waiting {
-    answers: Mutex<BTreeMap<Position, Vec<(Reply, Answer)>>>,
+    answers: Mutex<ByTicket<(Reply, Answer)>>,
 }
 
 impl Waiting {
@@ -25,31 +25,28 @@ impl Waiting {
         }
         let mut answers = self.answers.lock();
         // Looked at under the lock: whoever announces takes it afterwards.
-        match state.is_durable(ticket) {
-            Ok(false) => answers.entry(ticket).or_default().push((reply, answer)),
-            Ok(true) => {
-                drop(answers);
-                answer.give(reply);
-            }
-            Err(_) => {
-                drop(answers);
-                refuse(&Refusal::Unknown, None, reply);
-            }
+        let stands = match state.is_durable(ticket) {
+            Ok(false) => answers.wait(ticket, (reply, answer)),
+            Ok(true) => Stands::Complete((reply, answer)),
+            Err(_) => Stands::Failed((reply, answer)),
+        };
+        drop(answers);
+        match stands {
+            Stands::Waits => {}
+            Stands::Complete((reply, answer)) => answer.give(reply),
+            Stands::Failed((reply, _)) => refuse(&Refusal::Unknown, None, reply),
         }
     }
 }
 
 impl Listen for Waiting {
     fn complete(&self, up_to: Position) {
-        let mut answers = self.answers.lock();
-        let left = answers.split_off(&up_to.saturating_add(1));
-        let done = std::mem::replace(&mut *answers, left);
-        drop(answers);
-        done.into_values().flatten().for_each(|(reply, answer)| answer.give(reply));
+        let done: Vec<_> = self.answers.lock().complete(up_to).collect();
+        done.into_iter().for_each(|(reply, answer)| answer.give(reply));
     }
 
     fn failed(&self) {
-        let lost = std::mem::take(&mut *self.answers.lock());
-        lost.into_values().flatten().for_each(|(reply, _)| refuse(&Refusal::Unknown, None, reply));
+        let lost: Vec<_> = self.answers.lock().fail().collect();
+        lost.into_iter().for_each(|(reply, _)| refuse(&Refusal::Unknown, None, reply));
     }
 }

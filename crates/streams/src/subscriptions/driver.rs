@@ -13,14 +13,13 @@ use super::routes::told;
 use super::subscription::{Change, Delivery, Link, Outcome, Phase, Seen};
 use super::target::Target;
 use super::{Held, Slot, Subscriptions, see};
-use crate::expiry::is_expired;
-use crate::store::{Commit, Lifetime, Store, StoreError};
-use crate::{ATTEMPTS_MAX, Options};
+use crate::store::{Store, StoreError};
+use crate::{Options, Streams};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use thalweg_queue::Deadlines;
 use thalweg_wire::exchange::Now;
-use thalweg_wire::media;
 
 /// Until something the store refused is tried again.
 const AGAIN_US: u64 = 5_000_000;
@@ -55,23 +54,23 @@ impl Attempt {
 /// Drives all subscriptions of a store.
 pub struct Driver<S: Store> {
     store: S,
+    /// The rules over it.
+    streams: Streams<S>,
     shared: Arc<Subscriptions<S>>,
-    options: Options,
     /// Streams whose movements are announced here, by incarnation.
     watched: HashMap<u64, (Arc<str>, S::Stream)>,
     /// The subscriptions that link a stream, by its name.
     followers: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// The incarnation and membership of each subscription that `followers` reflects.
     synced: HashMap<Arc<str>, (u64, u64)>,
-    /// When to look at a subscription again, and the same the other way round.
-    timers: BTreeSet<(u64, Arc<str>)>,
-    due: HashMap<Arc<str>, u64>,
+    /// When to look at a subscription again.
+    timers: Deadlines<Arc<str>>,
     /// Subscriptions whose wake is not durable yet.
     parked: BTreeSet<Arc<str>>,
     /// Webhooks under way: incarnation and generation of each subscription's latest.
     in_flight: HashMap<Arc<str>, (u64, u64)>,
     /// Streams whose links the store refused to keep, and when to look again.
-    again: BTreeMap<Arc<str>, u64>,
+    again: Deadlines<Arc<str>>,
 }
 
 impl<S: Store> Driver<S> {
@@ -92,17 +91,16 @@ impl<S: Store> Driver<S> {
         }
         shared.tell(|inbox| inbox.doubtful.append(&mut names));
         Self {
+            streams: Streams::new(store.clone(), options),
             store,
             shared,
-            options,
             watched: HashMap::new(),
             followers: HashMap::new(),
             synced: HashMap::new(),
-            timers: BTreeSet::new(),
-            due: HashMap::new(),
+            timers: Deadlines::default(),
             parked: BTreeSet::new(),
             in_flight: HashMap::new(),
-            again: BTreeMap::new(),
+            again: Deadlines::default(),
         }
     }
 
@@ -113,10 +111,10 @@ impl<S: Store> Driver<S> {
         let barred = slots.iter().filter_map(|slot| {
             let held = slot.held.lock();
             let why = match &held.as_ref()?.subscription.config.delivery {
-                Delivery::Webhook { url } => Target::parse(url, self.options.webhooks_loopback).err(),
+                Delivery::Webhook { url } => Target::parse(url, self.streams.options.webhooks_loopback).err(),
                 Delivery::PullWake { wake_stream } => {
                     let why = "a service of the server writes its wake stream";
-                    self.options.is_read_only(wake_stream).then_some(why)
+                    self.streams.options.is_read_only(wake_stream).then_some(why)
                 }
             };
             why.map(|why| (slot.id.clone(), why))
@@ -126,8 +124,7 @@ impl<S: Store> Driver<S> {
 
     /// When there is something to do though nothing happens, microseconds since the epoch.
     pub fn next_due_us(&self) -> Option<u64> {
-        let timer = self.timers.first().map(|(due_us, _)| *due_us);
-        timer.into_iter().chain(self.again.values().min().copied()).min()
+        self.timers.next().into_iter().chain(self.again.next()).min()
     }
 
     /// Takes up what happened and what is due. Answers the webhooks to call now.
@@ -137,10 +134,10 @@ impl<S: Store> Driver<S> {
         for id in &look.clone() {
             self.sync(id, now);
         }
-        let refused = self.again.iter().filter(|(_, due)| **due <= now.time_us);
-        let refused: Vec<Arc<str>> = refused.map(|(path, _)| path.clone()).collect();
+        let refused = std::iter::from_fn(|| self.again.due(now.time_us)).map(|(path, ())| path);
+        let refused: Vec<Arc<str>> = refused.collect();
         for path in inbox.doubtful.into_iter().chain(refused) {
-            self.again.remove(&path);
+            self.again.clear(&path);
             look.append(&mut self.relinked(&path, now));
         }
         for incarnation in inbox.moved {
@@ -149,10 +146,7 @@ impl<S: Store> Driver<S> {
         if inbox.settled {
             look.append(&mut self.parked);
         }
-        while let Some((due_us, id)) = self.timers.first().cloned()
-            && due_us <= now.time_us
-        {
-            self.clear_timer(&id);
+        while let Some((id, ())) = self.timers.due(now.time_us) {
             look.insert(id);
         }
         look.iter().filter_map(|id| self.advance(id, now)).collect()
@@ -186,7 +180,7 @@ impl<S: Store> Driver<S> {
             if let Some(change) = change
                 && self.shared.keep(&self.store, held, change, now.time_us).is_err()
             {
-                self.set_timer(&attempt.id, now.time_us + AGAIN_US);
+                self.timers.set(attempt.id.clone(), now.time_us + AGAIN_US);
                 return None;
             }
         }
@@ -226,7 +220,7 @@ impl<S: Store> Driver<S> {
 
     /// A subscription is gone.
     fn forget(&mut self, id: &Arc<str>) {
-        self.clear_timer(id);
+        self.timers.clear(id);
         self.parked.remove(id);
         self.synced.remove(id);
         self.followers.values_mut().for_each(|ids| {
@@ -305,7 +299,7 @@ impl<S: Store> Driver<S> {
                     }
                 }
                 Err(_) => {
-                    self.again.insert(path.clone(), now.time_us + AGAIN_US);
+                    self.again.set(path.clone(), now.time_us + AGAIN_US);
                 }
             }
         }
@@ -351,7 +345,7 @@ impl<S: Store> Driver<S> {
 
     /// Brings one subscription as far as it can go now.
     fn advance(&mut self, id: &Arc<str>, now: Now) -> Option<Attempt> {
-        self.clear_timer(id);
+        self.timers.clear(id);
         self.parked.remove(id);
         let slot = self.shared.slot(id)?;
         let mut held = slot.held.lock();
@@ -364,14 +358,14 @@ impl<S: Store> Driver<S> {
                 break;
             };
             if self.shared.keep(&self.store, held, change, now.time_us).is_err() {
-                self.set_timer(id, now.time_us + AGAIN_US);
+                self.timers.set(id.clone(), now.time_us + AGAIN_US);
                 return None;
             }
         }
         match held.subscription.phase {
             Phase::Idle | Phase::Woken => None,
             Phase::Held { until_us, .. } => {
-                self.set_timer(id, until_us);
+                self.timers.set(id.clone(), until_us);
                 None
             }
             Phase::Waking { next_attempt_us, .. } => {
@@ -380,7 +374,7 @@ impl<S: Store> Driver<S> {
                     return None;
                 }
                 if next_attempt_us > now.time_us {
-                    self.set_timer(id, next_attempt_us);
+                    self.timers.set(id.clone(), next_attempt_us);
                     return None;
                 }
                 // Nobody hears of a wake that a crash could take back.
@@ -414,8 +408,8 @@ impl<S: Store> Driver<S> {
             held.subscription.delivered(generation, outcome, &[], now.time_us, now.time_us, now.entropy)?;
         let kept = self.shared.keep(&self.store, held, change, now.time_us).is_ok();
         match held.subscription.phase {
-            Phase::Waking { next_attempt_us, .. } if kept => self.set_timer(&id, next_attempt_us),
-            _ if !kept => self.set_timer(&id, now.time_us + AGAIN_US),
+            Phase::Waking { next_attempt_us, .. } if kept => self.timers.set(id.clone(), next_attempt_us),
+            _ if !kept => self.timers.set(id.clone(), now.time_us + AGAIN_US),
             _ => {}
         }
         None
@@ -426,7 +420,7 @@ impl<S: Store> Driver<S> {
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
         Some(Attempt {
-            target: Target::parse(url, self.options.webhooks_loopback).ok()?,
+            target: Target::parse(url, self.streams.options.webhooks_loopback).ok()?,
             body: Vec::new(),
             signature: String::new(),
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),
@@ -469,9 +463,6 @@ impl<S: Store> Driver<S> {
 
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
     fn append_event(&self, held: &Held<S>, wake_stream: &str, now: Now) -> bool {
-        if self.options.is_read_only(wake_stream) {
-            return false;
-        }
         let subscription = &held.subscription;
         let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
         let event = json!({
@@ -481,40 +472,6 @@ impl<S: Store> Driver<S> {
             "generation": subscription.generation,
             "ts": now.time_us / 1_000,
         });
-        let event = event.to_string();
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(stream) = self.store.find(wake_stream.as_bytes()) else { return false };
-            let Some(state) = self.store.staged(&stream) else { return false };
-            let config = self.store.config(&stream);
-            let usable = !state.closed && media::kind(&config.content_type) == media::Kind::Json;
-            if !usable || is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
-                return false;
-            }
-            let (payload, suffix) = (event.as_bytes(), b",");
-            let commit = Commit { payload, suffix, time_us: now.time_us, ..Commit::default() };
-            match self.store.commit(&stream, state.version, &commit) {
-                Ok(_) => {
-                    if matches!(config.lifetime, Lifetime::Sliding { .. }) {
-                        self.store.touch(&stream, now.time_us);
-                    }
-                    return true;
-                }
-                Err(StoreError::Conflict) => {}
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
-    fn set_timer(&mut self, id: &Arc<str>, due_us: u64) {
-        self.clear_timer(id);
-        self.due.insert(id.clone(), due_us);
-        self.timers.insert((due_us, id.clone()));
-    }
-
-    fn clear_timer(&mut self, id: &Arc<str>) {
-        if let Some(due_us) = self.due.remove(id) {
-            self.timers.remove(&(due_us, id.clone()));
-        }
+        self.streams.append_record(wake_stream, event.to_string().as_bytes(), "application/json", now)
     }
 }

@@ -693,6 +693,45 @@ fn a_wake_stream_that_is_missing_is_tried_again() {
 }
 
 #[test]
+fn a_wake_is_appended_by_the_rules_of_every_append() {
+    let mut world = World::new();
+    world.put("s", &pull());
+    world.create("events/a");
+    let made = |world: &mut World, fields: &[(&str, &str)]| {
+        assert_eq!(world.call(Method::Put, "wake/pool", fields, &Value::Null).status, 201);
+    };
+    let took = |world: &mut World, event: u64| {
+        world.append("events/a", event);
+        world.now.time_us = world.driver.next_due_us().unwrap_or(world.now.time_us);
+        world.turn();
+        world.get("s")["status"] == "active"
+    };
+    // PROTOCOL 5.2: one that is closed takes nothing, nor does one of another content type.
+    made(&mut world, &[("Stream-Closed", "true")]);
+    assert!(!took(&mut world, 1));
+    assert_eq!(world.events("wake/pool").len(), 0);
+    world.call(Method::Delete, "wake/pool", &[], &Value::Null);
+    let lifetime = crate::store::Lifetime::Unlimited;
+    let text = crate::store::Config { content_type: "text/plain".into(), lifetime };
+    world.model.create(b"wake/pool", &text, None, &Commit::default()).unwrap();
+    assert!(!took(&mut world, 2));
+    assert_eq!(world.model.stored("wake/pool"), b"");
+    world.call(Method::Delete, "wake/pool", &[], &Value::Null);
+    // PROTOCOL 5.1: whoever finds one whose time is over deletes it.
+    made(&mut world, &[("Stream-TTL", "1")]);
+    let stream = world.model.find(b"wake/pool").unwrap();
+    world.sleep_ms(1_000);
+    assert!(!took(&mut world, 3));
+    assert_eq!(world.model.staged(&stream), None);
+    // PROTOCOL 5.1: an append renews a sliding lifetime.
+    made(&mut world, &[("Stream-TTL", "3600")]);
+    assert!(took(&mut world, 4));
+    assert_eq!(world.events("wake/pool").len(), 1);
+    let stream = world.model.find(b"wake/pool").unwrap();
+    assert_eq!(world.model.accessed(&stream), world.now.time_us);
+}
+
+#[test]
 fn a_subscription_never_wakes_itself() {
     let mut world = World::new();
     world.create("wake/pool");
