@@ -65,6 +65,18 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
                 break
         self.assertEqual(times, [*range(9000, 10_000, 10), 20_000])
 
+    async def test_words_that_say_nothing_are_as_good_as_none(self):
+        self.log.append(b"before", 1)
+        nothing = {"start": None, "after": None, "exact": None, "offset": None, "tail": False, "checkpoint": False}
+        for words in (nothing, {"start": None}, {"tail": False, "end": None}, {"tail": True}):
+            entries = self.log.tail(**words)
+            follower = asyncio.create_task(anext(entries))
+            await asyncio.sleep(0)
+            self.log.append(b"now", 2)
+            self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), b"now")
+            await entries.aclose()
+        self.assertEqual(bytes(await asyncio.wait_for(anext(self.log.tail(checkpoint=True)), 60)), b"before")
+
     async def test_other_tasks_have_their_turn(self):
         self.fill(2000)
         turns = 0
