@@ -233,6 +233,19 @@ class Tails(unittest.TestCase):
 
         thalweg.run(main())
 
+    def test_waits_that_are_cancelled_and_tails_that_are_dropped_keep_no_room(self) -> None:
+        async def main() -> None:
+            asyncio.get_running_loop().mailbox.capacity = 10
+            with thalweg.open(self.path / "store") as store:
+                kept = store.log("log").tail()
+                for number in range(30):
+                    with self.assertRaises(TimeoutError):
+                        await asyncio.wait_for(anext(kept), 0.001)
+                    with self.assertRaises(TimeoutError):
+                        await asyncio.wait_for(anext(store.log("log").tail()), 0.001)
+
+        thalweg.run(main())
+
     def test_a_commit_after_the_loop_is_closed_rings_nobody(self) -> None:
         with thalweg.open(self.path / "store") as store:
             log = store.log("log")
