@@ -313,7 +313,7 @@ export interface Purged {
 }
 
 export interface TimeOption {
-  /** That of the call unless said otherwise; a whole number, not before the epoch. It may repeat or go back. */
+  /** That of the call, for a transaction that of `transaction()`, unless said otherwise; a whole number, not before the epoch. It may repeat or go back. */
   time?: number
 }
 

@@ -129,6 +129,12 @@ enum Who {
     Future(u64),
 }
 
+impl Who {
+    fn of(waker: &Waker) -> Who {
+        Who::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+    }
+}
+
 /// The place where those wait who have seen everything.
 ///
 /// ```
@@ -234,10 +240,14 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`, it is there already; `false`, the waker is kept and
     /// woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
-        let who = Who::Task(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
-        self.keep(waker, |_| who);
+        self.keep(waker, |_| Who::of(waker));
         self.prepare();
         there()
+    }
+
+    /// Wakes a waker no more that was registered: nobody waits there any longer.
+    pub fn forget(&self, waker: &Waker) {
+        let _waker = self.tasks.lock().wakers.remove(&Who::of(waker));
     }
 
     /// The same as a future, which ends once `there` finds what it looks for. Dropped before, it leaves nothing behind.
@@ -403,6 +413,21 @@ mod tests {
         assert!(gate.register(&waker, || true));
         assert!(gate.announce());
         assert_eq!(rung.times(), 1);
+    }
+
+    #[test]
+    fn a_task_that_is_forgotten_is_not_woken_and_others_are() {
+        let gate = gate();
+        let ((gone, gone_waker), (stays, stays_waker)) = (Rung::new(), Rung::new());
+        for waker in [&gone_waker, &stays_waker] {
+            assert!(!gate.register(waker, || false));
+        }
+        gate.forget(&gone_waker.clone());
+        gate.forget(&gone_waker);
+        assert!(gate.announce());
+        assert_eq!((gone.times(), stays.times()), (0, 1));
+        drop(gone_waker);
+        assert_eq!(Arc::strong_count(&gone), 1, "nothing of it is kept");
     }
 
     #[test]

@@ -53,6 +53,7 @@ class Cursor extends Walk {
     this.passed = 0
     this.ended = null
     this.leapt = true
+    this.isOver = false
     this.enter(0)
     if (start !== undefined) this.seekTime(start)
     else this.seekElsewhere(query)
@@ -108,7 +109,7 @@ class Cursor extends Walk {
     if (at < this.end && !this.guarded) {
       if (words[at] === BATCH_MAGIC && (words[at + 11] & 0xffff) === 1) at += BATCH_WORDS + TOUCHED_WORDS
       if ((words[at + 1] & 0xff) === KIND_DATA && words[at + 2] === this.idLow && words[at + 3] === this.idHigh) {
-        const time = words[at + 7] * HIGH + (words[at + 6] >>> 0)
+        const time = (words[at + 7] >>> 0) * HIGH + (words[at + 6] >>> 0)
         const ahead = at + FRAME_WORDS + (((words[at] + 7) >>> 3) << 1)
         if (time >= this.since && time < this.until && ahead <= this.end) {
           this.at = at
@@ -122,7 +123,7 @@ class Cursor extends Walk {
 
   get time() {
     const { shown, at } = this
-    return shown[at + 7] * HIGH + (shown[at + 6] >>> 0)
+    return (shown[at + 7] >>> 0) * HIGH + (shown[at + 6] >>> 0)
   }
 
   get offset() {

@@ -12,7 +12,7 @@ const HIGH = 0x100000000
 function entry(cursor) {
   const { words, at, skip, segment } = cursor
   return {
-    time: words[at + 7] * HIGH + (words[at + 6] >>> 0),
+    time: (words[at + 7] >>> 0) * HIGH + (words[at + 6] >>> 0),
     offset: words[at + 5] * HIGH + (words[at + 4] >>> 0) + skip,
     last: (words[at + 1] & LAST) !== 0,
     data: segment.lend(at * 4 + FRAME_BYTES + skip, words[at] - skip - cursor.drop),
@@ -43,7 +43,7 @@ class LazyEntry {
 
   get time() {
     const { words } = this.segment
-    return words[this.at + 7] * HIGH + (words[this.at + 6] >>> 0)
+    return (words[this.at + 7] >>> 0) * HIGH + (words[this.at + 6] >>> 0)
   }
 
   get offset() {

@@ -83,6 +83,11 @@ class Segment {
     return runs[run + 1] + (place > runs[run] ? place - runs[run] : 0)
   }
 
+  /** How far it may be read that is read up to a place: what another thread says may still end within one that was written anew. */
+  boundOf(place) {
+    return this.runs === null ? place : Math.min(this.byteOf(place), this.batchesEnd())
+  }
+
   /** What a byte of the run around it, or of the next one, lacks of its place. */
   shiftAt(byte) {
     const { runs } = this

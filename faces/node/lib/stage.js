@@ -2,6 +2,7 @@
 
 // The staging area: a turn's entries, laid out for one native call (src/append.rs has the layout).
 
+const { text } = require("./arguments.js")
 const { ThalwegError, badArgument } = require("./error.js")
 
 const AREA_HEADER_BYTES = 16
@@ -74,6 +75,7 @@ class Stage {
   put(data, time, log) {
     const when = orNow(time)
     const isText = typeof data === "string"
+    if (isText) text(data, "data")
     if (!isText && !(data instanceof Uint8Array)) {
       if (!ArrayBuffer.isView(data)) throw badArgument("data is a string, a Buffer, or another view of bytes")
       data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
@@ -127,4 +129,4 @@ class Stage {
   }
 }
 
-module.exports = { AREA_HEADER_BYTES, Stage, Stages, given, orNow }
+module.exports = { AREA_HEADER_BYTES, Stage, Stages, given }

@@ -144,6 +144,10 @@ class Store {
     this.staged = new Set()
     this.stages = new Stages()
     this.unmaintained = 0
+    // Housekeeping that nobody asked for is under way.
+    this.isMaintained = false
+    // How it ends, once somebody closes it.
+    this.ending = undefined
     this.found = undefined
   }
 
@@ -247,9 +251,13 @@ class Store {
     return settled(native(() => this.opening.maintain()))
   }
 
-  /** Closes it here, and the store when this was the last opening in the process. */
-  async close() {
-    if (this.view.left) return
+  /** Closes it here, and the store when this was the last opening in the process. Whoever closes it again waits for the same. */
+  close() {
+    this.ending ??= this.leave()
+    return this.ending
+  }
+
+  async leave() {
     this.flush()
     this.view.left = true
     try {
@@ -266,7 +274,12 @@ class Store {
     const ending = native(() => this.opening.destroy())
     this.view.left = true
     this.waits.look()
-    await settled(ending)
+    this.ending = this.vanish(settled(ending))
+    return this.ending
+  }
+
+  async vanish(ending) {
+    await ending
     if (!this.inMemory) await rmdir(this.path).catch(() => {})
   }
 
@@ -287,10 +300,21 @@ class Store {
 
   grew(bytes) {
     this.unmaintained += bytes
-    if (this.unmaintained > MAINTAINED_BYTES) {
-      this.unmaintained = 0
+    if (this.unmaintained > MAINTAINED_BYTES && !this.isMaintained) this.keepHouse()
+  }
+
+  /** One call at a time, and another one where more came due meanwhile: each takes a thread of the pool, and its time. */
+  async keepHouse() {
+    this.isMaintained = true
+    try {
+      while (this.unmaintained > MAINTAINED_BYTES) {
+        this.unmaintained = 0
+        await this.maintain()
+      }
+    } catch {
       // What was appended is written; what fails here fails again where somebody asks.
-      this.maintain().catch(() => {})
+    } finally {
+      this.isMaintained = false
     }
   }
 }

@@ -2,13 +2,14 @@
 
 // Entries of one or several logs that are written together, or not at all.
 
+const binding = require("./binding.js")
 const { ThalwegError, badArgument, native } = require("./error.js")
-const { Stage, orNow } = require("./stage.js")
+const { Stage, given } = require("./stage.js")
 
 class Transaction {
   constructor(store, time) {
     this.store = store
-    this.time = orNow(time)
+    this.time = time === undefined || time === null ? binding.now() : given(time)
     this.stage = new Stage()
     // The place of each log among them, in that order.
     this.places = new Map()

@@ -114,7 +114,7 @@ class View {
       high = Atomics.load(control, 2 * word + 1)
       low = Atomics.load(control, 2 * word)
     } while (high !== Atomics.load(control, 2 * word + 1))
-    return high * 0x100000000 + (low >>> 0)
+    return (high >>> 0) * 0x100000000 + (low >>> 0)
   }
 }
 

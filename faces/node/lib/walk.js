@@ -52,6 +52,8 @@ class Walk extends Standing {
     this.ended = null
     // Something may lie in front of it that it did not come by, since it last asked whether the log is over.
     this.leapt = true
+    // It came to an entry behind which there is none that the query takes.
+    this.isOver = false
   }
 
   /** The same for whatever stands here. */
@@ -98,7 +100,7 @@ class Walk extends Standing {
           ahead = at
           break
         }
-        const time = words[at + 7] * HIGH + (words[at + 6] >>> 0)
+        const time = (words[at + 7] >>> 0) * HIGH + (words[at + 6] >>> 0)
         if (this.guarded) {
           const verdict = this.judge(at, length, time)
           if (verdict === PASSED) continue
@@ -210,7 +212,7 @@ class Walk extends Standing {
         break
       case OVER:
         // Later entries may still be wanted by another query, and by this one if times go further back by now.
-        return this.follows && this.isLate()
+        return this.follows && this.goesOnBehind()
       case CLOSED:
         this.ended = "closed"
         return false
@@ -280,7 +282,7 @@ class Walk extends Standing {
       const segment = this.segment
       if (segment === null || segment.number > this.limitSegment) return false
       const newest = segment.number === this.limitSegment
-      const bound = newest ? this.limitByte : this.words.length * 4
+      const bound = newest ? segment.boundOf(this.limitByte) : this.words.length * 4
       const from = this.ahead * 4
       // What is left of a sealed segment may be too short for anything.
       if (from + FRAME_BYTES <= bound) {
@@ -364,6 +366,26 @@ class Walk extends Standing {
     return false
   }
 
+  /**
+   * Nothing more that the query takes is there; whether times go further back by now. What ends the log lies further on than it
+   * walks, so the log itself is asked, up to where there was nothing late either. Who only looks once does not pay for that.
+   */
+  goesOnBehind() {
+    const { limitSegment, limitByte } = this
+    this.readLimit()
+    const { limit } = this
+    this.limitSegment = limitSegment
+    this.limitByte = limitByte
+    if (this.isLate()) return true
+    if (this.isOver && this.ended === null) {
+      const ended = this.log.endedBy(limit, limit)
+      if (ended !== "unsure") this.ended = ended
+      if (ended === "deleted") throw new ThalwegError("DELETED")
+    }
+    this.isOver = true
+    return false
+  }
+
   leap(position) {
     if (position <= this.position()) return
     this.leave()
@@ -373,7 +395,9 @@ class Walk extends Standing {
   /** Entries may lie further back in time than was known. */
   relax() {
     const sought = this.exact && this.since < this.until ? this.since + 1 : this.until
-    this.stop = sought === Infinity ? Infinity : sought + this.view.lateness()
+    const stop = sought === Infinity ? Infinity : sought + this.view.lateness()
+    // Where numbers are not exact an entry is never too late.
+    this.stop = stop > Number.MAX_SAFE_INTEGER ? Infinity : stop
   }
 
   /** Whether times go further back by now than they did when the query was found to be over. */

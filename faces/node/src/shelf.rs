@@ -291,6 +291,10 @@ impl Shelf {
         let open = self.open.write().take();
         if let Some(open) = &open {
             open.maps.wake_all();
+            if let Held::Store(store) = &open.held {
+                // Housekeeping that rests is under way.
+                store.hurry();
+            }
         }
         self.rings.ring();
         Closing { shelf: self.clone(), open }

@@ -138,6 +138,12 @@ fn name_of(durability: Durability) -> &'static str {
     }
 }
 
+/// The time that an entry gets when none is given.
+#[napi(js_name = "now")]
+pub fn time_now() -> f64 {
+    now() as f64
+}
+
 /// Bytes of a page: what is written later may share one with what is there.
 #[napi]
 pub fn page_bytes() -> u32 {

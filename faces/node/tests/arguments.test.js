@@ -4,7 +4,7 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { backup, drain, folder, open, parse, restore, store, verify } = require("./helpers.js")
+const { backup, drain, folder, open, parse, restore, store, text, verify } = require("./helpers.js")
 
 const BAD = { name: "ThalwegError", code: "BAD_ARGUMENT" }
 const bad = (call, message) => assert.throws(call, message === undefined ? BAD : { ...BAD, message })
@@ -94,6 +94,20 @@ test("names and paths are text: no half of a character becomes another name", as
   bad(() => opened.log("\u{1f600}a\udc00b"), /^a name holds half of a character \(\\udc00, a surrogate without its other\) at index 3: give whole characters/)
   assert.equal(opened.log("\u{1f600}").name, "\u{1f600}")
   assert.deepEqual(opened.logs(), ["\u{1f600}"])
+})
+
+test("text of entries is whole characters: none becomes another", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const half = { code: "BAD_ARGUMENT", message: /^data holds half of a character \(\\ud83d, .* at index 2: give whole characters/ }
+  const transaction = opened.transaction()
+  for (const append of [(text) => log.appendSync(text), (text) => transaction.append(log, text)]) assert.throws(() => append("ab\ud83d"), half)
+  await assert.rejects(log.append("ab\ud83d"), half)
+  await assert.rejects(log.appendMany(["ab\ud83d"]), half)
+  await assert.rejects(log.appendTimed([[1, "ab\ud83d"]]), half)
+  transaction.abort()
+  log.appendSync("\u{1f600}")
+  assert.deepEqual([...log.query()].map((entry) => text(entry.data)), ["\u{1f600}"])
 })
 
 test("options of open are known words, and sizes that no segment can have are refused with their bounds", (context) => {

@@ -131,6 +131,43 @@ for (const end of ["close", "destroy"]) {
   })
 }
 
+for (const end of ["close", "destroy"]) {
+  test(`who closes a store again waits until ${end}() is done`, async (context) => {
+    const path = folder(context)
+    const opened = open(path, { durability: "os" })
+    for (let n = 0; n < 64; n++) opened.log("a").appendSync(Buffer.alloc(1 << 20, n))
+    const first = opened[end]()
+    await opened.close()
+    const again = store(context, { path, durability: "os" })
+    await first
+    assert.deepEqual(again.logs(), end === "close" ? ["a"] : [])
+    await opened.close()
+  })
+}
+
+test("housekeeping that comes due is done one call at a time, and once more for what came due meanwhile", async (context) => {
+  const opened = store(context)
+  const { opening } = opened
+  const calls = []
+  opened.opening = { maintain: () => new Promise((resolve, reject) => calls.push({ resolve, reject })), close: () => opening.close() }
+  const turn = () => new Promise(setImmediate)
+  for (let n = 0; n < 5; n++) opened.grew((64 << 20) + 1)
+  assert.equal(calls.length, 1)
+  calls[0].resolve(true)
+  await turn()
+  assert.equal(calls.length, 2)
+  calls[1].resolve(true)
+  await turn()
+  assert.equal(calls.length, 2)
+  // One that fails is followed by another when more comes due.
+  opened.grew((64 << 20) + 1)
+  calls[2].reject(new Error("no room"))
+  await turn()
+  opened.grew((64 << 20) + 1)
+  assert.equal(calls.length, 4)
+  calls[3].resolve(false)
+})
+
 test("what was written is not refused because housekeeping finds the store closed", async (context) => {
   const path = folder(context)
   const [opened, other] = [open(path, { durability: "os" }), open(path, { durability: "os" })]

@@ -142,6 +142,48 @@ test("small entries among others that are gone take what they need, and are read
   assert.deepEqual(rows(again.query({ start: 2_222 })), expected(2_222))
 })
 
+test("who comes late to a segment that was the newest and is written anew reads up to where it ended then, and no damage", async (context) => {
+  const size = 1 << 20
+  const opened = store(context, { durability: "os", segmentBytesMin: size, segmentBytesMax: size })
+  const [stays, goes] = [opened.log("a"), opened.log("b")]
+  const append = (first, end) => {
+    for (let time = first; time < end; time++) {
+      stays.appendSync(Buffer.alloc(20 + ((time * 7) % 300), time % 251), { time })
+      goes.appendSync(Buffer.alloc(800 + ((time * 31) % 500)), { time })
+    }
+  }
+  append(0, 2_000)
+  const newest = opened.stats().segments
+  const [query, ranged] = [stays.query(), stays.query({ start: 5, end: 1e6 })]
+  const [cursor, tail] = [stays.cursor(), stays.tail({ start: 0 })]
+  assert.deepEqual([query.next().value.time, ranged.next().value.time], [0, 5])
+  assert.ok(cursor.next() && cursor.segment.number < newest)
+  assert.equal((await tail.next()).value.time, 0)
+  append(2_000, 2_060)
+  assert.equal(opened.stats().segments, newest, "the newest is still the newest")
+  opened.rotate()
+  await opened.purge({ log: "b", destroy: true })
+  const isAnew = () => {
+    // Everybody takes notice of the new list.
+    assert.deepEqual(times(stays), from(0, 2_060))
+    const segment = opened.view.segments.find(({ number }) => number === newest)
+    return segment.map() && segment.runs !== null
+  }
+  for (let n = 0; !isAnew(); n++) {
+    assert.ok(n < 10, "it is not written anew")
+    // What goes whole has checkpoints written for it.
+    opened.log("c").appendSync(Buffer.alloc(100_000))
+    opened.rotate()
+    await opened.purge({ log: "c" })
+    await opened.maintain()
+  }
+  assert.deepEqual([...query].map(({ time }) => time), from(1, 2_000))
+  assert.deepEqual([...ranged].map(({ time }) => time), from(6, 2_000))
+  assert.deepEqual(drain(cursor).map(([time]) => time), from(1, 2_060))
+  for (let time = 1; time < 2_060; time++) assert.equal((await tail.next()).value.time, time)
+  await tail.return()
+})
+
 for (const durability of ["memory", "os", "sync"]) {
   test(`${durability}: housekeeping says that there is no more to do, once or again`, async (context) => {
     const opened = store(context, { durability })

@@ -206,3 +206,26 @@ test("an empty log and one whose creation is all there is have no entries", (con
     assert.deepEqual([...log.query(query)], [])
   }
 })
+
+test("entries of times that no number here says exactly are there, and as late as they are", (context) => {
+  const opened = store(context, { durability: "os" })
+  const log = opened.log("a")
+  const append = (time) => {
+    const stage = opened.stages.take()
+    stage.put("x", 0, 0)
+    // Other programs append what nobody may here.
+    stage.floats[3] = time
+    log.handle.append(stage.bytes, stage.used)
+    opened.stages.give(stage)
+  }
+  const all = [5, 2 ** 62, 2 ** 63, 2 ** 63 + 2 ** 40, 7]
+  for (const time of all) append(time)
+  const read = (query) => [...log.query(query)].map(({ time }) => time)
+  const lazily = (query) => [...log.query({ ...query, lazy: true })].map(({ time }) => time)
+  for (const ask of [read, lazily, (query) => drain(log.cursor(query)).map(([time]) => time)]) {
+    assert.deepEqual(ask({}), all)
+    assert.deepEqual(ask({ offset: 0 }), all)
+    assert.deepEqual(ask({ start: 6 }), all.slice(1))
+    assert.deepEqual(ask({ start: 0, end: 100 }), [5, 7])
+  }
+})

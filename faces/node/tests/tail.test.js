@@ -5,7 +5,7 @@ const { once } = require("node:events")
 const { spawn } = require("node:child_process")
 const { setTimeout: sleep } = require("node:timers/promises")
 const test = require("node:test")
-const { folder, store, text } = require("./helpers.js")
+const { drain, folder, store, text } = require("./helpers.js")
 
 async function take(tail, count) {
   const found = []
@@ -46,6 +46,39 @@ test("a tail with an end wakes for an entry whose time goes back", async (contex
   log.appendSync("late", { time: 60 })
   assert.equal(text((await asleep).value.data), "late")
   await tail.return()
+})
+
+for (const words of [{ end: 50 }, { start: 0, end: 50 }, { exact: 10, end: 50 }]) {
+  test(`a tail with an end hears that its log is gone (${JSON.stringify(words)})`, async (context) => {
+    const opened = store(context, { durability: "os" })
+    const log = opened.log("a")
+    for (const time of [10, 200]) log.appendSync(`entry ${time}`, { time })
+    const tail = log.tail({ offset: words.start === undefined && words.exact === undefined ? 0 : undefined, ...words })
+    assert.equal(text((await tail.next()).value.data), "entry 10")
+    const asleep = tail.next()
+    log.appendSync("too late", { time: 300 })
+    opened.log("other").appendSync("x", { time: 300 })
+    await opened.purge({ log: "a", destroy: true })
+    await assert.rejects(asleep, { code: "DELETED" })
+    assert.deepEqual(await tail.next(), { value: undefined, done: true })
+  })
+}
+
+test("a cursor with an end hears of what came late before its log went", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const log = opened.log("a")
+  for (const time of [10, 200]) log.appendSync(`entry ${time}`, { time })
+  const cursor = log.cursor({ start: 0, end: 50 })
+  assert.deepEqual(drain(cursor).map(([time]) => time), [10])
+  assert.deepEqual(drain(cursor), [])
+  log.appendSync("late", { time: 20 })
+  // What stays keeps the file.
+  opened.log("other").appendSync("stays")
+  await opened.purge({ log: "a", destroy: true })
+  assert.ok(cursor.next())
+  assert.equal(cursor.time, 20)
+  assert.throws(() => drain(cursor), { code: "DELETED" })
+  assert.equal(cursor.ended, "deleted")
 })
 
 test("many tails of several logs wake for what is theirs", async (context) => {

@@ -29,6 +29,19 @@ for (const durability of ["memory", "os", "sync"]) {
   })
 }
 
+test("its time is that at which it was begun", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const transaction = opened.transaction()
+  const ahead = Date.now() + 2
+  while (Date.now() < ahead);
+  log.appendSync("meanwhile")
+  transaction.append(log, "begun before")
+  await transaction.commit()
+  const [meanwhile, begun] = [...log.query()].map(({ time }) => time)
+  assert.ok(begun < meanwhile && begun > (ahead - 60_000) * 1000)
+})
+
 test("a function that fails aborts, and its error is the caller's", async (context) => {
   const opened = store(context)
   const log = opened.log("a")

@@ -5,17 +5,22 @@
 //! that a ring is never refused; for any other loop a descriptor becomes readable.
 
 use crate::error::{self, io};
+use crate::shared::Shared;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use thalweg_reactor::{Handle, Permit};
 use thalweg_sys::event::EventFd;
 
 /// What a commit rings, once after each `Cursor.arm`.
 #[pyclass(module = "thalweg", frozen)]
-pub(crate) struct Bell(Ring);
+pub(crate) struct Bell {
+    ring: Ring,
+    /// Stores that may ring it: they forget it once nobody has it.
+    stores: Mutex<Vec<Weak<Shared>>>,
+}
 
 enum Ring {
     Descriptor(Arc<Descriptor>),
@@ -36,8 +41,10 @@ impl Wake for Descriptor {
 
 /// A waker that has room in a mailbox.
 trait Rearm: Send + Sync {
-    /// `None`: the mailbox is full.
-    fn waker(&self) -> Option<Waker>;
+    fn waker(&self) -> Waker;
+
+    /// The same with room to be rung; `None`: the mailbox is full.
+    fn armed(&self) -> Option<Waker>;
 }
 
 struct Post<M, F> {
@@ -60,12 +67,16 @@ impl<M: Send + 'static, F: Fn() -> M + Send + Sync + 'static> Wake for Post<M, F
 }
 
 impl<M: Send + 'static, F: Fn() -> M + Send + Sync + 'static> Rearm for Arc<Post<M, F>> {
-    fn waker(&self) -> Option<Waker> {
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    fn armed(&self) -> Option<Waker> {
         let mut room = self.room.lock();
         if room.is_none() {
             *room = Some(self.handle.reserve()?);
         }
-        Some(Waker::from(Arc::clone(self)))
+        Some(self.waker())
     }
 }
 
@@ -75,18 +86,43 @@ impl Bell {
         handle: Handle<M>,
         message: impl Fn() -> M + Send + Sync + 'static,
     ) -> Self {
-        Self(Ring::Post(Box::new(Arc::new(Post { handle, message, room: Mutex::new(None) }))))
+        Self::of(Ring::Post(Box::new(Arc::new(Post { handle, message, room: Mutex::new(None) }))))
     }
 
-    /// What rings it next.
+    fn of(ring: Ring) -> Self {
+        Self { ring, stores: Mutex::default() }
+    }
+
+    /// What rings it next, for a store that has it.
     ///
     /// # Errors
     /// The mailbox that it posts to is full.
-    pub(crate) fn waker(&self) -> PyResult<Waker> {
+    pub(crate) fn waker_for(&self, store: &Arc<Shared>) -> PyResult<Waker> {
         let full = "the event loop does not keep up: its mailbox is full, try again later";
-        match &self.0 {
-            Ring::Descriptor(ring) => Ok(Waker::from(Arc::clone(ring))),
-            Ring::Post(post) => post.waker().ok_or_else(|| error::failure("OVERLOADED", full)),
+        let waker = match &self.ring {
+            Ring::Descriptor(ring) => Waker::from(Arc::clone(ring)),
+            Ring::Post(post) => post.armed().ok_or_else(|| error::failure("OVERLOADED", full))?,
+        };
+        let mut stores = self.stores.lock();
+        if !stores.iter().any(|known| known.as_ptr() == Arc::as_ptr(store)) {
+            stores.push(Arc::downgrade(store));
+        }
+        Ok(waker)
+    }
+}
+
+impl Drop for Bell {
+    /// It may be armed, and what is armed has a descriptor, or room in a mailbox.
+    fn drop(&mut self) {
+        let waker = match &self.ring {
+            Ring::Descriptor(ring) => Waker::from(Arc::clone(ring)),
+            Ring::Post(post) => post.waker(),
+        };
+        for store in self.stores.get_mut().drain(..).filter_map(|store| store.upgrade()) {
+            // One that is closed has forgotten all, and one of a parent's is not this process's.
+            if let Ok(maps) = store.with(|open| open.maps.clone()) {
+                maps.forget(&waker);
+            }
         }
     }
 }
@@ -96,13 +132,13 @@ impl Bell {
     #[new]
     fn new() -> PyResult<Bell> {
         EventFd::new()
-            .map(|event| Bell(Ring::Descriptor(Arc::new(Descriptor(event)))))
+            .map(|event| Bell::of(Ring::Descriptor(Arc::new(Descriptor(event)))))
             .map_err(|error| io("make an event descriptor", &error))
     }
 
     /// The descriptor, to be watched for reading; -1 for a bell that posts.
     fn fileno(&self) -> i32 {
-        match &self.0 {
+        match &self.ring {
             Ring::Descriptor(ring) => ring.0.as_fd().as_raw_fd(),
             Ring::Post(_) => -1,
         }
@@ -110,7 +146,7 @@ impl Bell {
 
     /// Makes it silent again.
     fn clear(&self) {
-        if let Ring::Descriptor(ring) = &self.0 {
+        if let Ring::Descriptor(ring) = &self.ring {
             let _ = ring.0.clear();
         }
     }

@@ -6,7 +6,7 @@
 use crate::bell::Bell;
 use crate::error;
 use crate::hearing;
-use crate::shared::{Backing, Seat};
+use crate::shared::Seat;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
@@ -88,17 +88,9 @@ fn sleep<T, F: Following>(
 
 /// Has `bell` rung by the next commit. `true`: there is news already, and it need not be waited for.
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
-    let waker = bell.waker()?;
-    let (maps, armed) = seat.shared().with(|open| match &open.backing {
-        Backing::Own(_) => (Some(open.maps.clone()), Ok(())),
-        Backing::Attached(attached) => (None, seat.shared().neighbour.arm(attached.maps(), &waker)),
-    })?;
-    let failed = |error: io::Error| error::io("start a thread", &error);
-    armed.map_err(failed)?;
-    let is_news = seat.with(|sits| match &maps {
-        // The waker stays until the next commit, which wakes it without a thread of ours.
-        Some(maps) => maps.register(&waker, || who(sits).is_news()),
-        None => Ok(who(sits).is_news()),
-    })?;
-    is_news.map_err(failed)
+    let waker = bell.waker_for(seat.shared())?;
+    let maps = seat.shared().with(|open| open.maps.clone())?;
+    // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here leave, and wakes all then.
+    let is_news = seat.with(|sits| maps.register(&waker, || who(sits).is_news()))?;
+    is_news.map_err(|error: io::Error| error::io("start a thread", &error))
 }

@@ -22,7 +22,6 @@ mod hearing;
 mod log;
 mod r#loop;
 mod messagepack;
-mod neighbour;
 mod offline;
 mod payload;
 mod pin;

@@ -71,10 +71,11 @@ impl Log {
     /// Where a query begins; what comes later than now is taken only by who follows.
     fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
         self.shared.with(|open| {
-            let cursor = thalweg_log::Cursor::new(open.backing.reader(&self.log), query);
-            // Nothing behind what it sees now is looked for: that may be in maps that have not come yet.
-            let until = if follows { Position::MAX } else { cursor.limit() };
-            Walk::new(cursor, until)
+            let reader = open.backing.reader(&self.log);
+            Walk::new(match follows {
+                true => thalweg_log::Cursor::new(reader, query),
+                false => thalweg_log::Cursor::up_to_now(reader, query),
+            })
         })
     }
 }
@@ -161,7 +162,7 @@ impl Log {
     }
 
     /// Appends everything that an iterable yields, each a transaction of its own, and answers how many there were.
-    /// They are published in groups and share the time; in a "sync" store the disk is waited for once. When one
+    /// They are published in groups and share the time, each as it was when it was yielded; in a "sync" store the disk is waited for once. When one
     /// is refused, the groups before it are appended already.
     #[pyo3(signature = (entries, time=None, *, wait=true))]
     fn append_many(
@@ -172,7 +173,7 @@ impl Log {
         wait: bool,
     ) -> PyResult<usize> {
         let time = time.unwrap_or_else(now);
-        self.append_groups(py, entries, wait, |data| Ok((time, Payload::of(&data)?)))
+        self.append_groups(py, entries, wait, |data| Ok((time, Payload::of(&data)?.kept())))
     }
 
     /// Appends everything that an iterable of pairs yields, a time and what is bytes-like, each a transaction of its
@@ -181,7 +182,7 @@ impl Log {
     fn append_timed(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, wait: bool) -> PyResult<usize> {
         self.append_groups(py, entries, wait, |pair| {
             let (time, data) = pair.extract::<(Time, Bound<'_, PyAny>)>()?;
-            Ok((time, Payload::of(&data)?))
+            Ok((time, Payload::of(&data)?.kept()))
         })
     }
 

@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 pub(crate) enum Payload<'py> {
     Bytes(Bound<'py, PyBytes>),
     Buffer(PyUntypedBuffer),
+    Copied(Vec<u8>),
 }
 
 impl<'py> Payload<'py> {
@@ -24,12 +25,21 @@ impl<'py> Payload<'py> {
         Ok(Payload::Buffer(buffer))
     }
 
+    /// The same for whoever lets Python go on before the bytes are read: what somebody may write to is copied.
+    pub(crate) fn kept(self) -> Payload<'py> {
+        match self {
+            Payload::Buffer(_) => Payload::Copied(self.bytes().to_vec()),
+            kept => kept,
+        }
+    }
+
     /// The bytes. To be read with the interpreter's lock held: without it, somebody may write to a `bytearray`
     /// between the moment it is checksummed and the moment it is copied.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Payload::Bytes(bytes) => bytes.as_bytes(),
+            Payload::Copied(bytes) => bytes,
             Payload::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: an exported buffer that is contiguous has this many bytes there and is not moved or freed
             // before it is released; nobody writes to it while the interpreter's lock is held.

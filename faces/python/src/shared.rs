@@ -10,9 +10,9 @@
 
 use crate::error::{closed, failure};
 use crate::forks;
-use crate::neighbour::Neighbour;
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log::{Attached, Log, Maps, Reader, Store};
@@ -50,11 +50,12 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     left: Condvar,
     forked: OnceLock<()>,
-    pub(crate) neighbour: Arc<Neighbour>,
 }
 
 struct State {
     open: Option<Open>,
+    /// Somebody is about to have closed it.
+    closing: bool,
     in_use: usize,
     /// Who sits where, and which places are free.
     seats: Vec<Option<Weak<dyn Vacate>>>,
@@ -164,10 +165,10 @@ impl Drop for InUse<'_> {
 impl Shared {
     pub(crate) fn new(backing: Backing, directory: Option<PathBuf>, segment_bytes_max: u32) -> Arc<Shared> {
         let open = Some(Open { maps: backing.maps(), backing });
-        let state = State { open, in_use: 0, seats: Vec::new(), free: Vec::new() };
-        let (left, forked, neighbour) = (Condvar::new(), OnceLock::new(), Arc::default());
+        let state = State { open, closing: false, in_use: 0, seats: Vec::new(), free: Vec::new() };
+        let (left, forked) = (Condvar::new(), OnceLock::new());
         let state = Mutex::new(state);
-        let shared = Arc::new(Shared { directory, segment_bytes_max, state, left, forked, neighbour });
+        let shared = Arc::new(Shared { directory, segment_bytes_max, state, left, forked });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&shared));
@@ -231,31 +232,49 @@ impl Shared {
         self.forked.get().is_none() && self.state.lock().open.is_some()
     }
 
-    /// Closes the store; nothing when it is closed already.
+    /// Closes the store. Where somebody else does, waits until they are done; nothing when it is closed already.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.forked.get().is_some() {
             return Ok(());
         }
         let (open, seats) = {
             let mut state = self.state.lock();
+            state.closing |= state.open.is_some();
             (state.open.take(), std::mem::take(&mut state.seats))
         };
-        let Some(Open { backing, maps }) = open else { return Ok(()) };
+        let Some(open) = open else {
+            py.detach(|| self.wait_until(|state| !state.closing));
+            return Ok(());
+        };
         seats.iter().flatten().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
-        py.detach(|| {
-            self.neighbour.close(&maps);
-            let mut state = self.state.lock();
-            while state.in_use > 0 {
-                self.left.wait(&mut state);
-            }
-            drop(state);
-            drop(maps);
-            match &backing {
-                Backing::Own(store) => store.close(),
-                Backing::Attached(_) => Ok(()),
-            }
-        })
-        .map_err(|error| crate::error::io("close the store", &error))
+        let closed = py.detach(|| self.finish(open));
+        closed.map_err(|error| crate::error::io("close the store", &error))
+    }
+
+    /// Waits for whoever has it in use, and ends it.
+    fn finish(&self, Open { backing, maps }: Open) -> io::Result<()> {
+        maps.wake_all();
+        drop(maps);
+        if let Backing::Own(store) = &backing {
+            // Housekeeping that rests is in use.
+            store.hurry();
+        }
+        self.wait_until(|state| state.in_use == 0);
+        let closed = match &backing {
+            Backing::Own(store) => store.close(),
+            Backing::Attached(_) => Ok(()),
+        };
+        drop(backing);
+        self.state.lock().closing = false;
+        self.left.notify_all();
+        closed
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
+        let mut state = self.state.lock();
+        while !is_so(&state) {
+            self.left.wait(&mut state);
+        }
     }
 }
 

@@ -21,8 +21,6 @@ pub(crate) struct Step {
 /// A cursor, and the segment that it is in.
 pub(crate) struct Walk {
     pub(crate) cursor: Cursor,
-    /// Nothing at or behind it is taken.
-    until: Position,
     /// Segments that it was in of late, each in the place that its number leads to, and which one it is in.
     maps: [Option<(u32, Arc<Pin>)>; MAPS],
     here: usize,
@@ -32,8 +30,8 @@ pub(crate) struct Walk {
 const MAPS: usize = 4;
 
 impl Walk {
-    pub(crate) fn new(cursor: Cursor, until: Position) -> Walk {
-        Walk { cursor, until, maps: [const { None }; MAPS], here: 0 }
+    pub(crate) fn new(cursor: Cursor) -> Walk {
+        Walk { cursor, maps: [const { None }; MAPS], here: 0 }
     }
 
     /// The map that the last entry lies in.
@@ -45,9 +43,6 @@ impl Walk {
     #[inline(always)]
     pub(crate) fn step(&mut self) -> Result<Option<Step>, ReadError> {
         let Some(entry) = self.cursor.next()? else { return Ok(None) };
-        if entry.position >= self.until {
-            return Ok(None);
-        }
         let (offset, time, last, position) = (entry.offset, entry.time, entry.last, entry.position);
         let (start, length) = (entry.data.as_ptr().addr(), entry.data.len() as u32);
         let place = self.enter(position, |pin| pin.place_of(start, length as usize))?;
@@ -79,7 +74,7 @@ impl Walk {
         &mut self,
         columns: &mut Columns<'_>,
     ) -> Result<Option<(Gathered, Arc<Pin>)>, ReadError> {
-        let gathered = self.cursor.gather(columns, self.until)?;
+        let gathered = self.cursor.gather(columns, Position::MAX)?;
         if gathered.count == 0 {
             return Ok(None);
         }
@@ -147,7 +142,6 @@ impl Entrywise {
     pub(crate) fn again(&mut self, query: &Query) {
         self.idle = false;
         self.walk.cursor.seek(query);
-        self.walk.until = self.walk.cursor.limit();
     }
 
     /// The next entry; `None` when there is none for now, or something is in its way. Makes an object, which runs no

@@ -38,6 +38,18 @@ class Append(StoreCase):
         data.extend(b"longer now")
         self.assertEqual([bytes(entry) for entry in self.log.query()], [b"abc"] * 3)
 
+    def test_a_buffer_that_is_used_again_is_taken_as_it_was_when_it_was_yielded(self):
+        lines, again = [b"%d " % number * (number % 9 + 1) for number in range(3000)], bytearray(64)
+
+        def reused():
+            for line in lines:
+                again[: len(line)] = line
+                yield memoryview(again)[: len(line)]
+
+        self.assertEqual(self.log.append_many(reused()), 3000)
+        self.assertEqual(self.log.append_timed((7, data) for data in reused()), 3000)
+        self.assertEqual([bytes(entry) for entry in self.log.query()], lines * 2)
+
     def test_the_time_is_now_unless_it_is_given(self):
         before = thalweg.now()
         self.log.append(b"now")

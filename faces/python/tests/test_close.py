@@ -118,6 +118,18 @@ class Close(StoreCase):
         [thread.join(60) for thread in threads]
         self.assertEqual(len(raised), 4)
 
+    def test_who_closes_what_another_is_closing_waits_until_it_is_closed(self):
+        for _ in range(5):
+            for number in range(500):
+                self.store.log(f"log {number}").append(b"x" * 5000)
+            first = threading.Thread(target=self.store.close)
+            first.start()
+            while not self.store.closed:
+                pass
+            self.store.close()
+            self.store = self.open()
+            first.join()
+
     def test_threads_that_read_and_append_meanwhile_are_told(self):
         self.fill(1000)
         outcomes = []

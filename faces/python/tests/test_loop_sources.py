@@ -233,6 +233,18 @@ class Tails(unittest.TestCase):
 
         thalweg.run(main())
 
+    def test_a_bell_that_is_dropped_keeps_no_room(self) -> None:
+        async def main() -> None:
+            mailbox = asyncio.get_running_loop().mailbox
+            with thalweg.open(durability="memory") as store:
+                cursor = store.log("log").cursor()
+                self.assertIsNone(cursor.next())
+                # More than there is room for in a mailbox.
+                for _ in range((1 << 16) + 10):
+                    self.assertFalse(cursor.arm(mailbox.bell(1)))
+
+        thalweg.run(main())
+
     def test_a_commit_after_the_loop_is_closed_rings_nobody(self) -> None:
         with thalweg.open(self.path / "store") as store:
             log = store.log("log")

@@ -57,6 +57,20 @@ class Query(StoreCase):
         self.assertEqual(read(iteration), entries)
         self.assertEqual(read(self.log.query(tail=True)), [])
 
+    def test_what_becomes_of_the_log_meanwhile_does_not_matter_to_an_iteration(self):
+        entries = self.fill(1500)
+        for begun in (0, 1, len(entries)):
+            log = self.store.log(f"log {begun}")
+            self.assertEqual(log.append_timed(entries), len(entries))
+            query, ranged, scan = log.query(), log.query(start=0, end=1 << 40), log.scan(limit=100)
+            taken = [next(query) for _ in range(begun)]
+            self.store.purge(f"log {begun}", destroy=True)
+            self.assertEqual(read(taken) + read(query), entries)
+            self.assertEqual(read(ranged), entries)
+            self.assertEqual(sum(len(batch) for batch in scan), len(entries))
+            with self.assertRaises(thalweg.Deleted):
+                list(log.query())
+
     def test_queries_that_are_left_and_nested_do_not_disturb_each_other(self):
         entries = self.fill(3000)
         times = [time for time, _ in entries]

@@ -1,5 +1,6 @@
 """Bad input, other people's stores, and damage."""
 
+import copy
 import pickle
 import shutil
 import unittest
@@ -256,6 +257,9 @@ class Damaged(StoreCase):
         error = raised.exception
         self.assertEqual((error.code, error.log, error.file), ("DAMAGED", "log", segment.name))
         self.assertLessEqual(error.position & 0xFFFFFFFF, at)
+        # It goes to another process and back.
+        for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            self.assertEqual((type(same), str(same), vars(same)), (thalweg.Damaged, str(error), vars(error)))
         self.assertGreater(error.resync & 0xFFFFFFFF, at)
         self.assertEqual(seen, entries[: len(seen)])
         self.assertLessEqual(len(seen), 20)

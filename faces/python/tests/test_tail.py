@@ -22,6 +22,27 @@ with thalweg.open(sys.argv[1], durability="os") as store:
 """
 
 
+async def keeps_no_descriptor(case: unittest.TestCase, follow) -> None:
+    """While nothing is committed that would ring what waits."""
+    entries = follow()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(anext(entries), 0.001)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        with case.assertRaises(TimeoutError):
+            await asyncio.wait_for(anext(entries), 0.001)
+    case.assertEqual(len(os.listdir("/proc/self/fd")), before)
+    for _ in range(50):
+        dropped = follow()
+        with case.assertRaises(TimeoutError):
+            await asyncio.wait_for(anext(dropped), 0.001)
+    del dropped
+    gc.collect()
+    await asyncio.sleep(0)
+    case.assertEqual(len(os.listdir("/proc/self/fd")), before)
+    await entries.aclose()
+
+
 class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
     async def test_entries_of_the_loop_and_of_threads_arrive(self):
         seen = []
@@ -64,6 +85,18 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
             if entry.time == 20_000:
                 break
         self.assertEqual(times, [*range(9000, 10_000, 10), 20_000])
+
+    async def test_words_that_say_nothing_are_as_good_as_none(self):
+        self.log.append(b"before", 1)
+        nothing = {"start": None, "after": None, "exact": None, "offset": None, "tail": False, "checkpoint": False}
+        for words in (nothing, {"start": None}, {"tail": False, "end": None}, {"tail": True}):
+            entries = self.log.tail(**words)
+            follower = asyncio.create_task(anext(entries))
+            await asyncio.sleep(0)
+            self.log.append(b"now", 2)
+            self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), b"now")
+            await entries.aclose()
+        self.assertEqual(bytes(await asyncio.wait_for(anext(self.log.tail(checkpoint=True)), 60)), b"before")
 
     async def test_other_tasks_have_their_turn(self):
         self.fill(2000)
@@ -113,6 +146,10 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(StopAsyncIteration):
                 await anext(entries)
             self.store.purge("log")
+
+    async def test_waits_that_are_cancelled_and_tails_that_are_dropped_keep_no_descriptor(self):
+        await keeps_no_descriptor(self, self.log.tail)
+        await keeps_no_descriptor(self, lambda: aiter(self.store.births()))
 
     async def test_a_second_task_is_refused_and_closing_ends_the_first_one_s_wait(self):
         entries = self.log.tail()
@@ -272,6 +309,10 @@ class Neighbour(unittest.IsolatedAsyncioTestCase):
                 await asyncio.sleep(0.001)
                 await self.write(word)
                 self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), word)
+
+    async def test_waits_that_are_cancelled_and_tails_that_are_dropped_keep_no_descriptor(self):
+        await keeps_no_descriptor(self, self.log.tail)
+        await self.write(b"still heard\n")
 
     async def test_any_number_of_tails_takes_one_thread(self):
         threads = len(os.listdir("/proc/self/task"))

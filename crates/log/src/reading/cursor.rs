@@ -19,6 +19,8 @@ use std::time::Duration;
 pub struct Cursor {
     pub(crate) reader: Reader,
     uncommitted: bool,
+    /// It goes on with what is committed after it began.
+    follows: bool,
     /// It could not begin with this query when it was asked to.
     unbegun: Option<Query>,
     /// The last call found nothing.
@@ -28,7 +30,29 @@ pub struct Cursor {
 impl Cursor {
     /// Stands where the query begins.
     pub fn new(reader: Reader, query: &Query) -> Cursor {
-        let mut cursor = Cursor { reader, uncommitted: false, unbegun: None, drained: false };
+        Cursor::begin(reader, query, true)
+    }
+
+    /// The same for whoever does not follow: it ends where the log ended when it began, whatever comes, or becomes of the log,
+    /// meanwhile.
+    ///
+    /// ```
+    /// use thalweg_log::{Cursor, Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"steps")?;
+    /// store.append(&log, b"one", 1)?;
+    /// let mut cursor = Cursor::up_to_now(store.reader(&log), &Query::default());
+    /// store.append(&log, b"two", 2)?;
+    /// assert_eq!(cursor.next()?.map(|entry| entry.data), Some(&b"one"[..]));
+    /// assert!(cursor.next()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn up_to_now(reader: Reader, query: &Query) -> Cursor {
+        Cursor::begin(reader, query, false)
+    }
+
+    fn begin(reader: Reader, query: &Query, follows: bool) -> Cursor {
+        let mut cursor = Cursor { reader, uncommitted: false, follows, unbegun: None, drained: false };
         cursor.seek(query);
         cursor
     }
@@ -68,6 +92,9 @@ impl Cursor {
             let Reader { source, progress } = &mut self.reader;
             progress.begin_below(source, &query, progress.walk.limit)?;
             self.unbegun = None;
+        }
+        if !self.follows {
+            return self.look_at_hand();
         }
         let mut moved = false;
         loop {

@@ -297,6 +297,11 @@ impl Maps {
         Ok(self.sight.gate.register(waker, there))
     }
 
+    /// Wakes a task no more that was registered: whoever lets go of one that nothing may come for says so.
+    pub fn forget(&self, waker: &Waker) {
+        self.sight.gate.forget(waker);
+    }
+
     /// Blocks until `there` finds what it looks for, or the time is over: in any process.
     pub fn wait(&self, timeout: Option<Duration>, there: impl FnMut() -> bool) -> bool {
         self.sight.gate.wait(timeout, there)

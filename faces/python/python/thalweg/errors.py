@@ -1,7 +1,8 @@
 """What goes wrong, by code. Each class is a row of the table that all languages share; `except thalweg.Error` catches
 them all, and `error.code` says which it is."""
 
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 
 class Error(Exception):
@@ -156,6 +157,10 @@ class Damaged(Error):
         self.file = file
         self.position = position
         self.resync = resync
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(type(self), log=self.log, file=self.file, position=self.position, resync=self.resync)
+        return made, self.args, self.__dict__
 
 
 class Overloaded(Error):

@@ -12,6 +12,9 @@ from typing import Any
 
 from ._native import Bell, Entry, Log, Loop
 
+_PLACES = ("start", "after", "exact", "offset")
+"""Words that say where to begin once they have a value."""
+
 _TURN_ENTRIES = 256
 """Entries after which other tasks have their turn."""
 
@@ -38,7 +41,9 @@ def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     Takes the words of `Log.query`. Ends when the log is closed and everything in it was seen; cancelling the task, or
     closing the generator, lets go of everything. Who was cancelled may go on: nothing is missed.
     """
-    if words.keys() <= {"end", "uncommitted"}:
+    # A word that is there may say nothing, as it does where it is left out.
+    begins = words.get("checkpoint") or any(words.get(name) is not None for name in _PLACES)
+    if not begins and words.get("tail", False) is False:
         words["tail"] = True
     return Following(log.cursor(**words))
 
