@@ -40,7 +40,7 @@ export class Session {
   readonly leaseMs: number
   /** Whether a snapshot is pending, as far as this end knows. */
   readonly isPending: boolean
-  /** Holds the fork as it is; one that is pending is committed first. Resolves to where the fork ends. */
+  /** Holds the fork as it is; one that is pending is committed first, unless nothing was written since. Resolves to where the fork ends. */
   snapshot(): Promise<number | bigint>
   /** Commits what was written since the snapshot, all or nothing: `CONFLICT` when others committed meanwhile. */
   commit(): Promise<number | bigint>

@@ -1,11 +1,14 @@
 //! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
 
-use crate::line::{Heard, Line};
+use crate::line::{Heard, LINE_BYTES_MAX, Line};
 use std::os::fd::AsFd;
 use thalweg_sys::socket;
 
-/// Whatever a process says, its lines are heard one by one, as they were.
+/// Whatever a process says, its lines are heard one by one, as they were, or as they began. The first byte says how often the rest
+/// is said: so they come to more than a line may have.
 pub fn lines(data: &[u8]) {
+    let Some((times, data)) = data.split_first() else { return };
+    let data = &data.repeat(usize::from(times % 16));
     let Ok((ours, theirs)) = socket::pair() else { return };
     let mut line = Line::new(ours);
     let mut told = Vec::new();
@@ -19,12 +22,12 @@ pub fn lines(data: &[u8]) {
                 }
                 Ok(Heard::Nothing) => break,
                 Ok(Heard::End) => panic!("nobody went away"),
-                // A line without an end.
-                Err(_) => return,
+                Err(error) => panic!("whoever talks is heard: {error}"),
             }
         }
     }
-    let mut wanted: Vec<_> = data.split(|byte| *byte == b'\n').map(String::from_utf8_lossy).collect();
+    let begun = |line: &[u8]| String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]).into_owned();
+    let mut wanted: Vec<_> = data.split(|byte| *byte == b'\n').map(begun).collect();
     // What no line feed ended is not heard.
     wanted.pop();
     assert_eq!(told, wanted);

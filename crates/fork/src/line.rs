@@ -10,7 +10,7 @@ use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::{handover, socket};
 
 /// The longest line, without its end.
-const LINE_BYTES_MAX: usize = 4_096;
+pub(crate) const LINE_BYTES_MAX: usize = 4_096;
 /// One that never stops talking is heard this many times before others have their turn.
 const HEARD_AT_ONCE: usize = 64;
 
@@ -49,11 +49,14 @@ impl Line {
 
     /// What there is to hear, without waiting.
     pub(crate) fn hear(&mut self) -> io::Result<Heard> {
-        for _ in 0..HEARD_AT_ONCE {
+        for heard in 0..=HEARD_AT_ONCE {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.input.drain(..=end).collect();
                 let words = String::from_utf8_lossy(&line[..end.min(LINE_BYTES_MAX)]).into_owned();
                 return Ok(Heard::Line(words, self.beside.take()));
+            }
+            if heard == HEARD_AT_ONCE {
+                break;
             }
             self.input.truncate(LINE_BYTES_MAX);
             self.input.reserve(LINE_BYTES_MAX);
@@ -127,6 +130,24 @@ mod tests {
             assert_eq!(words, long[..LINE_BYTES_MAX]);
         }
         assert_eq!(line.listen(Duration::from_secs(5)).unwrap().0, "ok");
+    }
+
+    #[test]
+    fn a_line_that_ends_where_others_have_their_turn_is_heard_at_once() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let (mut line, pieces) = (Line::new(ours), HEARD_AT_ONCE * LINE_BYTES_MAX);
+        let over = std::thread::spawn(move || {
+            let text = [&vec![b'x'; pieces - 1][..], b"\n"].concat();
+            let mut sent = 0;
+            while sent < text.len() {
+                sent += socket::send(theirs.as_fd(), &text[sent..]).unwrap().unwrap_or(0);
+            }
+            theirs
+        });
+        let begun = Instant::now();
+        assert_eq!(line.listen(Duration::from_secs(60)).unwrap().0.len(), LINE_BYTES_MAX);
+        assert!(begun.elapsed() < Duration::from_secs(30), "it was there, and was not looked at");
+        drop(over.join().unwrap());
     }
 
     #[test]

@@ -22,7 +22,8 @@
 //!
 //! # Invariants
 //!
-//! Numbered as in the design, each with a test of the same name in `tests.rs`:
+//! Numbered as in the design, each with a test of the same name in `tests.rs`. (Its fourth, that whoever is to answer may do so from any
+//! thread and is never silent, is `thalweg_service::Reply`'s to keep; the fourth here is what that stands on.)
 //!
 //! 1. Nobody else touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
 //!    generation), which is also its epoll token; what comes for a dead generation is dropped.

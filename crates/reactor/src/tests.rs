@@ -10,6 +10,7 @@ use thalweg_sys::{clock, process, socket};
 
 type OnReady = Box<dyn FnMut(&mut Core<Probe>, Key, Readiness)>;
 type OnMessage = Box<dyn FnMut(&mut Core<Probe>, Message)>;
+type OnNudge = Box<dyn FnMut(&mut Core<Probe>)>;
 type OnTimer = Box<dyn FnMut(&mut Core<Probe>, Key)>;
 
 /// A handler that notes what it is called with and does what the test says.
@@ -21,6 +22,7 @@ struct Probe {
     turns: usize,
     on_ready: OnReady,
     on_message: OnMessage,
+    on_nudge: OnNudge,
     on_timer: OnTimer,
 }
 
@@ -52,8 +54,9 @@ impl Handler for Probe {
         (self.on_message)(core, message);
     }
 
-    fn nudged(&mut self, _: &mut Core<Self>) {
+    fn nudged(&mut self, core: &mut Core<Self>) {
         self.nudges += 1;
+        (self.on_nudge)(core);
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
@@ -76,6 +79,7 @@ fn reactor_with(config: Config) -> Reactor<Probe> {
             turns: 0,
             on_ready: Box::new(|_, _, _| {}),
             on_message: Box::new(|_, _| {}),
+            on_nudge: Box::new(|_| {}),
             on_timer: Box::new(|_, _| {}),
         })
     })
@@ -330,6 +334,9 @@ mod invariant_2_one_wake_per_burst {
         nudger.join().unwrap();
         let after = poll(&mut reactor);
         assert_eq!((reactor.handler().nudges, reactor.handler().messages.len()), (1 + after, 0));
+        let activity = reactor.handle().activity();
+        assert_eq!(activity.messages, 1 + after as u64, "it counts as what it is in place of");
+        assert!(activity.wakes <= activity.messages, "{activity:?}");
         assert!(after < 2);
     }
 
@@ -461,6 +468,13 @@ mod invariant_5_inline_only_when_nothing_else_waits {
         reactor.handle().post(Message::Number(4)).unwrap();
         reactor.handle().post(Message::Number(5)).unwrap();
         assert_eq!(turn(&mut reactor), [false, true], "of two messages the last is alone");
+        let noted = alone.clone();
+        reactor.handler().on_nudge = Box::new(move |core| noted.borrow_mut().push(core.alone()));
+        reactor.handle().nudge();
+        assert_eq!(turn(&mut reactor), [true]);
+        reactor.handle().nudge();
+        reactor.handle().post(Message::Number(6)).unwrap();
+        assert_eq!(turn(&mut reactor), [false, true], "a message waits behind a nudge");
     }
 }
 

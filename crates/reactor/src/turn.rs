@@ -264,9 +264,6 @@ impl<H: Handler> Reactor<H> {
         if drained.stopped {
             self.core.stopping = true;
         }
-        if drained.nudged {
-            self.handler.nudged(&mut self.core);
-        }
         if !self.inbox.is_empty() {
             let meter = &self.core.mailbox.waker().meter;
             let found = self.inbox.len() as u64;
@@ -274,18 +271,23 @@ impl<H: Handler> Reactor<H> {
                 meter.set(DEPTH_MAX, found);
             }
         }
+        if drained.nudged {
+            self.core.messages_left = self.inbox.len();
+            self.handler.nudged(&mut self.core);
+        }
         let count = self.inbox.len().min(budget);
         for _ in 0..count {
             let Some(message) = self.inbox.pop_front() else { break };
             self.core.messages_left = self.inbox.len();
             self.handler.message(&mut self.core, message);
         }
-        if count > 0 {
-            self.core.mailbox.waker().meter.add(MESSAGES, count as u64);
+        let heard = count + usize::from(drained.nudged);
+        if heard > 0 {
+            self.core.mailbox.waker().meter.add(MESSAGES, heard as u64);
         }
         self.core.messages_left = 0;
         trim(&mut self.inbox);
-        count + usize::from(drained.nudged)
+        heard
     }
 
     fn hand_over_ready_queue(&mut self, budget: usize) -> usize {

@@ -252,9 +252,6 @@ impl Server {
     fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
         let count = self.reactor.gather(TURN_MAX, wait)?;
         let (core, collector) = self.reactor.parts();
-        if collector.answers && self.engine.answers.take_ring() {
-            handler.rung();
-        }
         let heard = self.engine.act(core, collector, handler);
         if core.take_stop() {
             self.engine.begin_to_drain(core, collector, handler);

@@ -153,6 +153,28 @@ fn rings_ring_while_a_foreign_loop_has_the_thread() {
 }
 
 #[test]
+fn a_ring_while_requests_are_asked_for_is_not_the_last_one_heard() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let mut peer = greeted(&mut embedded);
+    let bell = embedded.server.bell();
+    for id in 1..=3 {
+        peer.call(id, b"x");
+        assert!(wait_readable(embedded.server.descriptor(), 30_000).unwrap());
+        embedded.server.turn(Wait::Poll).unwrap();
+        bell.ring();
+        while let Some(incoming) = embedded.server.next() {
+            incoming.reply.end(b"y");
+        }
+        assert_eq!(peer.receive(), end(id, b"y"));
+    }
+    while !embedded.is_quiet() {
+        embedded.round(drop);
+    }
+    bell.ring();
+    assert!(!embedded.is_quiet(), "nobody is told of it");
+}
+
+#[test]
 fn turns_count_what_they_read_from_a_ring_until_it_is_empty() {
     let mut embedded = Embedded::new("test.shm", options());
     let endpoint: Endpoint = embedded.path.to_str().unwrap().parse().unwrap();

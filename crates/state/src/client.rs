@@ -119,8 +119,8 @@ impl<C: Call> Session<C> {
         self.lease
     }
 
-    /// Holds the fork as it is: what is written from here on lies beside it. A snapshot that is pending is committed first.
-    /// Where the fork ends.
+    /// Holds the fork as it is: what is written from here on lies beside it. A snapshot that is pending is committed first,
+    /// unless nothing was written since. Where the fork ends.
     ///
     /// # Errors
     /// Those of [`Session::commit`].

@@ -50,6 +50,7 @@ mod herald;
 mod image;
 mod images;
 mod journal;
+mod leftovers;
 mod map;
 mod replay;
 mod room;

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::fork::{LARGE_KEYS, Moment, View};
 use crate::map::{Key, Value};
 use crate::sight::Sight;
-use crate::state::{ForkId, State, check_key, let_go};
+use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, Time};
@@ -45,10 +45,10 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether letting go of it may take long, where the fork is by now, if it is.
+    /// Whether letting go of what it is of may take long, where the fork is by now, if it is.
     fn is_much(&self, now: Option<Offset>) -> bool {
         let is_alone = now.is_none_or(|now| now.saturating_sub(self.base.offset) > SHARED_BYTES_MAX);
-        is_alone && self.base.map.len() > LARGE_KEYS || self.changes.len() > LARGE_KEYS
+        is_alone && self.base.map.len() > LARGE_KEYS
     }
 }
 
@@ -93,7 +93,9 @@ impl Session {
         let next = base.offset;
         self.last.next = next;
         let changes = Arc::new(Beside::new(&self.state.shared.room));
-        self.snapshot = Some(Snapshot { base, changes });
+        if let Some(before) = self.snapshot.replace(Snapshot { base, changes }) {
+            self.let_go(before);
+        }
         Ok(Receipt { ticket, first, next })
     }
 
@@ -124,7 +126,12 @@ impl Session {
     /// that is let go of.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
-        let_go(snapshot, is_much);
+        let Snapshot { base, changes } = snapshot;
+        // There is room for what it held once that is answered, and not some time later.
+        drop(changes);
+        if is_much {
+            self.state.shared.leftovers.add(base);
+        }
     }
 
     /// Writes: beside the snapshot, or, without one, to the fork. All or nothing.

@@ -8,6 +8,7 @@ use crate::fork::{Fork, Moment, Place, View};
 use crate::herald::Herald;
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
+use crate::leftovers::Leftovers;
 use crate::map::{Key, Map, Value};
 use crate::replay::{self, Replayed};
 use crate::room::Room;
@@ -108,6 +109,7 @@ pub(crate) struct Shared {
     /// Held by whoever writes one: they are written one at a time.
     pub(crate) imaging: Mutex<()>,
     wrong: Vec<Error>,
+    pub(crate) leftovers: Leftovers,
 }
 
 /// A fork as it stands in a list.
@@ -154,6 +156,7 @@ impl State {
             images: Mutex::new(images),
             imaging: Mutex::new(()),
             wrong,
+            leftovers: Leftovers::default(),
         });
         let state = Self { shared };
         if state.wrong().is_empty() {
@@ -303,7 +306,9 @@ impl State {
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
         let _ = self.release(&mut images, &used, time);
-        for child in self.shared.forks.read().values() {
+        // Most forks have none that branched off.
+        let has_children = log.retained();
+        for child in self.shared.forks.read().values().filter(|_| has_children) {
             if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == fork) {
                 let newest = images.under(&child.log, branch.at).next();
                 child.has_no_parent(branch.at, newest.map_or(0, |image| image.offset));
@@ -322,9 +327,12 @@ impl State {
             if let (Ok(()), Some(shared)) = (told, shared.upgrade()) {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
-                let waits = std::thread::current().id() != caller
-                    && gone.as_ref().is_some_and(|gone| gone.is_large());
-                let_go((gone, unreadable), waits);
+                drop(unreadable);
+                // Others wait for whoever tells what is durable.
+                if std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large())
+                {
+                    shared.leftovers.add(gone);
+                }
             }
         });
     }
@@ -560,14 +568,6 @@ fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Erro
             Err(CommitError::Exists) => {}
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Lets go of what may be much: on a thread of its own where others wait for this one, as for whoever tells what is durable.
-pub(crate) fn let_go(gone: impl Send + 'static, waited_for: bool) {
-    if waited_for {
-        // Where the system starts no thread it goes here all the same.
-        drop(std::thread::Builder::new().name("let go".to_owned()).spawn(move || drop(gone)));
     }
 }
 

@@ -45,7 +45,8 @@
 //! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
 //! finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its own in the list, which goes with
 //! it: tasks come and go while nothing is published. A waker that was registered for itself is kept until the next wake even
-//! if its task has lost interest: one task may watch two things, and the waker is the same. Wakers are somebody else's code, so
+//! if its task has lost interest: one task may watch two things, and the waker is the same. Who knows that it has none left says so
+//! ([`Gate::forget`]). Wakers are somebody else's code, so
 //! they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
@@ -53,7 +54,7 @@
 //! 1. *No lost wake*: who looks for work that was announced sees it before sleeping, or is woken.
 //! 2. While nobody sleeps, an announcement makes no system call and writes nothing.
 //! 3. A waker is woken once per registration at most; a task is in the list once, and once for each future that waits.
-//! 4. Of a future that is gone nothing is in the list.
+//! 4. Of a future that is gone, and of a waker that was forgotten, nothing is in the list.
 //!
 //! The models in `models/gate.rs` check 1, for two threads, for a thread beside a task, and that it breaks
 //! with either fence weakened or absent, with either ordering of the sequence weakened, with a sleeper that
@@ -245,7 +246,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         there()
     }
 
-    /// Wakes a waker no more that was registered: nobody waits there any longer.
+    /// Wakes a waker no more that was registered: nobody waits there any longer. It is to be the one that was: another, though it
+    /// wakes the same, need not be known to ([`Waker::will_wake`]).
     pub fn forget(&self, waker: &Waker) {
         let _waker = self.tasks.lock().wakers.remove(&Who::of(waker));
     }

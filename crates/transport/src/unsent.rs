@@ -1,7 +1,7 @@
 //! Bytes on their way out that a descriptor did not take yet.
 //!
-//! *Ownership*: the bytes lie here until they are sent; who writes them out borrows them. Appending and sending cost each byte
-//! one copy in and, however small the steps in which it leaves, about one more.
+//! *Ownership*: the bytes lie here until they are sent; who writes them out borrows them. A byte is copied in, and once more at
+//! most where somebody makes way for others behind it.
 
 /// What was sent lies in front until it is as much as this and more than what was not.
 const CUT_BYTES: usize = 64 << 10;
@@ -61,7 +61,13 @@ impl Unsent {
         debug_assert!(self.sent <= self.bytes.len(), "only what is there can leave");
         if self.is_empty() {
             self.clear();
-        } else if self.sent > CUT_BYTES && self.sent > self.bytes.len() / 2 {
+        }
+    }
+
+    /// Before more is appended: what has left goes, if it is much, and what has not takes its place.
+    #[inline]
+    pub fn make_way(&mut self) {
+        if self.sent > CUT_BYTES && self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }
@@ -90,6 +96,9 @@ mod tests {
             for (length, share) in steps {
                 let piece: Vec<u8> = (0..length).map(|_| { fill = fill.wrapping_add(1); fill }).collect();
                 model.extend(&piece);
+                unsent.make_way();
+                // What has left takes no more than what has not, beside a little.
+                prop_assert!(unsent.buffer().len() <= 2 * unsent.len() + CUT_BYTES);
                 unsent.buffer().extend_from_slice(&piece);
                 prop_assert_eq!(unsent.length_at(model.len()), unsent.buffer().len());
                 let count = share.index(unsent.len() + 1);
@@ -97,8 +106,6 @@ mod tests {
                 model.drain(..count);
                 unsent.sent(count);
                 prop_assert_eq!((unsent.len(), unsent.is_empty()), (model.len(), model.is_empty()));
-                // What has left takes no more than what has not, beside a little.
-                prop_assert!(unsent.buffer().len() <= 2 * model.len() + CUT_BYTES);
             }
         }
     }

@@ -303,14 +303,18 @@ class Store {
     if (this.unmaintained > MAINTAINED_BYTES && !this.isMaintained) this.keepHouse()
   }
 
-  /** One call at a time, and another one where more came due meanwhile: each takes a thread of the pool, and its time. */
+  /**
+   * One call at a time: each takes a thread of the pool, and its time. Others follow where more came due meanwhile, and where the last
+   * had more to do, for as long as something is appended: a program that is done with appending is not kept from ending.
+   */
   async keepHouse() {
     this.isMaintained = true
     try {
-      while (this.unmaintained > MAINTAINED_BYTES) {
+      let more = false
+      do {
         this.unmaintained = 0
-        await this.maintain()
-      }
+        more = await this.maintain()
+      } while (this.unmaintained > (more ? 0 : MAINTAINED_BYTES))
     } catch {
       // What was appended is written; what fails here fails again where somebody asks.
     } finally {

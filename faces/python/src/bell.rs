@@ -18,13 +18,16 @@ use thalweg_sys::event::EventFd;
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Bell {
     ring: Ring,
+    /// What a store rings. One for good: a store knows it by where it lies and how it is woken, and of two that are made of the same
+    /// ring the second need not be the same.
+    waker: Waker,
     /// Stores that may ring it: they forget it once nobody has it.
     stores: Mutex<Vec<Weak<Shared>>>,
 }
 
 enum Ring {
     Descriptor(Arc<Descriptor>),
-    Post(Box<dyn Rearm>),
+    Post(Box<dyn Room>),
 }
 
 struct Descriptor(EventFd);
@@ -39,12 +42,10 @@ impl Wake for Descriptor {
     }
 }
 
-/// A waker that has room in a mailbox.
-trait Rearm: Send + Sync {
-    fn waker(&self) -> Waker;
-
-    /// The same with room to be rung; `None`: the mailbox is full.
-    fn armed(&self) -> Option<Waker>;
+/// Room in a mailbox.
+trait Room: Send + Sync {
+    /// Has room for one more ring. `false`: the mailbox is full.
+    fn reserve(&self) -> bool;
 }
 
 struct Post<M, F> {
@@ -66,17 +67,13 @@ impl<M: Send + 'static, F: Fn() -> M + Send + Sync + 'static> Wake for Post<M, F
     }
 }
 
-impl<M: Send + 'static, F: Fn() -> M + Send + Sync + 'static> Rearm for Arc<Post<M, F>> {
-    fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(self))
-    }
-
-    fn armed(&self) -> Option<Waker> {
+impl<M: Send + 'static, F: Fn() -> M + Send + Sync + 'static> Room for Arc<Post<M, F>> {
+    fn reserve(&self) -> bool {
         let mut room = self.room.lock();
         if room.is_none() {
-            *room = Some(self.handle.reserve()?);
+            *room = self.handle.reserve();
         }
-        Some(self.waker())
+        room.is_some()
     }
 }
 
@@ -86,42 +83,40 @@ impl Bell {
         handle: Handle<M>,
         message: impl Fn() -> M + Send + Sync + 'static,
     ) -> Self {
-        Self::of(Ring::Post(Box::new(Arc::new(Post { handle, message, room: Mutex::new(None) }))))
+        let post = Arc::new(Post { handle, message, room: Mutex::new(None) });
+        Self::of(Waker::from(Arc::clone(&post)), Ring::Post(Box::new(post)))
     }
 
-    fn of(ring: Ring) -> Self {
-        Self { ring, stores: Mutex::default() }
+    fn of(waker: Waker, ring: Ring) -> Self {
+        Self { ring, waker, stores: Mutex::default() }
     }
 
     /// What rings it next, for a store that has it.
     ///
     /// # Errors
     /// The mailbox that it posts to is full.
-    pub(crate) fn waker_for(&self, store: &Arc<Shared>) -> PyResult<Waker> {
-        let full = "the event loop does not keep up: its mailbox is full, try again later";
-        let waker = match &self.ring {
-            Ring::Descriptor(ring) => Waker::from(Arc::clone(ring)),
-            Ring::Post(post) => post.armed().ok_or_else(|| error::failure("OVERLOADED", full))?,
-        };
+    pub(crate) fn waker_for(&self, store: &Arc<Shared>) -> PyResult<&Waker> {
+        if let Ring::Post(room) = &self.ring
+            && !room.reserve()
+        {
+            let full = "the event loop does not keep up: its mailbox is full, try again later";
+            return Err(error::failure("OVERLOADED", full));
+        }
         let mut stores = self.stores.lock();
         if !stores.iter().any(|known| known.as_ptr() == Arc::as_ptr(store)) {
             stores.push(Arc::downgrade(store));
         }
-        Ok(waker)
+        Ok(&self.waker)
     }
 }
 
 impl Drop for Bell {
     /// It may be armed, and what is armed has a descriptor, or room in a mailbox.
     fn drop(&mut self) {
-        let waker = match &self.ring {
-            Ring::Descriptor(ring) => Waker::from(Arc::clone(ring)),
-            Ring::Post(post) => post.waker(),
-        };
         for store in self.stores.get_mut().drain(..).filter_map(|store| store.upgrade()) {
             // One that is closed has forgotten all, and one of a parent's is not this process's.
             if let Ok(maps) = store.with(|open| open.maps.clone()) {
-                maps.forget(&waker);
+                maps.forget(&self.waker);
             }
         }
     }
@@ -132,7 +127,10 @@ impl Bell {
     #[new]
     fn new() -> PyResult<Bell> {
         EventFd::new()
-            .map(|event| Bell::of(Ring::Descriptor(Arc::new(Descriptor(event)))))
+            .map(|event| {
+                let ring = Arc::new(Descriptor(event));
+                Bell::of(Waker::from(Arc::clone(&ring)), Ring::Descriptor(ring))
+            })
             .map_err(|error| io("make an event descriptor", &error))
     }
 

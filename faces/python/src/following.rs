@@ -91,6 +91,6 @@ pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T)
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
     // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here leave, and wakes all then.
-    let is_news = seat.with(|sits| maps.register(&waker, || who(sits).is_news()))?;
+    let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))
 }

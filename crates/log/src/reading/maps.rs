@@ -297,7 +297,7 @@ impl Maps {
         Ok(self.sight.gate.register(waker, there))
     }
 
-    /// Wakes a task no more that was registered: whoever lets go of one that nothing may come for says so.
+    /// Wakes a task no more that was registered: whoever lets go of one that nothing may come for says so, by the very waker.
     pub fn forget(&self, waker: &Waker) {
         self.sight.gate.forget(waker);
     }

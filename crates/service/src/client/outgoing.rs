@@ -16,6 +16,7 @@ impl Outgoing {
     /// Appends pieces of one frame; where it ends among all bytes there ever were.
     #[inline]
     pub(crate) fn push(&mut self, pieces: [&[u8]; 2]) -> u64 {
+        self.unsent.make_way();
         pieces.iter().for_each(|piece| self.unsent.buffer().extend_from_slice(piece));
         self.written + self.unsent.len() as u64
     }

@@ -98,6 +98,9 @@ impl Engine {
         handler: &mut H,
     ) -> usize {
         self.turn += 1;
+        if collector.answers && self.answers.take_ring() {
+            handler.rung();
+        }
         let heard = self.sort_out(core, collector);
         let mut due = std::mem::take(&mut self.due);
         let only_one = due.len() == 1 && !collector.answers;

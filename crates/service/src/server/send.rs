@@ -68,7 +68,10 @@ impl Engine {
             }
         };
         match written {
-            Ok(Written::Bytes(count)) => busy.output.sent(count),
+            Ok(Written::Bytes(count)) => {
+                busy.output.sent(count);
+                busy.output.make_way();
+            }
             Ok(Written::WouldBlock) => {}
             Err(_) => return Fate::Gone,
         }

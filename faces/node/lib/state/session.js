@@ -108,7 +108,7 @@ class Session {
     }
   }
 
-  /** Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first. */
+  /** Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first, unless nothing was written since. */
   async snapshot() {
     const { offset } = await this.ask("Snapshot", { session: this.token })
     this.isPending = true

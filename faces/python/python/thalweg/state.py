@@ -280,8 +280,8 @@ class SyncSession(Scope):
         return cls(line, token, told["fork"], told["leaseMs"] / 1000), told["pending"]
 
     def snapshot(self) -> int:
-        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first.
-        Returns where the fork ends."""
+        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first,
+        unless nothing was written since. Returns where the fork ends."""
         return _offset(self._ask("Snapshot", {"session": self.token}))
 
     def commit(self) -> int:
@@ -381,8 +381,8 @@ class Session(AsyncScope):
         return cls(line, token, told["fork"], told["leaseMs"] / 1000), told["pending"]
 
     async def snapshot(self) -> int:
-        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first.
-        Returns where the fork ends."""
+        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first,
+        unless nothing was written since. Returns where the fork ends."""
         return _offset(await self._ask("Snapshot", {"session": self.token}))
 
     async def commit(self) -> int:
