@@ -218,7 +218,7 @@ impl<C: Call> StateClient<C> {
     }
 
     /// Holds the fork as it is: what the session writes from here on lies beside it. A snapshot that is pending is
-    /// committed first.
+    /// committed first, unless nothing was written since.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
@@ -485,7 +485,7 @@ impl<C: AsyncCall> StateAsyncClient<C> {
     }
 
     /// Holds the fork as it is: what the session writes from here on lies beside it. A snapshot that is pending is
-    /// committed first.
+    /// committed first, unless nothing was written since.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.

@@ -54,7 +54,7 @@ pub trait StateHandler {
     fn rejoin(&self, request: StateRejoin<'_>, responder: Responder<commands::Rejoin>);
 
     /// Holds the fork as it is: what the session writes from here on lies beside it. A snapshot that is pending is
-    /// committed first.
+    /// committed first, unless nothing was written since.
     fn snapshot(&self, request: StateSnapshot<'_>, responder: Responder<commands::Snapshot>);
 
     /// Commits what was written since the snapshot, all of it or nothing, unless others committed to the fork meanwhile.

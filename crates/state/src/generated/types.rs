@@ -2216,7 +2216,7 @@ pub mod commands {
     }
 
     /// Holds the fork as it is: what the session writes from here on lies beside it. A snapshot that is pending is
-    /// committed first.
+    /// committed first, unless nothing was written since.
     #[derive(Clone, Copy, Debug)]
     pub enum Snapshot {}
     impl super::service::Command for Snapshot {
