@@ -37,12 +37,14 @@ async def keeps_no_descriptor(case: unittest.TestCase, follow) -> None:
     for _ in range(50):
         with case.assertRaises(TimeoutError):
             await asyncio.wait_for(anext(entries), 0.001)
-    case.assertEqual(descriptors(), before)
+    case.assertLessEqual(descriptors(), before)
     await entries.aclose()
 
 
 async def leaves_no_descriptor(case: unittest.TestCase, follow, write) -> None:
     """When tails are dropped that waited, and heard of what they waited for: nothing was taken down since."""
+    # What was closed just now goes in the next turn.
+    await asyncio.sleep(0.01)
     before = descriptors()
     tails = [follow() for _ in range(50)]
     waits = [asyncio.create_task(anext(tail)) for tail in tails]
@@ -53,7 +55,7 @@ async def leaves_no_descriptor(case: unittest.TestCase, follow, write) -> None:
     del tails, waits
     gc.collect()
     await asyncio.sleep(0.01)
-    case.assertEqual(descriptors(), before)
+    case.assertLessEqual(descriptors(), before)
 
 
 class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
