@@ -1,6 +1,7 @@
 //! The token file, as anybody could write it.
 
-use super::{Grant, Scope, Tokens, hex};
+use super::{Grant, Scope, Tokens};
+use thalweg_wire::hex::Hex;
 
 /// A file says the same when what it says is written again, and nothing is let in by accident.
 pub fn tokens(data: &[u8]) {
@@ -8,7 +9,7 @@ pub fn tokens(data: &[u8]) {
     let Ok(tokens) = Tokens::parse(text) else { return };
     let table = |(place, grant): (usize, &Grant)| {
         let scopes: Vec<String> = grant.scopes.iter().map(|scope| format!("\"{scope}\"")).collect();
-        let (digest, scopes) = (hex(&grant.digest), scopes.join(","));
+        let (digest, scopes) = (Hex(&grant.digest), scopes.join(","));
         let prefix = toml::Value::from(grant.prefix.as_str());
         format!("[t{place:06}]\nsha256 = \"{digest}\"\nscopes = [{scopes}]\nprefix = {prefix}\n")
     };
