@@ -31,7 +31,7 @@ pub struct Activity {
     pub turns: u64,
     /// Times the kernel was asked what is ready.
     pub waits: u64,
-    /// Messages from other threads.
+    /// Messages from other threads, and nudges that were heard.
     pub messages: u64,
     /// The most messages that one turn found.
     pub messages_at_once: u64,

@@ -306,17 +306,24 @@ impl State {
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
         let _ = self.release(&mut images, &used, time);
-        // Most forks have none that branched off.
-        let has_children = log.retained();
-        for child in self.shared.forks.read().values().filter(|_| has_children) {
-            if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == fork) {
-                let newest = images.under(&child.log, branch.at).next();
-                child.has_no_parent(branch.at, newest.map_or(0, |image| image.offset));
-            }
+        // From most forks none branched off.
+        if log.retained() {
+            self.orphan(&images, fork);
         }
         drop(images);
         self.forget(fork, receipt.ticket);
         Ok(receipt)
+    }
+
+    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where its replay brought them.
+    /// Complexity: a look at each fork.
+    fn orphan(&self, images: &Images, dropped: ForkId) {
+        for child in self.shared.forks.read().values() {
+            if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == dropped) {
+                let newest = images.under(&child.log, branch.at).next();
+                child.has_no_parent(branch.at, newest.map_or(0, |image| image.offset));
+            }
+        }
     }
 
     /// Keeps no fork that was dropped, once that is durable. Whoever asks for it meanwhile is told by itself.

@@ -162,8 +162,8 @@ impl Log {
     }
 
     /// Appends everything that an iterable yields, each a transaction of its own, and answers how many there were.
-    /// They are published in groups and share the time, each as it was when it was yielded; in a "sync" store the disk is waited for once. When one
-    /// is refused, the groups before it are appended already.
+    /// They are published in groups and share the time, each as it was when it was yielded; in a "sync" store the disk is waited
+    /// for once. When one is refused, the groups before it are appended already.
     #[pyo3(signature = (entries, time=None, *, wait=true))]
     fn append_many(
         &self,

@@ -74,7 +74,7 @@ impl Walk {
         &mut self,
         columns: &mut Columns<'_>,
     ) -> Result<Option<(Gathered, Arc<Pin>)>, ReadError> {
-        let gathered = self.cursor.gather(columns, Position::MAX)?;
+        let gathered = self.cursor.gather(columns)?;
         if gathered.count == 0 {
             return Ok(None);
         }

@@ -106,7 +106,7 @@ fn what_is_gathered_while_its_segment_is_compacted_lies_in_the_map_that_holds_it
         let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
         let mut columns =
             Columns { times: &mut times, offsets: &mut offsets, lengths: &mut lengths, places: &mut places };
-        let batch = cursor.gather(&mut columns, u64::MAX).unwrap();
+        let batch = cursor.gather(&mut columns).unwrap();
         if batch.count == 0 {
             break;
         }

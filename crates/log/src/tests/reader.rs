@@ -375,7 +375,7 @@ fn rows_go_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
         let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
         let (times, offsets) = (&mut times[..], &mut offsets[..]);
         let mut columns = Columns { times, offsets, lengths: &mut lengths, places: &mut places };
-        rows += cursor.gather(&mut columns, u64::MAX).unwrap().count;
+        rows += cursor.gather(&mut columns).unwrap().count;
         rows
     };
     assert_eq!(

@@ -114,6 +114,7 @@ impl Spare {
     /// Gives a box what it needs to read and to answer.
     #[inline]
     pub(crate) fn equip(&mut self, busy: &mut Busy) {
+        busy.output.make_way();
         for buffer in [busy.input.buffer(), busy.output.buffer()] {
             if buffer.capacity() == 0 {
                 *buffer = self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES));

@@ -68,10 +68,7 @@ impl Engine {
             }
         };
         match written {
-            Ok(Written::Bytes(count)) => {
-                busy.output.sent(count);
-                busy.output.make_way();
-            }
+            Ok(Written::Bytes(count)) => busy.output.sent(count),
             Ok(Written::WouldBlock) => {}
             Err(_) => return Fate::Gone,
         }
