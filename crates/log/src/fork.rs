@@ -6,13 +6,15 @@
 //!
 //! A parent counts its *children*: up when a child's create is staged, down when the child is visibly
 //! gone. A deleted log with children is *retained*: it takes no commits and shows nothing, but keeps its
-//! name and its payload until the last child goes, and then goes too, up the chain. All of that follows
+//! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they need
+//! ([`heirs`](crate::heirs)). All of that follows
 //! from the create and delete frames alone, so recovery comes to the same end. Because the count goes down
 //! only at what is durable, nobody is told that a name is free, or a log gone, that a crash could bring
 //! back. Locks are taken child before parent; checked by the crash simulation and the random trees below.
 
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
+use crate::heirs::{Need, relinquish};
 use crate::log::{Inner, Log, Phase};
 use crate::store::Shared;
 use crate::{LogId, Offset};
@@ -47,6 +49,8 @@ pub(crate) struct Lineage {
     pub(crate) branch: Branch,
     /// Unknown only during recovery, and after damage took it.
     pub(crate) parent: Option<Arc<Log>>,
+    /// What the parent knows to be needed of it.
+    pub(crate) need: Need,
 }
 
 /// The part of a read that one log of a chain holds.
@@ -86,8 +90,10 @@ impl Fork {
 }
 
 impl Lineage {
-    pub(crate) fn of(fork: &Fork, branch: Branch) -> Box<Lineage> {
-        Box::new(Lineage { branch, parent: Some(fork.parent.clone()) })
+    /// That of a log that has just branched off: it needs all that it inherits.
+    pub(crate) fn of(branch: Branch, parent: Option<Arc<Log>>) -> Box<Lineage> {
+        let need = if branch.first < branch.base { branch.first..branch.base } else { 0..0 };
+        Box::new(Lineage { branch, parent, need })
     }
 }
 
@@ -126,7 +132,7 @@ impl Log {
     /// Where it branches off; `None` for a log that is no fork.
     pub fn fork(&self) -> Option<Fork> {
         let inner = self.lock();
-        let Lineage { branch, parent } = &**inner.lineage.as_ref()?;
+        let Lineage { branch, parent, .. } = &**inner.lineage.as_ref()?;
         Some(Fork { parent: parent.clone()?, at: branch.base, asked: branch.asked })
     }
 
@@ -169,9 +175,10 @@ impl Inner {
         !self.deleting || self.children > 0
     }
 
-    /// Lets go of the parent.
-    pub(crate) fn disown(&mut self) -> Option<Arc<Log>> {
-        self.lineage.as_mut()?.parent.take()
+    /// Lets go of the parent. Answers it, and what it knows to be needed of it.
+    pub(crate) fn disown(&mut self) -> Option<(Arc<Log>, Need)> {
+        let lineage = self.lineage.as_mut()?;
+        Some((lineage.parent.take()?, lineage.need.clone()))
     }
 }
 
@@ -179,14 +186,14 @@ impl Inner {
 impl Drop for Log {
     fn drop(&mut self) {
         let mut parent = self.inner_mut().disown();
-        while let Some(log) = parent {
+        while let Some((log, _)) = parent {
             parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().disown());
         }
     }
 }
 
 /// Where the records lie that hold bytes of `from..to`, in a view that ends at `tail`. The log itself stays
-/// locked by the caller meanwhile: as long as it is not gone, none of its ancestors lets go of anything.
+/// locked by the caller meanwhile: so long none of its ancestors lets go of anything that it shows.
 pub(crate) fn spans(
     log: &Log,
     inner: &Inner,
@@ -244,16 +251,25 @@ impl Shared {
                 (inner.extents.take(), inner.disown())
             };
             self.unload(extents);
-            if self.options.durability == crate::open::Durability::Memory {
-                self.drop_dead_segments();
-            }
-            gone = parent.filter(|parent| {
+            let Some((parent, need)) = parent else { break };
+            let is_gone = {
                 let mut inner = parent.lock();
-                inner.children = inner.children.saturating_sub(1);
-                self.unload(inner.prune());
+                inner.bury(&need);
                 inner.is_gone()
-            });
+            };
+            if !is_gone {
+                self.relinquish(&parent);
+            }
+            gone = is_gone.then_some(parent);
         }
+        if self.options.durability == crate::open::Durability::Memory {
+            self.drop_dead_segments();
+        }
+    }
+
+    /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the caller.
+    pub(crate) fn relinquish(&self, log: &Arc<Log>) {
+        relinquish(log, |extents| self.unload(extents));
     }
 }
 
@@ -263,6 +279,6 @@ mod tests {
 
     #[test]
     fn descent_costs_little() {
-        assert!(size_of::<Lineage>() <= 48, "{}", size_of::<Lineage>());
+        assert!(size_of::<Lineage>() <= 64, "{}", size_of::<Lineage>());
     }
 }

@@ -31,6 +31,7 @@ mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod heirs;
 mod keeping;
 mod log;
 mod names;

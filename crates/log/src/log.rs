@@ -16,7 +16,6 @@ use crate::soon::lock_soon;
 use crate::writer::Placed;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -389,11 +388,6 @@ impl Inner {
             Places::encode(extents, &mut said);
         }
         said
-    }
-
-    /// Lets go of what lies wholly below the first visible offset, unless some fork inherits it.
-    pub(crate) fn prune(&mut self) -> SmallVec<[Extent; 1]> {
-        if self.children > 0 { SmallVec::new() } else { self.extents.drop_below(self.first_visible) }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {

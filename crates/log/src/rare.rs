@@ -1,6 +1,7 @@
 //! What few logs have, kept apart, so that the million others pay for one pointer.
 
 use crate::error::Damage;
+use crate::heirs::Heirs;
 use crate::log::{ClosedBy, Inner};
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ pub(crate) struct Rare {
     /// The highest that was accepted.
     writer_seq: Option<Arc<[u8]>>,
     damage: Option<Box<Damage>>,
+    /// What its forks need of it, if they need something.
+    heirs: Option<Box<Heirs>>,
 }
 
 impl Inner {
@@ -31,6 +34,18 @@ impl Inner {
 
     pub(crate) fn set_writer_seq(&mut self, writer_seq: &[u8]) {
         self.rare.get_or_insert_default().writer_seq = Some(writer_seq.into());
+    }
+
+    /// What its forks need of it, if they need something.
+    pub(crate) fn heirs(&self) -> Option<&Heirs> {
+        self.rare.as_ref()?.heirs.as_deref()
+    }
+
+    pub(crate) fn with_heirs(&mut self, change: impl FnOnce(&mut Heirs)) {
+        let rare = self.rare.get_or_insert_default();
+        let mut heirs = rare.heirs.take().unwrap_or_default();
+        change(&mut heirs);
+        rare.heirs = (!heirs.is_empty()).then_some(heirs);
     }
 
     /// What is wrong with it, if anything is.

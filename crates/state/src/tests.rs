@@ -770,6 +770,31 @@ fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
 }
 
 #[test]
+fn a_trimmed_store_does_not_grow_while_a_fork_stays() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, image_bytes: 100_000, ..Options::default() };
+    let state = State::open(&store, "s", options).unwrap();
+    let main = state.main();
+    let round = |fork| {
+        let value = "v".repeat(5_000);
+        for n in 0..50 {
+            state.write(fork, &put(&format!("k{}", n % 3), &value), n).unwrap();
+        }
+        state.maintain(1).unwrap();
+        store.stats().live_bytes
+    };
+    round(main);
+    let (fork, _) = state.fork(main, 1).unwrap();
+    let root = state.root(fork, View::Committed).unwrap();
+    let held: Vec<u64> = (0..12).map(|_| round(main)).collect();
+    assert!(held[11] < held[0] + 300_000, "{held:?}");
+    assert_eq!(state.root(fork, View::Committed).unwrap(), root);
+    // What it has an image of, the line that it branched off from need not keep.
+    let held: Vec<u64> = (0..12).map(|_| round(fork)).collect();
+    assert!(held[11] < held[0] + 300_000, "{held:?}");
+}
+
+#[test]
 fn a_fork_whose_image_cannot_be_written_keeps_no_other_waiting() {
     let store = memory();
     let state = State::open(&store, "s", Options { image_bytes: 1, ..Options::default() }).unwrap();

@@ -199,7 +199,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
     let (name, config, branch) = format::decode_create(cutter.piece()?)?;
     // Who its parent is to whoever reads all records.
-    let lineage = branch.map(|branch| Box::new(Lineage { branch, parent: None }));
+    let lineage = branch.map(|branch| Lineage::of(branch, None));
     let log = Log::new(id, name, intern(config), accessed, lineage);
     {
         let mut inner = log.lock();

@@ -4,11 +4,12 @@
 //! [`Store::maintain`] asks for; nothing is purged by a timer of its own. What goes is always a prefix: a log
 //! has no holes. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
 //! order. Readers that are at work keep the bytes they have; those that come later begin behind it. What a fork
-//! inherited stays until the last fork is gone. Segments in which nobody has anything left are removed behind
+//! inherited stays until it is purged from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
+use crate::heirs::Kept;
 use crate::log::{Inner, Log, Phase};
 use crate::open::{Durability, Options};
 use crate::query::Query;
@@ -337,8 +338,8 @@ impl Shared {
         let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
         for Going { log, first, .. } in goings {
             let inner = log.lock();
-            let whole = |extent: &&Extent| extent.end() <= *first && inner.children == 0;
-            for extent in inner.extents.all().iter().take_while(whole) {
+            let kept = Kept { own: *first, ..inner.kept() };
+            for extent in inner.extents.outside(&kept) {
                 *bytes.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
             }
         }

@@ -457,7 +457,7 @@ impl Recovery {
     fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
         if !self.logs.contains_key(&id) {
             let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
-            let lineage = branch.map(|branch| Box::new(Lineage { branch, parent: None }));
+            let lineage = branch.map(|branch| Lineage::of(branch, None));
             self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));
         }
         if let Some(log) = self.logs.get(&id) {
@@ -470,7 +470,7 @@ impl Recovery {
         let mut inner = log.lock();
         let Some(lineage) = inner.lineage.as_mut().filter(|lineage| lineage.parent.is_none()) else { return };
         if let Some(parent) = self.logs.get(&lineage.branch.parent) {
-            parent.lock().children += 1;
+            parent.lock().bear(&lineage.need);
             lineage.parent = Some(parent.clone());
         }
     }
@@ -488,7 +488,10 @@ impl Recovery {
                 inner.disown()
             };
             self.logs.remove(&log.id());
-            gone = parent.inspect(|parent| parent.lock().children -= 1);
+            gone = parent.map(|(parent, need)| {
+                parent.lock().bury(&need);
+                parent
+            });
         }
     }
 

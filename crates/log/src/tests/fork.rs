@@ -1,17 +1,19 @@
 //! Forks on real stores: what they read, how long their sources last, and what a crash or damage makes of
 //! them.
 
+use super::heirs::{Shown, inherited, keeps_what_is_needed};
 use super::store::{append, config, content, open, os, payload, small};
 use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, segment_of};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn fork(store: &Store, name: &[u8], parent: &[u8], at: u64, own: &[u8]) -> Arc<Log> {
+pub(super) fn fork(store: &Store, name: &[u8], parent: &[u8], at: u64, own: &[u8]) -> Arc<Log> {
     let fork = Fork { parent: store.find(parent).unwrap(), at, asked: [at, 7] };
     store.create(name, &config(), Some(&fork), &payload(own), None).unwrap().0
 }
 
-fn delete(store: &Store, name: &[u8]) {
+pub(super) fn delete(store: &Store, name: &[u8]) {
     let log = store.find(name).unwrap();
     store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
 }
@@ -279,7 +281,16 @@ enum Step {
     Fork { parent: prop::sample::Index, at: prop::sample::Index, own: u16 },
     Append { log: prop::sample::Index, length: u16 },
     Read { log: prop::sample::Index, from: prop::sample::Index, limit: u16 },
+    Purge { log: prop::sample::Index, first: prop::sample::Index },
     Delete { log: prop::sample::Index },
+}
+
+/// A log of the tree: all the bytes it has had, the first that it shows, and its source and where it branched off.
+struct Copied {
+    log: Arc<Log>,
+    bytes: Vec<u8>,
+    first: usize,
+    source: Option<(usize, u64)>,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -288,6 +299,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (index(), index(), 0..300u16).prop_map(|(parent, at, own)| Step::Fork { parent, at, own }),
         5 => (index(), 1..6_000u16).prop_map(|(log, length)| Step::Append { log, length }),
         4 => (index(), index(), 1..9_000u16).prop_map(|(log, from, limit)| Step::Read { log, from, limit }),
+        2 => (index(), index()).prop_map(|(log, first)| Step::Purge { log, first }),
         1 => index().prop_map(|log| Step::Delete { log }),
     ]
 }
@@ -296,15 +308,15 @@ proptest! {
     #[test]
     fn a_tree_of_forks_reads_as_so_many_copies(steps in proptest::collection::vec(step(), 1..60)) {
         let store = Store::memory(small()).unwrap();
-        let (mut copies, mut serial) = (Vec::<(Arc<Log>, Vec<u8>, Option<usize>)>::new(), 0u8);
+        let (mut copies, mut serial) = (Vec::<Copied>::new(), 0u8);
         let mut fresh = |length: u16| {
             serial = serial.wrapping_add(1);
             (0..length).map(|index| serial.wrapping_add(index as u8)).collect::<Vec<u8>>()
         };
         let (root, _) = store.create(b"root", &config(), None, &payload(b""), None).unwrap();
-        copies.push((root, Vec::new(), None));
+        copies.push(Copied { log: root, bytes: Vec::new(), first: 0, source: None });
         for step in steps {
-            let live: Vec<usize> = (0..copies.len()).filter(|at| copies[*at].0.staged().is_some()).collect();
+            let live: Vec<usize> = (0..copies.len()).filter(|at| copies[*at].log.staged().is_some()).collect();
             if live.is_empty() {
                 break;
             }
@@ -312,20 +324,21 @@ proptest! {
             match step {
                 Step::Fork { parent, at, own } => {
                     let (parent, own) = (pick(parent), fresh(own));
-                    let at = at.index(copies[parent].1.len() + 1);
+                    let Copied { log, bytes, first, .. } = &copies[parent];
+                    let at = first + at.index(bytes.len() - first + 1);
                     let name = copies.len().to_string();
-                    let log = fork(&store, name.as_bytes(), copies[parent].0.name(), at as u64, &own);
-                    let bytes = [&copies[parent].1[..at], &own].concat();
-                    copies.push((log, bytes, Some(parent)));
+                    let (log, first) = (fork(&store, name.as_bytes(), log.name(), at as u64, &own), *first);
+                    let bytes = [&bytes[..at], &own].concat();
+                    copies.push(Copied { log, bytes, first, source: Some((parent, at as u64)) });
                 }
                 Step::Append { log, length } => {
                     let (log, bytes) = (pick(log), fresh(length));
-                    append(&store, copies[log].0.name(), &bytes);
-                    copies[log].1.extend(bytes);
+                    append(&store, copies[log].log.name(), &bytes);
+                    copies[log].bytes.extend(bytes);
                 }
                 Step::Read { log, from, limit } => {
-                    let (log, bytes, _) = &copies[pick(log)];
-                    let from = from.index(bytes.len() + 1);
+                    let Copied { log, bytes, first, .. } = &copies[pick(log)];
+                    let from = first + from.index(bytes.len() - first + 1);
                     let read = store.read(log, from as u64, limit.into()).unwrap();
                     let next = read.next as usize;
                     prop_assert_eq!(read.pieces.concat(), &bytes[from..next]);
@@ -335,28 +348,38 @@ proptest! {
                     let owners: Vec<u64> = (0..=bytes.len() as u64).step_by(97).map(|at| log.owner(at)).collect();
                     prop_assert!(owners.is_sorted());
                 }
-                Step::Delete { log } => delete(&store, copies[pick(log)].0.name()),
+                Step::Purge { log, first } => {
+                    let Copied { log, bytes, first: begin, .. } = &mut copies[pick(log)];
+                    *begin += first.index(bytes.len() - *begin + 1);
+                    store.trim(log, *begin as u64, 0).unwrap();
+                }
+                Step::Delete { log } => delete(&store, copies[pick(log)].log.name()),
             }
         }
-        for (log, bytes, _) in &copies {
-            match log.visible() {
-                Some(_) => prop_assert_eq!(&store.read(log, 0, usize::MAX).unwrap().pieces.concat(), bytes),
-                None => prop_assert_eq!(store.read(log, 0, 1), Err(ReadError::Deleted)),
-            }
-        }
+        let reads_as_copied = |Copied { log, bytes, first, .. }: &Copied| match log.visible() {
+            Some(_) => store.read(log, *first as u64, usize::MAX).unwrap().pieces.concat() == bytes[*first..],
+            None => store.read(log, 0, 1) == Err(ReadError::Deleted),
+        };
+        prop_assert!(copies.iter().all(reads_as_copied));
         // Whoever is still somebody's source is kept, and nobody else.
-        let is_kept = |at: usize| store.find(copies[at].0.name()).is_some_and(|log| Arc::ptr_eq(&log, &copies[at].0));
-        for at in 0..copies.len() {
-            let has_forks = (0..copies.len()).any(|fork| copies[fork].2 == Some(at) && is_kept(fork));
-            prop_assert_eq!(is_kept(at), copies[at].0.visible().is_some() || has_forks);
-            let extents = copies[at].0.lock().extents.all().to_vec();
+        let is_kept = |at: usize| store.find(copies[at].log.name()).is_some_and(|log| Arc::ptr_eq(&log, &copies[at].log));
+        let shown: BTreeMap<usize, Shown<usize>> = copies.iter().map(|copy| {
+            let first = copy.log.visible().map(|state| state.first);
+            Shown { source: copy.source, first }
+        }).enumerate().collect();
+        let inherited = inherited(&shown);
+        for (at, Copied { log, .. }) in copies.iter().enumerate() {
+            let is_source = |fork: usize| copies[fork].source.is_some_and(|(source, _)| source == at);
+            let has_forks = (0..copies.len()).any(|fork| is_source(fork) && is_kept(fork));
+            prop_assert_eq!(is_kept(at), log.visible().is_some() || has_forks);
+            let inner = log.lock();
+            let extents = inner.extents.all();
             prop_assert!(is_kept(at) || extents.is_empty());
             prop_assert!(extents.iter().all(|extent| store.shared.segments.find(segment_of(extent.position)).is_some()));
+            prop_assert!(keeps_what_is_needed(&inner, inherited.get(&at), shown[&at].first));
         }
         store.maintain(0).unwrap();
-        prop_assert!(copies.iter().filter(|copy| copy.0.visible().is_some()).all(|(log, bytes, _)| {
-            store.read(log, 0, usize::MAX).unwrap().pieces.concat() == *bytes
-        }), "reclaiming segments takes nothing from anybody");
+        prop_assert!(copies.iter().all(reads_as_copied), "reclaiming segments takes nothing from anybody");
     }
 }
 

@@ -8,6 +8,7 @@ mod damage;
 mod flips;
 mod fork;
 mod harm;
+mod heirs;
 mod linear;
 mod parse;
 mod places;

@@ -10,6 +10,7 @@
 //! whole store, let go of is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
 //! runs more seeds, and `THALWEG_SEED=n` one.
 
+use super::heirs::{Shown, inherited, keeps_what_is_needed};
 use crate::log::Phase;
 use crate::open::{Durability, Options};
 use crate::{
@@ -308,11 +309,17 @@ impl Simulation {
     /// What the store counts about its logs is what there is to count.
     fn check_counts(&self, store: &Store) {
         let mut live = BTreeMap::new();
+        let shown = |model: &Model| {
+            let first = (!model.deleted).then_some(model.first as u64);
+            Shown { source: model.source.clone(), first }
+        };
+        let shown = self.acknowledged.iter().map(|(name, model)| (name.clone(), shown(model))).collect();
+        let inherited = inherited(&shown);
         store.visit(|log| {
-            let inner = log.lock();
-            assert_eq!(inner.children, forks(&self.acknowledged, log.name()));
-            let begin = inner.extents.all().first().map_or(Offset::MAX, crate::extents::Extent::end);
-            assert!(inner.children > 0 || begin > inner.first, "what was purged is let go of");
+            let (inner, name) = (log.lock(), log.name());
+            assert_eq!(inner.children, forks(&self.acknowledged, name));
+            let kept = keeps_what_is_needed(&inner, inherited.get(name), shown[name].first);
+            assert!(kept, "what nobody needs is let go of");
             for extent in inner.extents.all() {
                 *live.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
             }

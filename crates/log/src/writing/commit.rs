@@ -185,13 +185,15 @@ impl Store {
         }
         let branch = fork.zip(parent.as_ref()).map(|(fork, parent)| fork.branch(parent));
         let notes = Notes::of(Some((name, &config, branch.as_ref())), commit)?;
-        let lineage = fork.zip(branch).map(|(fork, branch)| Lineage::of(fork, branch));
+        let lineage = fork.zip(branch).map(|(fork, branch)| Lineage::of(branch, Some(fork.parent.clone())));
         // Nobody else knows the log, so that its lock is taken behind its parent's harms nobody.
         let log = Arc::new(Log::new(shared.next_log_id(), name, config, commit.time, lineage));
-        let receipt = shared.submit(&log, &mut log.lock(), commit, &notes, false, watcher)?;
-        if let Some(parent) = &mut parent {
-            parent.children += 1;
+        let mut inner = log.lock();
+        let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
+        if let (Some(parent), Some(lineage)) = (&mut parent, &inner.lineage) {
+            parent.bear(&lineage.need);
         }
+        drop(inner);
         drop(parent);
         place.put(log.clone());
         shared.expiry.enter(&log);
@@ -231,6 +233,9 @@ impl Store {
         let notes = Notes::of(None, commit)?;
         let receipt = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
         drop(inner);
+        if commit.trim.is_some() {
+            self.shared.relinquish(log);
+        }
         self.shared.gate.announce();
         Ok(receipt)
     }
@@ -270,6 +275,8 @@ impl Store {
         };
         if gone {
             self.shared.forget(log);
+        } else {
+            self.shared.relinquish(log);
         }
         self.shared.gate.announce();
         Ok(receipt)
@@ -337,11 +344,11 @@ impl Shared {
         }
     }
 
-    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell.
+    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once it is unlocked, a log that was
+    /// purged or deleted is [relinquished](Shared::relinquish) or [forgotten](Shared::forget).
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
         if seen.first > 0 {
-            self.unload(inner.prune());
             // Readers look again where the log begins.
             self.segments.touch();
         }

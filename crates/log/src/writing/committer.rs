@@ -181,6 +181,8 @@ impl Shared {
             }
             if gone {
                 self.forget(&pending.log);
+            } else if pending.seen.first > 0 || pending.seen.deleted {
+                self.relinquish(&pending.log);
             }
         }
         #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::checkpoint;
 use crate::error::OpenError;
 use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
+use crate::heirs::relinquish;
 use crate::log::{Inner, Log};
 use crate::scan::{Scan, Step};
 use crate::view::View;
@@ -38,9 +39,9 @@ impl Recovery {
         let deleted = {
             let mut inner = log.lock();
             inner.show();
-            inner.prune();
             inner.deleting
         };
+        relinquish(log, drop);
         if deleted {
             self.catalogue.remove(log);
         } else {

@@ -3,11 +3,12 @@
 use super::{Recovery, missing_segment};
 use crate::extents::Extent;
 use crate::fork::orphaned;
-use crate::log::Log;
+use crate::heirs::relinquish_one;
+use crate::log::{Inner, Log};
 use crate::segment;
-use crate::{LogId, Offset, Position, position, segment_of};
+use crate::{LogId, Position, position, segment_of};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Recovery {
@@ -36,26 +37,14 @@ impl Recovery {
         self.report.damage.extend(orphans);
     }
 
-    /// Lets go of what was purged and nobody inherits: what lies below the first offset of a log and of every log
-    /// that descends from it. Counting forks is not enough: a checkpoint may know a log as it was before a purge,
-    /// and a fork that was made after, when what it has no part in was gone.
+    /// Lets go of what nobody needs. A checkpoint may know a log as it was before a purge, and what replay brings back of that may be
+    /// in no segment any more.
     fn drop_purged(&self) {
-        let mut logs: Vec<&Arc<Log>> = self.logs.values().collect();
-        if logs.iter().all(|log| log.lock().first == 0) {
-            return;
-        }
-        // A fork is younger than its parent.
+        let mut logs: Vec<&Arc<Log>> = self.logs.values().filter(|log| lets_go(&log.lock())).collect();
+        // A fork is younger than its parent, which hears from it before its turn comes.
         logs.sort_unstable_by_key(|log| Reverse(log.id()));
-        let mut needed: HashMap<LogId, Offset> = HashMap::new();
         for log in logs {
-            let mut inner = log.lock();
-            let own = if inner.deleting { Offset::MAX } else { inner.first };
-            let first = own.min(needed.remove(&log.id()).unwrap_or(Offset::MAX));
-            inner.extents.drop_below(first);
-            if let Some(lineage) = &inner.lineage {
-                let parents = needed.entry(lineage.branch.parent).or_insert(Offset::MAX);
-                *parents = first.min(*parents);
-            }
+            relinquish_one(log, drop);
         }
     }
 
@@ -83,4 +72,9 @@ impl Recovery {
             }
         }
     }
+}
+
+/// Whether something of a log may have been let go of for what became of itself.
+fn lets_go(inner: &Inner) -> bool {
+    inner.first > 0 || inner.deleting
 }
