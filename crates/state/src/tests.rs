@@ -775,10 +775,12 @@ fn a_trimmed_store_does_not_grow_while_a_fork_stays() {
     let options = Options { history: History::Trimmed, image_bytes: 100_000, ..Options::default() };
     let state = State::open(&store, "s", options).unwrap();
     let main = state.main();
-    let round = |fork| {
-        let value = "v".repeat(5_000);
-        for n in 0..50 {
-            state.write(fork, &put(&format!("k{}", n % 3), &value), n).unwrap();
+    let mut serial = 0;
+    let mut round = |fork| {
+        for _ in 0..50 {
+            serial += 1;
+            let value = format!("{serial:05000}");
+            state.write(fork, &put(&format!("k{}", serial % 3), &value), serial).unwrap();
         }
         state.maintain(1).unwrap();
         store.stats().live_bytes
