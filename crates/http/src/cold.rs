@@ -3,7 +3,7 @@
 //! asked again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them to be done: it
 //! was promised what comes, and holds nothing meanwhile.
 
-use crate::connection::Active;
+use crate::at::At;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::{Key, Permit};
@@ -27,45 +27,37 @@ enum Warming {
 
 impl<S: Service> Http<S> {
     /// Leaves the request where it lies until its bytes are in memory.
-    pub(crate) fn warm_request(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        work: Work,
-    ) {
-        if matches!(self.warm(core, key, active, work), Warming::Full | Warming::TooOften) {
+    pub(crate) fn warm_request(&mut self, at: &mut At<'_, S>, work: Work) {
+        if matches!(self.warm(at, work), Warming::Full | Warming::TooOften) {
             self.meters.overload();
-            self.refuse(core, active, &TOO_COLD);
+            self.refuse(at, &TOO_COLD);
         }
     }
 
     /// Lets a subscriber wait until its bytes are in memory; `None` if they are.
     pub(crate) fn warm_live(
         &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
+        at: &mut At<'_, S>,
         live: Live,
         work: Work,
     ) -> Result<Option<Pumped>, Gone> {
-        match self.warm(core, key, active, work) {
-            Warming::Done if active.output.is_empty() => Ok(None),
+        match self.warm(at, work) {
+            Warming::Done if at.active.output.is_empty() => Ok(None),
             Warming::Done | Warming::Begun => Ok(Some(Pumped::Parked)),
             Warming::Full => {
-                active.warmings = 0;
-                self.await_warmth(core, key, active);
+                at.active.warmings = 0;
+                self.await_warmth(at);
                 Ok(Some(Pumped::Parked))
             }
             Warming::TooOften => {
                 self.meters.overload();
                 // Its position is the client's to resume from.
                 let ended = match live.mode {
-                    Mode::Sse => self.end_sse(core, key, active),
+                    Mode::Sse => self.end_sse(at),
                     Mode::LongPoll => {
                         let announced = Announced { live: Some(live), ..Announced::default() };
-                        let response = self.service.refuse(&TOO_COLD, announced, Self::now(core));
-                        self.respond_live(core, key, active, &response)
+                        let response = self.service.refuse(&TOO_COLD, announced, Self::now(at.core));
+                        self.respond_live(at, &response)
                     }
                 };
                 ended.map(Some)
@@ -74,26 +66,20 @@ impl<S: Service> Http<S> {
     }
 
     /// Puts a subscriber off until the pool has room.
-    fn await_warmth(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
+    fn await_warmth(&mut self, at: &mut At<'_, S>) {
         if self.load.cold_reads() == 0 {
             // Others fill the pool, and their end is told to nobody here.
-            return self.put_off(core, key, active);
+            return self.put_off(at);
         }
-        if !std::mem::replace(&mut active.put_off, true) {
-            self.cold.push_back(key);
+        if !std::mem::replace(&mut at.active.put_off, true) {
+            self.cold.push_back(at.key);
         }
     }
 
     /// Hands the work over; room for the report is reserved first, so that it cannot get lost.
-    fn warm(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        Work(work): Work,
-    ) -> Warming {
-        active.warmings += 1;
-        if active.warmings > WARMINGS_MAX {
+    fn warm(&mut self, at: &mut At<'_, S>, Work(work): Work) -> Warming {
+        at.active.warmings += 1;
+        if at.active.warmings > WARMINGS_MAX {
             return Warming::TooOften;
         }
         let Some(pool) = &self.pool else {
@@ -103,13 +89,14 @@ impl<S: Service> Http<S> {
         if self.load.cold_reads() >= self.config.cold_reads_max {
             return Warming::Full;
         }
-        let Some(permit) = core.handle().reserve() else { return Warming::Full };
+        let Some(permit) = at.core.handle().reserve() else { return Warming::Full };
+        let report = Report(Some((permit, at.key)));
         let job = move || {
-            let _report = Report(Some((permit, key)));
+            let _report = report;
             work();
         };
-        active.warming = pool.submit(Box::new(job)).is_ok();
-        if !active.warming {
+        at.active.warming = pool.submit(Box::new(job)).is_ok();
+        if !at.active.warming {
             return Warming::Full;
         }
         self.load.begin_cold();
@@ -119,9 +106,9 @@ impl<S: Service> Http<S> {
     /// The bytes are in memory: goes on where the connection waited, and lets one go on that waits for room.
     pub(crate) fn warmed(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.load.end_cold();
-        self.with_active(core, key, |http, core, key, active| {
-            active.warming = false;
-            http.drive(core, key, active)
+        self.with_active(core, key, |http, at| {
+            at.active.warming = false;
+            http.drive(at)
         });
         while let Some(key) = self.cold.pop_front() {
             core.ready_later(Message::Resume { key });

@@ -1,6 +1,7 @@
 //! The end of a reactor's service, in good order.
 
-use crate::connection::{Active, Role};
+use crate::at::At;
+use crate::connection::Role;
 use crate::reactor::{Gone, Http, HttpCore};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::Service;
@@ -39,20 +40,15 @@ impl<S: Service> Http<S> {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control | Role::Pacer | Role::Listener | Role::Lingering | Role::Attached => {}
-            Role::Request => self.with_active(core, key, |_, _, _, _| Ok(())),
+            Role::Request => self.with_active(core, key, |_, _| Ok(())),
             Role::LongPoll | Role::Sse => self.with_active(core, key, Self::drain_live),
         }
     }
 
     /// Serves a subscriber once more, which ends it: see `park`. One that is still busy with what it was
     /// sent ends when it has taken that.
-    fn drain_live(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
-        if active.output.is_empty() { self.drive(core, key, active) } else { Ok(()) }
+    fn drain_live(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+        if at.active.output.is_empty() { self.drive(at) } else { Ok(()) }
     }
 
     /// The grace is over: cuts whatever is left.

@@ -1,7 +1,8 @@
 //! What moves a connection forward, in one order, whatever event came: take requests, send what is ready,
 //! serve the live request, close; then put the entry back in shape.
 
-use crate::connection::{Active, Role};
+use crate::at::At;
+use crate::connection::Role;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore};
 use thalweg_reactor::{Interest, Key};
@@ -16,7 +17,7 @@ impl<S: Service> Http<S> {
     /// connection afterwards.
     pub(crate) fn with_active<W>(&mut self, core: &mut HttpCore<S>, key: Key, work: W)
     where
-        W: FnOnce(&mut Self, &mut HttpCore<S>, Key, &mut Active<S::Topic>) -> Result<(), Gone>,
+        W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), Gone>,
     {
         self.settle_volley(core, key);
         let Some(entry) = core.entry(key) else { return };
@@ -25,10 +26,11 @@ impl<S: Service> Http<S> {
             return;
         }
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
-        let outcome = work(self, core, key, &mut active).and_then(|()| self.settle(core, key, &mut active));
-        if outcome.is_err() && self.leave_volley(core, key) {
+        let at = &mut At { core, key, active: &mut active };
+        let outcome = work(self, at).and_then(|()| self.settle(at));
+        if outcome.is_err() && self.leave_volley(at.core, key) {
             // Whatever ends it, what was said before is sent before.
-            let _ = self.send_staged(core, key, &mut active);
+            let _ = self.send_staged(at);
         }
         match outcome {
             Ok(true) => self.keep_spare(core, active),
@@ -54,35 +56,30 @@ impl<S: Service> Http<S> {
     }
 
     /// Goes on until there is nothing to do but wait.
-    pub(crate) fn drive(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
+    pub(crate) fn drive(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
         loop {
             let mut starved = false;
-            while !starved && self.may_take(core, key, active) {
-                starved = !self.take_request(core, key, active);
+            while !starved && self.may_take(at) {
+                starved = !self.take_request(at);
             }
-            self.send_replies(core, key, active)?;
-            if !active.output.is_empty() {
+            self.send_replies(at)?;
+            if !at.active.output.is_empty() {
                 return Ok(());
             }
-            if active.replies.pending() > 0 {
+            if at.active.replies.pending() > 0 {
                 // Awaited from the store; but a burst that was cut short may go on being read.
-                if starved || !self.may_take(core, key, active) {
+                if starved || !self.may_take(at) {
                     return Ok(());
                 }
                 continue;
             }
-            let pumped = if role(core, key)? != Role::Request {
-                self.pump(core, key, active)?
-            } else if let Some(starting) = active.starting.take() {
-                self.begin_live(core, key, active, *starting)?
-            } else if active.closing {
-                return Err(if active.linger { Gone::Linger } else { Gone::Close });
-            } else if starved || active.warming || active.put_off {
+            let pumped = if at.role()? != Role::Request {
+                self.pump(at)?
+            } else if let Some(starting) = at.active.starting.take() {
+                self.begin_live(at, *starting)?
+            } else if at.active.closing {
+                return Err(if at.active.linger { Gone::Linger } else { Gone::Close });
+            } else if starved || at.active.warming || at.active.put_off {
                 return Ok(());
             } else {
                 continue;
@@ -95,66 +92,57 @@ impl<S: Service> Http<S> {
 
     /// Whether another request may be read now. One connection has a bounded number of requests, and of
     /// response bytes, in flight.
-    fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
-        let waits = active.warming || active.put_off || active.held && active.awaited > 0;
-        !(active.closing || waits)
-            && active.starting.is_none()
-            && active.output.is_empty()
-            && active.replies.pending() < self.config.pipeline_max
-            && active.ready_bytes < self.config.burst_bytes_max
-            && role(core, key) == Ok(Role::Request)
+    fn may_take(&self, at: &mut At<'_, S>) -> bool {
+        let waits = at.active.warming || at.active.put_off || at.active.held && at.active.awaited > 0;
+        !(at.active.closing || waits)
+            && at.active.starting.is_none()
+            && at.active.output.is_empty()
+            && at.active.replies.pending() < self.config.pipeline_max
+            && at.active.ready_bytes < self.config.burst_bytes_max
+            && at.role() == Ok(Role::Request)
     }
 
     /// Puts interest, patience and buffers in order after whatever was done. `true`: nothing is in
     /// flight, and the connection is better off without its active part.
-    fn settle(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<bool, Gone> {
-        if active.ended && self.leave_volley(core, key) {
+    fn settle(&mut self, at: &mut At<'_, S>) -> Result<bool, Gone> {
+        if at.active.ended && self.leave_volley(at.core, at.key) {
             // What the socket does not take of it keeps the connection.
-            self.send_staged(core, key, active)?;
+            self.send_staged(at)?;
         }
-        if self.draining && active.is_quiet() && role(core, key)? == Role::Request {
+        if self.draining && at.active.is_quiet() && at.role()? == Role::Request {
             // There may be a request in its socket that no event told of yet.
-            self.receive(core, key, active)?;
+            self.receive(at)?;
         }
-        self.load.stash(active.ready_bytes, active);
-        let live = role(core, key)? != Role::Request;
+        self.load.stash(at.active.ready_bytes, at.active);
+        let live = at.role()? != Role::Request;
         // A peer that sends nothing more gets what it asked for; a subscriber that hung up gets nothing.
-        if active.ended && if live { active.output.is_empty() } else { active.is_answered() } {
+        if at.active.ended && if live { at.active.output.is_empty() } else { at.active.is_answered() } {
             return Err(Gone::Close);
         }
-        if self.draining && !live && active.is_quiet() {
+        if self.draining && !live && at.active.is_quiet() {
             return Err(Gone::Close);
         }
-        let reads = !active.ended
-            && if live {
-                active.unread().len() < INPUT_KEPT_WHILE_LIVE
-            } else {
-                self.may_take(core, key, active)
-            };
-        let writes = !(active.put_off || active.output.is_empty());
+        let reads = !at.active.ended
+            && if live { at.active.unread().len() < INPUT_KEPT_WHILE_LIVE } else { self.may_take(at) };
+        let writes = !(at.active.put_off || at.active.output.is_empty());
         let interest = match (reads, writes) {
             (true, true) => Interest::BOTH,
             (true, false) => Interest::READ,
             (false, true) => Interest::WRITE,
             (false, false) => Interest::NONE,
         };
-        if core.interest(key) != Some(interest) {
+        if at.core.interest(at.key) != Some(interest) {
             self.meters.interest();
-            core.set_interest(key, interest).map_err(|_| Gone::Close)?;
+            at.core.set_interest(at.key, interest).map_err(|_| Gone::Close)?;
         }
         if !live {
-            self.set_patience(core, key, active, reads);
+            self.set_patience(at, reads);
         }
-        if active.unread().is_empty() && active.input.capacity() > 0 {
-            active.start = 0;
-            core.give_buffer(std::mem::take(&mut active.input));
+        if at.active.unread().is_empty() && at.active.input.capacity() > 0 {
+            at.active.start = 0;
+            at.core.give_buffer(std::mem::take(&mut at.active.input));
         }
-        Ok(active.is_quiet())
+        Ok(at.active.is_quiet())
     }
 
     /// Ends a sealed connection so that its peer can tell the end from a cut.

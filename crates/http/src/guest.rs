@@ -37,9 +37,9 @@ impl<S: Service> Http<S> {
     /// Lets a guest go that did not ask in time.
     pub(crate) fn dismiss(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.meters.overload();
-        self.with_active(core, key, |http, core, key, active| {
-            http.refuse(core, active, &CONNECTIONS);
-            http.drive(core, key, active)
+        self.with_active(core, key, |http, at| {
+            http.refuse(at, &CONNECTIONS);
+            http.drive(at)
         });
     }
 }

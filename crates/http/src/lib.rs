@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod at;
 mod bodies;
 pub mod client;
 mod cold;

@@ -3,7 +3,8 @@
 //! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Whoever stands
 //! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
 
-use crate::connection::{Active, Flags, Manner, Role, Starting};
+use crate::at::At;
+use crate::connection::{Flags, Manner, Role, Starting};
 use crate::patience::{deadline_left_ms, note_deadline};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
@@ -71,23 +72,21 @@ impl<S: Service> Http<S> {
     /// that no movement falls between them.
     pub(crate) fn begin_live(
         &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
+        at: &mut At<'_, S>,
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
         if self.load.subscribers() >= self.config.subscribers_max {
-            return self.refuse_subscriber(core, key, active, &starting);
+            return self.refuse_subscriber(at, &starting);
         }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
         manner.close |= self.draining || (sse && manner.legacy);
         let lifetime_ms = match live.mode {
-            Mode::Sse => self.config.sse_lifetime_ms(core.entropy()),
+            Mode::Sse => self.config.sse_lifetime_ms(at.core.entropy()),
             Mode::LongPoll => self.config.long_poll_timeout_ms,
         };
         self.load.follow();
-        let entry = core.entry(key).ok_or(Gone::Close)?;
+        let entry = at.entry()?;
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
         entry.flavour = live.flavour;
         entry.cursor = live.cursor;
@@ -96,91 +95,79 @@ impl<S: Service> Http<S> {
         entry.flags.set(Flags::CHUNKED, sse && !manner.legacy);
         entry.flags.set(Flags::LEGACY, manner.legacy);
         entry.flags.set(Flags::CLOSE, manner.close);
-        note_deadline(core, key, lifetime_ms);
-        if core.subscribe(key, topic_id, live.offset, || topic.clone()) {
+        note_deadline(at.core, at.key, lifetime_ms);
+        if at.core.subscribe(at.key, topic_id, live.offset, || topic.clone()) {
             self.service.watch(&topic);
         }
         if sse {
             let framing = if manner.legacy { Framing::UntilClose } else { Framing::Chunked };
-            self.date.refresh(core.wall_us());
+            self.date.refresh(at.core.wall_us());
             self.stage_opening(&head, framing, manner);
-            core.set_timer(key, lifetime_ms.min(self.config.sse_keep_alive_ms));
+            at.core.set_timer(at.key, lifetime_ms.min(self.config.sse_keep_alive_ms));
         } else {
-            core.set_timer(key, lifetime_ms);
+            at.core.set_timer(at.key, lifetime_ms);
         }
-        self.pump(core, key, active)
+        self.pump(at)
     }
 
     /// Sends the subscriber what there is, until it has all, its socket is full, or others want a turn.
-    pub(crate) fn pump(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Pumped, Gone> {
+    pub(crate) fn pump(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
         for _ in 0..ROUNDS_MAX {
-            if active.warming || active.put_off {
+            if at.active.warming || at.active.put_off {
                 return Ok(Pumped::Parked);
             }
-            let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
+            let (topic_id, live) = position(at.core, at.key).ok_or(Gone::Close)?;
             // A walk is put off as a whole, so that what it encodes is encoded once.
             if self.load.reads_wait() && self.memo.topic_id.is_none() {
-                self.send_staged(core, key, active)?;
+                self.send_staged(at)?;
                 break;
             }
-            if live.mode == Mode::Sse && deadline_left_ms(core, key) == 0 {
-                return self.end_sse(core, key, active);
+            if live.mode == Mode::Sse && deadline_left_ms(at.core, at.key) == 0 {
+                return self.end_sse(at);
             }
-            let step = match self.step(core, topic_id, &live) {
+            let step = match self.step(at.core, topic_id, &live) {
                 Ok(step) => step,
                 Err(work) => {
-                    self.send_staged(core, key, active)?;
-                    match self.warm_live(core, key, active, live, work)? {
+                    self.send_staged(at)?;
+                    match self.warm_live(at, live, work)? {
                         Some(pumped) => return Ok(pumped),
                         None => continue,
                     }
                 }
             };
-            active.warmings = 0;
+            at.active.warmings = 0;
             match step {
-                Step::Wait => return self.park(core, key, active, topic_id, &live),
-                Step::Respond(response) => return self.respond_live(core, key, active, &response),
+                Step::Wait => return self.park(at, topic_id, &live),
+                Step::Respond(response) => return self.respond_live(at, &response),
                 Step::Events { plain, chunk, next, end } => {
-                    let chunked = self.move_on(core, key, next)?;
+                    let chunked = self.move_on(at.core, at.key, next)?;
                     let bytes = if chunked { chunk } else { plain };
-                    if !bytes.is_empty() && !self.join_volley(core, key, active, &bytes) {
+                    if !bytes.is_empty() && !self.join_volley(at, &bytes) {
                         self.stage_piece(&bytes.into());
                     }
                     if end {
-                        return self.end_sse(core, key, active);
+                        return self.end_sse(at);
                     }
-                    self.send_staged(core, key, active)?;
+                    self.send_staged(at)?;
                 }
             }
-            if !active.output.is_empty() {
+            if !at.active.output.is_empty() {
                 return Ok(Pumped::Parked);
             }
         }
-        self.put_off(core, key, active);
+        self.put_off(at);
         Ok(Pumped::Parked)
     }
 
     /// Nothing to send: the head at most. Draining, that is the end of it.
-    fn park(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        topic_id: u64,
-        live: &Live,
-    ) -> Result<Pumped, Gone> {
+    fn park(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
         if !self.draining {
-            self.send_staged(core, key, active)?;
+            self.send_staged(at)?;
             return Ok(Pumped::Parked);
         }
         match live.mode {
-            Mode::Sse => self.end_sse(core, key, active),
-            Mode::LongPoll => self.answer_deadline(core, key, active, topic_id, live),
+            Mode::Sse => self.end_sse(at),
+            Mode::LongPoll => self.answer_deadline(at, topic_id, live),
         }
     }
 
@@ -194,58 +181,40 @@ impl<S: Service> Http<S> {
     }
 
     /// Ends the response with its last chunk, or with the connection.
-    pub(crate) fn end_sse(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Pumped, Gone> {
-        let manner = self.end_live(core, key, active)?;
-        let _ = self.leave_volley(core, key);
+    pub(crate) fn end_sse(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
+        let manner = self.end_live(at)?;
+        let _ = self.leave_volley(at.core, at.key);
         if !manner.legacy {
             self.stage_bytes(LAST_CHUNK);
         }
-        self.send_staged(core, key, active)?;
+        self.send_staged(at)?;
         Ok(Pumped::Ended)
     }
 
     /// Ends the subscription with a whole response.
-    pub(crate) fn respond_live(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        response: &Response,
-    ) -> Result<Pumped, Gone> {
-        let events_begun = crate::drive::role(core, key)? == Role::Sse && self.segments.is_empty();
-        let manner = self.end_live(core, key, active)?;
+    pub(crate) fn respond_live(&mut self, at: &mut At<'_, S>, response: &Response) -> Result<Pumped, Gone> {
+        let events_begun = at.role()? == Role::Sse && self.segments.is_empty();
+        let manner = self.end_live(at)?;
         if events_begun {
-            let _ = self.leave_volley(core, key);
-            self.send_staged(core, key, active)?;
+            let _ = self.leave_volley(at.core, at.key);
+            self.send_staged(at)?;
             // The head of another response has left: the only word left to say is the connection's end.
-            active.closing = true;
+            at.active.closing = true;
             return Ok(Pumped::Ended);
         }
         // An SSE head that was staged but not sent gives way.
         self.unstage();
-        self.date.refresh(core.wall_us());
+        self.date.refresh(at.core.wall_us());
         self.stage_response(response, manner);
-        self.send_staged(core, key, active)?;
+        self.send_staged(at)?;
         Ok(Pumped::Ended)
     }
 
-    fn answer_deadline(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        topic_id: u64,
-        live: &Live,
-    ) -> Result<Pumped, Gone> {
-        let now = Self::now(core);
-        let topic = core.topic(topic_id).ok_or(Gone::Close)?;
+    fn answer_deadline(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
+        let now = Self::now(at.core);
+        let topic = at.core.topic(topic_id).ok_or(Gone::Close)?;
         let response = self.service.deadline(topic, live, now);
-        self.respond_live(core, key, active, &response)
+        self.respond_live(at, &response)
     }
 
     /// Ends the connection's subscription, if it has one; from now on it has this role.
@@ -260,20 +229,15 @@ impl<S: Service> Http<S> {
     }
 
     /// Unsubscribes; the connection is between requests again, or closing. How its response is to end.
-    fn end_live(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Manner, Gone> {
-        self.unsubscribe(core, key, Role::Request);
+    fn end_live(&mut self, at: &mut At<'_, S>) -> Result<Manner, Gone> {
+        self.unsubscribe(at.core, at.key, Role::Request);
         let draining = self.draining;
-        let entry = core.entry(key).ok_or(Gone::Close)?;
+        let entry = at.entry()?;
         let close = entry.flags.has(Flags::CLOSE) || draining;
         let legacy = entry.flags.has(Flags::LEGACY);
-        active.closing |= close;
-        note_deadline(core, key, self.config.idle_timeout_ms);
-        core.set_timer(key, self.config.idle_timeout_ms);
+        at.active.closing |= close;
+        note_deadline(at.core, at.key, self.config.idle_timeout_ms);
+        at.core.set_timer(at.key, self.config.idle_timeout_ms);
         Ok(Manner { close, legacy, ..Manner::default() })
     }
 
@@ -370,18 +334,18 @@ impl<S: Service> Http<S> {
         }
         match live.mode {
             Mode::LongPoll if left_ms > 0 => core.set_timer(key, left_ms),
-            Mode::LongPoll => self.with_active(core, key, |http, core, key, active| {
-                http.answer_deadline(core, key, active, topic_id, &live)?;
-                http.drive(core, key, active)
+            Mode::LongPoll => self.with_active(core, key, |http, at| {
+                http.answer_deadline(at, topic_id, &live)?;
+                http.drive(at)
             }),
             Mode::Sse => {
                 core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1));
-                self.with_active(core, key, |http, core, key, active| {
-                    if left_ms > 0 && active.output.is_empty() {
-                        http.stage_comment(core, key);
-                        http.send_staged(core, key, active)?;
+                self.with_active(core, key, |http, at| {
+                    if left_ms > 0 && at.active.output.is_empty() {
+                        http.stage_comment(at.core, at.key);
+                        http.send_staged(at)?;
                     }
-                    http.drive(core, key, active)
+                    http.drive(at)
                 });
             }
         }

@@ -11,6 +11,7 @@
 //! off is in `resting`, in `cold` or in the reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in
 //! `tests/overload.rs` and `tests/later.rs`.
 
+use crate::at::At;
 use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
 use crate::live::Pumped;
@@ -165,24 +166,22 @@ impl<S: Service> Http<S> {
     /// Answers a live request that there is no room for; its connection goes on.
     pub(crate) fn refuse_subscriber(
         &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
+        at: &mut At<'_, S>,
         starting: &Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
         self.meters.overload();
         let announced = Announced { live: Some(starting.live), ..Announced::default() };
-        let response = self.service.refuse(&SUBSCRIBERS, announced, Self::now(core));
-        self.date.refresh(core.wall_us());
+        let response = self.service.refuse(&SUBSCRIBERS, announced, Self::now(at.core));
+        self.date.refresh(at.core.wall_us());
         self.stage_response(&response, starting.manner);
-        self.send_staged(core, key, active)?;
+        self.send_staged(at)?;
         Ok(Pumped::Ended)
     }
 
     /// Leaves what reads as it is, until the next turn or until the rest is over.
-    pub(crate) fn put_off(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        if !std::mem::replace(&mut active.put_off, true) {
-            self.queue(core, key);
+    pub(crate) fn put_off(&mut self, at: &mut At<'_, S>) {
+        if !std::mem::replace(&mut at.active.put_off, true) {
+            self.queue(at.core, at.key);
         }
     }
 
@@ -204,9 +203,9 @@ impl<S: Service> Http<S> {
         if self.load.reads_wait() {
             self.queue(core, key);
         } else {
-            self.with_active(core, key, |http, core, key, active| {
-                active.put_off = false;
-                http.resume_output(core, key, active)
+            self.with_active(core, key, |http, at| {
+                at.active.put_off = false;
+                http.resume_output(at)
             });
         }
         self.load.resuming = false;

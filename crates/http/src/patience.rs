@@ -4,8 +4,9 @@
 //! or an earlier one, and armed again when it was earlier; while a peer leaves bytes untaken it is armed for the end of the patience
 //! with that. *Checked by* the tests in `tests/patience.rs`.
 
+use crate::at::At;
 use crate::config::Config;
-use crate::connection::{Active, Body, Role};
+use crate::connection::{Body, Role};
 use crate::drive::role;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Filled;
@@ -43,56 +44,51 @@ impl Phase {
 impl<S: Service> Http<S> {
     /// Lets the right patience run. A later deadline is only noted: the timer that comes too early is set
     /// anew when it comes, so a whole request costs no timer at all. For an earlier one the timer is set.
-    pub(crate) fn set_patience(
-        &self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        reads: bool,
-    ) {
-        if self.secure.handshakes() > 0 && self.secure.is_handshaking(key) {
+    pub(crate) fn set_patience(&self, at: &mut At<'_, S>, reads: bool) {
+        if self.secure.handshakes() > 0 && self.secure.is_handshaking(at.key) {
             // What was noted when it was accepted stays.
             return;
         }
-        let before = active.phase;
-        active.phase = match active.body {
+        let before = at.active.phase;
+        at.active.phase = match at.active.body {
             // What is not read cannot be late.
             _ if !reads => Phase::Idle,
-            Body::Unknown if active.has_begun() => Phase::Head,
+            Body::Unknown if at.active.has_begun() => Phase::Head,
             Body::Unknown => Phase::Idle,
             Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
         };
-        if self.is_guest(core, key) {
+        if self.is_guest(at.core, at.key) {
             // The same: whatever it is doing, it has so long for all of it.
             return;
         }
-        match active.phase {
+        match at.active.phase {
             // For the head as a whole, however its bytes trickle.
             Phase::Head if before == Phase::Head => return,
             Phase::Idle | Phase::Head => {}
             Phase::Body => {
-                let bytes = active.body_bytes();
-                let stride = BODY_STRIDE_BYTES.max(active.announced_bytes() / BODY_STRIDE_PART);
-                if before == Phase::Body && bytes < active.body_mark + stride {
+                let bytes = at.active.body_bytes();
+                let stride = BODY_STRIDE_BYTES.max(at.active.announced_bytes() / BODY_STRIDE_PART);
+                if before == Phase::Body && bytes < at.active.body_mark + stride {
                     return;
                 }
-                active.body_mark = bytes;
+                at.active.body_mark = bytes;
             }
         }
-        let patience_ms = active.phase.patience_ms(&self.config);
-        let is_earlier = note_deadline(core, key, patience_ms);
-        if is_earlier || active.phase != Phase::Idle && before != active.phase {
-            core.set_timer(key, patience_ms);
+        let patience_ms = at.active.phase.patience_ms(&self.config);
+        let is_earlier = note_deadline(at.core, at.key, patience_ms);
+        if is_earlier || at.active.phase != Phase::Idle && before != at.active.phase {
+            at.core.set_timer(at.key, patience_ms);
         }
     }
 
     /// Bytes are kept until the peer takes some of those the kernel has: its patience for that begins.
-    pub(crate) fn await_peer(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        active.progressed_ms = now_ms(core);
-        active.queued_bytes = queued(core, key);
+    pub(crate) fn await_peer(&self, at: &mut At<'_, S>) {
+        at.active.progressed_ms = now_ms(at.core);
+        at.active.queued_bytes = queued(at.core, at.key);
         let patience_ms = self.config.stall_timeout_ms;
-        let left_ms = if self.is_guest(core, key) { deadline_left_ms(core, key) } else { patience_ms };
-        core.set_timer(key, patience_ms.min(left_ms).max(1));
+        let left_ms =
+            if self.is_guest(at.core, at.key) { deadline_left_ms(at.core, at.key) } else { patience_ms };
+        at.core.set_timer(at.key, patience_ms.min(left_ms).max(1));
     }
 
     /// A peer took what was kept for it: its time is told in comments, or by its deadline, and no more in patience. Meanwhile
@@ -158,12 +154,10 @@ impl<S: Service> Http<S> {
                 core.set_timer(key, self.config.idle_timeout_ms);
             }
             Some(Some(Phase::Head | Phase::Body)) if self.is_guest(core, key) => self.dismiss(core, key),
-            Some(Some(Phase::Head | Phase::Body)) => {
-                self.with_active(core, key, |http, core, key, active| {
-                    http.refuse(core, active, &crate::request::TOO_SLOW);
-                    http.drive(core, key, active)
-                })
-            }
+            Some(Some(Phase::Head | Phase::Body)) => self.with_active(core, key, |http, at| {
+                http.refuse(at, &crate::request::TOO_SLOW);
+                http.drive(at)
+            }),
         }
     }
 
@@ -183,10 +177,10 @@ impl<S: Service> Http<S> {
     fn hears(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let mut came = false;
         if core.interest(key).is_some_and(Interest::readable) {
-            self.with_active(core, key, |http, core, key, active| {
-                let filled = http.fill_any(core, key, active)?;
+            self.with_active(core, key, |http, at| {
+                let filled = http.fill_any(at)?;
                 came = !matches!(filled, Filled::Nothing);
-                http.hear(core, key, active, filled)
+                http.hear(at, filled)
             });
         }
         came

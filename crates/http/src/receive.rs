@@ -1,7 +1,7 @@
 //! Bytes in: from the socket into the connection's buffer.
 
-use crate::connection::{Active, Body, Connection, Role};
-use crate::drive::role;
+use crate::at::At;
+use crate::connection::{Body, Connection, Role};
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::tls::Filled;
 use std::io;
@@ -16,14 +16,9 @@ const ROOM_BYTES: usize = 256 * 1024;
 
 impl<S: Service> Http<S> {
     /// Reads what is there and goes on.
-    pub(crate) fn receive(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
-        let filled = self.fill_any(core, key, active)?;
-        self.hear(core, key, active, filled)
+    pub(crate) fn receive(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+        let filled = self.fill_any(at)?;
+        self.hear(at, filled)
     }
 
     /// Reads what a connection at rest has, if it has anything, and goes on; whether it had. Else it stays as it is.
@@ -42,71 +37,51 @@ impl<S: Service> Http<S> {
             core.give_buffer(input);
             return false;
         };
-        self.with_active(core, key, |http, core, key, active| {
-            active.input = input;
+        self.with_active(core, key, |http, at| {
+            at.active.input = input;
             let filled = http.filled(got, room)?;
-            http.hear(core, key, active, filled)
+            http.hear(at, filled)
         });
         true
     }
 
     /// Goes on with what was read, and reads on. A read that leaves room in the buffer has emptied the
     /// socket, so it is not asked again: a request in one piece costs one call.
-    pub(crate) fn hear(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        mut filled: Filled,
-    ) -> Result<(), Gone> {
+    pub(crate) fn hear(&mut self, at: &mut At<'_, S>, mut filled: Filled) -> Result<(), Gone> {
         let mut rounds = 1..ROUNDS_MAX;
         loop {
             match filled {
                 Filled::Nothing => return Ok(()),
-                Filled::End => active.ended = true,
+                Filled::End => at.active.ended = true,
                 Filled::Some { .. } => {}
             }
-            self.drive(core, key, active)?;
-            let is_all = active.ended || matches!(filled, Filled::Some { drained: true });
-            if is_all || !self.reads_on(core, key, active)? || rounds.next().is_none() {
+            self.drive(at)?;
+            let is_all = at.active.ended || matches!(filled, Filled::Some { drained: true });
+            if is_all || !self.reads_on(at)? || rounds.next().is_none() {
                 return Ok(());
             }
-            filled = self.fill_any(core, key, active)?;
+            filled = self.fill_any(at)?;
         }
     }
 
     /// Whether what came was all used, so that more may be read for the same turn.
-    fn reads_on(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> Result<bool, Gone> {
-        let waits = active.closing || active.put_off || !active.is_answered();
-        Ok(!waits && role(core, key)? == Role::Request)
+    fn reads_on(&self, at: &mut At<'_, S>) -> Result<bool, Gone> {
+        let waits = at.active.closing || at.active.put_off || !at.active.is_answered();
+        Ok(!waits && at.role()? == Role::Request)
     }
 
     /// Reads what is there, sealed or not.
-    pub(crate) fn fill_any(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Filled, Gone> {
-        if core.entry(key).is_some_and(|entry| entry.secure) {
-            self.fill_sealed(core, key, active)
-        } else {
-            self.fill(core, key, active)
-        }
+    pub(crate) fn fill_any(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
+        if at.entry()?.secure { self.fill_sealed(at) } else { self.fill(at) }
     }
 
     /// Reads what is there.
-    fn fill(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Filled, Gone> {
-        make_room(core, active);
-        let room = active.input.capacity() - active.input.len();
-        let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
+    fn fill(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
+        make_room(at);
+        let room = at.active.input.capacity() - at.active.input.len();
+        let descriptor = at.core.descriptor(at.key).ok_or(Gone::Close)?;
         self.meters.read();
-        let got = read(descriptor, &mut active.input);
+        let got = read(descriptor, &mut at.active.input);
         self.filled(got, room)
     }
 
@@ -126,7 +101,7 @@ impl<S: Service> Http<S> {
 
 /// A request is done with: if it took more than a buffer, what came behind it goes on in one that is no larger than it needs.
 /// Whoever sends a byte more would keep the large one otherwise, and nothing counts that.
-pub(crate) fn let_room_go<S: Service>(core: &mut HttpCore<S>, active: &mut Active<S::Topic>) {
+pub(crate) fn let_room_go<S: Service>(At { core, active, .. }: &mut At<'_, S>) {
     let room = active.input.capacity();
     // What is copied is a part of what is let go, so that many requests in one buffer are not copied for each of them.
     if room > core.buffer_bytes() && active.unread().len() <= room / 4 {
@@ -138,7 +113,7 @@ pub(crate) fn let_room_go<S: Service>(core: &mut HttpCore<S>, active: &mut Activ
 
 /// Makes room for at least one more byte: in a pooled buffer, by moving the unread bytes to the front, or,
 /// for a message larger than the buffer, by growing towards its size.
-fn make_room<S: Service>(core: &mut HttpCore<S>, active: &mut Active<S::Topic>) {
+fn make_room<S: Service>(At { core, active, .. }: &mut At<'_, S>) {
     if active.input.capacity() == 0 {
         active.input = core.take_buffer();
         return;

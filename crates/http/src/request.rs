@@ -1,12 +1,12 @@
 //! From bytes to a whole request, and from the service's answer to a place in the connection's order.
 
+use crate::at::At;
 use crate::bodies;
 use crate::connection::{Active, Body, Manner, Peer, Reply, Starting};
 use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_queue::Stands;
-use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::field::Name;
 use thalweg_wire::host::HOST_UNKNOWN;
@@ -43,78 +43,67 @@ struct Arrived {
 impl<S: Service> Http<S> {
     /// Takes one request from the input, if one is whole, or refuses what can never be one. `false`: more
     /// bytes are needed.
-    pub(crate) fn take_request(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> bool {
-        let peer = core.entry(key).map(|entry| entry.peer()).unwrap_or_default();
-        let taken = if matches!(active.body, Body::Chunked { .. }) {
-            self.take_chunked(core, key, active, peer)
+    pub(crate) fn take_request(&mut self, at: &mut At<'_, S>) -> bool {
+        let peer = at.entry().map(|entry| entry.peer()).unwrap_or_default();
+        let taken = if matches!(at.active.body, Body::Chunked { .. }) {
+            self.take_chunked(at, peer)
         } else {
-            self.take_plain(core, key, active, peer)
+            self.take_plain(at, peer)
         };
-        active.held = matches!(taken, Taken::Held);
+        at.active.held = matches!(taken, Taken::Held);
         match taken {
             Taken::Nothing => {
-                let body = std::mem::replace(&mut active.body, Body::Unknown);
-                let fits = self.bodies.reserve(active, &body, &self.config);
-                active.body = body;
+                let body = std::mem::replace(&mut at.active.body, Body::Unknown);
+                let fits = self.bodies.reserve(at.active, &body, &self.config);
+                at.active.body = body;
                 if fits {
                     return false;
                 }
-                self.refuse_full(core, active);
+                self.refuse_full(at);
             }
             Taken::Head(body, expects_continue) => {
-                if !self.bodies.reserve(active, &body, &self.config) {
-                    self.refuse_full(core, active);
+                if !self.bodies.reserve(at.active, &body, &self.config) {
+                    self.refuse_full(at);
                     return true;
                 }
-                active.body = body;
-                active.continue_owed = expects_continue;
+                at.active.body = body;
+                at.active.continue_owed = expects_continue;
                 // Chunks may be there already; of a counted body something is missing.
-                return matches!(active.body, Body::Chunked { .. });
+                return matches!(at.active.body, Body::Chunked { .. });
             }
             Taken::PutOff => {
-                self.put_off(core, key, active);
+                self.put_off(at);
                 return false;
             }
             Taken::Held => return false,
-            Taken::Refused(refusal) => self.refuse(core, active, &refusal),
-            Taken::Denied(response) => self.end_with(active, response),
-            Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
+            Taken::Refused(refusal) => self.refuse(at, &refusal),
+            Taken::Denied(response) => self.end_with(at.active, response),
+            Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(at, work),
             Taken::Whole { answer, mut manner, end } => {
                 manner.close |= peer.guest;
-                active.warmings = 0;
-                active.start = end;
-                active.body = Body::Unknown;
-                self.bodies.release(active);
-                let_room_go(core, active);
-                active.phase = Phase::Idle;
-                active.continue_owed = false;
-                active.closing |= manner.close;
-                self.place(core, key, active, answer, manner);
+                at.active.warmings = 0;
+                at.active.start = end;
+                at.active.body = Body::Unknown;
+                self.bodies.release(at.active);
+                let_room_go(at);
+                at.active.phase = Phase::Idle;
+                at.active.continue_owed = false;
+                at.active.closing |= manner.close;
+                self.place(at, answer, manner);
             }
         }
         true
     }
 
     /// A request without a body or with a counted one: served where it lies, without a copy.
-    fn take_plain(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        peer: Peer,
-    ) -> Taken<S::Topic> {
-        let unread = &active.input[active.start..];
+    fn take_plain(&mut self, at: &mut At<'_, S>, peer: Peer) -> Taken<S::Topic> {
+        let unread = &at.active.input[at.active.start..];
         if unread.is_empty()
-            || matches!(active.body, Body::Fixed { total_bytes, .. } if unread.len() < total_bytes)
+            || matches!(at.active.body, Body::Fixed { total_bytes, .. } if unread.len() < total_bytes)
         {
             return Taken::Nothing;
         }
-        let head = match self.heads.parse(key.slot(), &mut active.parser, unread) {
+        let head = match self.heads.parse(at.key.slot(), &mut at.active.parser, unread) {
             Ok(Some(head)) => head,
             Ok(None) => return Taken::Nothing,
             Err(refusal) => return Taken::Refused(refusal),
@@ -130,20 +119,20 @@ impl<S: Service> Http<S> {
                     decoder: ChunkedDecoder::default(),
                     decoded: Vec::new(),
                 };
-                return self.admitted(core, &head, body, peer);
+                return self.admitted(at.core, &head, body, peer);
             }
         };
         let total_bytes = head.bytes + length;
         if unread.len() < total_bytes {
             let body = Body::Fixed { head_bytes: head.bytes, total_bytes };
-            return self.admitted(core, &head, body, peer);
+            return self.admitted(at.core, &head, body, peer);
         }
         let arrived = Arrived {
-            end: active.start + total_bytes,
+            end: at.active.start + total_bytes,
             is_last: unread.len() == total_bytes,
-            behind_writes: active.awaited > 0,
+            behind_writes: at.active.awaited > 0,
         };
-        self.carry_out(core, &head, &unread[head.bytes..total_bytes], peer, arrived)
+        self.carry_out(at.core, &head, &unread[head.bytes..total_bytes], peer, arrived)
     }
 
     /// Has the service answer a request that has come whole, if there is room for it and it need not wait.
@@ -218,18 +207,14 @@ impl<S: Service> Http<S> {
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
-    fn take_chunked(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        peer: Peer,
-    ) -> Taken<S::Topic> {
-        let Body::Chunked { head_bytes, decoder, decoded } = &mut active.body else { return Taken::Nothing };
-        let body_start = active.start + *head_bytes;
-        let mut at = body_start;
+    fn take_chunked(&mut self, at: &mut At<'_, S>, peer: Peer) -> Taken<S::Topic> {
+        let Body::Chunked { head_bytes, decoder, decoded } = &mut at.active.body else {
+            return Taken::Nothing;
+        };
+        let body_start = at.active.start + *head_bytes;
+        let mut end = body_start;
         loop {
-            let chunk = match decoder.decode(&active.input[at..]) {
+            let chunk = match decoder.decode(&at.active.input[end..]) {
                 Ok(chunk) => chunk,
                 Err(refusal) => return Taken::Refused(refusal),
             };
@@ -237,49 +222,44 @@ impl<S: Service> Http<S> {
                 return Taken::Refused(BODY_TOO_LARGE);
             }
             decoded.extend_from_slice(chunk.data);
-            at += chunk.consumed;
+            end += chunk.consumed;
             if chunk.done {
                 break;
             }
-            if chunk.consumed == 0 || at == active.input.len() {
-                active.input.truncate(body_start);
+            if chunk.consumed == 0 || end == at.active.input.len() {
+                at.active.input.truncate(body_start);
                 return Taken::Nothing;
             }
         }
         let arrived =
-            Arrived { end: at, is_last: active.input.len() == at, behind_writes: active.awaited > 0 };
+            Arrived { end, is_last: at.active.input.len() == end, behind_writes: at.active.awaited > 0 };
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
-        let taken = match self.heads.parse(key.slot(), &mut active.parser, &active.input[active.start..]) {
-            Ok(Some(head)) => self.carry_out(core, &head, decoded, peer, arrived),
-            Ok(None) => Taken::Nothing,
-            Err(refusal) => Taken::Refused(refusal),
-        };
+        let taken =
+            match self.heads.parse(at.key.slot(), &mut at.active.parser, &at.active.input[at.active.start..])
+            {
+                Ok(Some(head)) => self.carry_out(at.core, &head, decoded, peer, arrived),
+                Ok(None) => Taken::Nothing,
+                Err(refusal) => Taken::Refused(refusal),
+            };
         if matches!(taken, Taken::PutOff | Taken::Held | Taken::Whole { answer: Answer::Cold(_), .. }) {
             // It is asked again; the decoder is done, and what it took is not to be taken twice.
-            active.input.drain(body_start..at);
+            at.active.input.drain(body_start..end);
         }
         taken
     }
 
     /// Gives an answer its place.
-    fn place(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        answer: Answer<S::Topic>,
-        manner: Manner,
-    ) {
+    fn place(&mut self, at: &mut At<'_, S>, answer: Answer<S::Topic>, manner: Manner) {
         match answer {
-            Answer::Respond(response) => self.answer_at_once(active, Reply { response, manner }),
+            Answer::Respond(response) => self.answer_at_once(at.active, Reply { response, manner }),
             Answer::After(ticket, response) => {
-                self.answer_after(core, key, active, ticket, Reply { response, manner });
+                self.answer_after(at, ticket, Reply { response, manner });
             }
-            Answer::Later(later) => self.await_later(key, active, later, manner),
+            Answer::Later(later) => self.await_later(at.key, at.active, later, manner),
             // Handled before: a cold request has no place yet.
             Answer::Cold(_) => {}
             Answer::Live { topic_id, topic, live, head } => {
-                active.starting = Some(Box::new(Starting { topic_id, topic, live, head, manner }));
+                at.active.starting = Some(Box::new(Starting { topic_id, topic, live, head, manner }));
             }
         }
     }
@@ -292,46 +272,34 @@ impl<S: Service> Http<S> {
     }
 
     /// Answers once a ticket is complete. If the store failed before, it says so instead.
-    fn answer_after(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        ticket: u64,
-        reply: Reply,
-    ) {
-        let (sequence, manner) = (active.replies.expect(), reply.manner);
-        let waiting = Waiting { key, sequence, reply, read_us: core.now_us() };
+    fn answer_after(&mut self, at: &mut At<'_, S>, ticket: u64, reply: Reply) {
+        let (sequence, manner) = (at.active.replies.expect(), reply.manner);
+        let waiting = Waiting { key: at.key, sequence, reply, read_us: at.core.now_us() };
         let reply = match self.waiting.wait(ticket, waiting) {
             Stands::Waits => {
-                active.awaited += u32::from(manner.writes);
+                at.active.awaited += u32::from(manner.writes);
                 return;
             }
             Stands::Complete(Waiting { reply, .. }) => {
                 self.posts.answered(&reply);
                 reply
             }
-            Stands::Failed(_) => Reply { response: self.service.failed(Self::now(core)), manner },
+            Stands::Failed(_) => Reply { response: self.service.failed(Self::now(at.core)), manner },
         };
-        active.ready(sequence, reply);
+        at.active.ready(sequence, reply);
     }
 
     /// Answers with a refusal as the connection's last response, behind those that are owed.
-    pub(crate) fn refuse(
-        &mut self,
-        core: &mut HttpCore<S>,
-        active: &mut Active<S::Topic>,
-        refusal: &Refusal,
-    ) {
+    pub(crate) fn refuse(&mut self, at: &mut At<'_, S>, refusal: &Refusal) {
         tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
-        let response = self.service.refuse(refusal, announced(active.unread()), Self::now(core));
-        self.end_with(active, response);
+        let response = self.service.refuse(refusal, announced(at.active.unread()), Self::now(at.core));
+        self.end_with(at.active, response);
     }
 
     /// There is no room for the body that is arriving.
-    fn refuse_full(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) {
+    fn refuse_full(&mut self, at: &mut At<'_, S>) {
         self.meters.overload();
-        self.refuse(core, active, &bodies::FULL);
+        self.refuse(at, &bodies::FULL);
     }
 
     /// Answers for the last time on this connection: what it still sends is not looked at.

@@ -4,6 +4,7 @@
 //! reference, the rest copied out of the scratch. A large piece that a file holds as well the kernel takes from there, by a call
 //! of its own.
 
+use crate::at::At;
 use crate::connection::{Active, Flags, Manner, Output};
 use crate::meters::Meters;
 use crate::patience::now_ms;
@@ -57,30 +58,25 @@ impl Segment {
 
 impl<S: Service> Http<S> {
     /// Sends every response whose turn has come, in one write.
-    pub(crate) fn send_replies(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
-        if !active.output.is_empty() {
+    pub(crate) fn send_replies(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+        if !at.active.output.is_empty() {
             return Ok(());
         }
-        self.date.refresh(core.wall_us());
-        while let Some(mut reply) = active.pop_reply() {
-            if self.draining && active.replies.pending() == 0 && active.starting.is_none() {
+        self.date.refresh(at.core.wall_us());
+        while let Some(mut reply) = at.active.pop_reply() {
+            if self.draining && at.active.replies.pending() == 0 && at.active.starting.is_none() {
                 // Said with the last response only: whatever followed it would be ignored.
                 reply.manner.close = true;
-                active.closing = true;
+                at.active.closing = true;
             }
             self.stage_response(&reply.response, reply.manner);
         }
-        if active.continue_owed && !active.closing && active.replies.pending() == 0 {
-            active.continue_owed = false;
+        if at.active.continue_owed && !at.active.closing && at.active.replies.pending() == 0 {
+            at.active.continue_owed = false;
             self.meters.response(100);
             self.stage_bytes(CONTINUE);
         }
-        self.send_staged(core, key, active)
+        self.send_staged(at)
     }
 
     /// Adds a whole response to the write.
@@ -136,23 +132,18 @@ impl<S: Service> Http<S> {
     }
 
     /// Sends what was staged; what the kernel does not take becomes the connection's output.
-    pub(crate) fn send_staged(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
+    pub(crate) fn send_staged(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
         if self.segments.is_empty() {
             return Ok(());
         }
         if let Some(status) = self.opening.take() {
             self.meters.response(status);
         }
-        if !self.leave_volley(core, key) && self.join_staged(core, key, active) {
+        if !self.leave_volley(at.core, at.key) && self.join_staged(at) {
             return Ok(());
         }
-        let before = active.output.bytes();
-        let lends = lends(core, key);
+        let before = at.active.output.bytes();
+        let lends = lends(at.core, at.key);
         let (sent, whole) = {
             let first = self.segments.iter().take_while(|segment| !(lends && segment.is_held()));
             let slices = one_write(
@@ -164,57 +155,53 @@ impl<S: Service> Http<S> {
             );
             let bytes = slices.iter().map(|slice| slice.len()).sum();
             self.load.spend(bytes);
-            let sent = send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters);
+            let sent =
+                send(at.core, at.key, &mut self.secure, &mut at.active.output.sealed, &slices, &self.meters);
             (sent, bytes)
         };
         if let Ok(sent) = sent {
-            self.keep_unsent(sent.plain, active);
+            self.keep_unsent(sent.plain, at.active);
         }
-        self.load.unsent(before, active.output.bytes());
+        self.load.unsent(before, at.active.output.bytes());
         self.unstage();
         // What a file holds follows at once, if its turn has come.
-        let held = lends && active.output.pieces.front().is_some_and(is_held);
+        let held = lends && at.active.output.pieces.front().is_some_and(is_held);
         if sent?.plain == whole && held && !self.load.reads_wait() {
-            let sent = self.send_kept(core, key, active)?;
+            let sent = self.send_kept(at)?;
             self.load.spend(sent.wire);
         }
-        if !active.output.is_empty() {
-            self.await_peer(core, key, active);
+        if !at.active.output.is_empty() {
+            self.await_peer(at);
         }
         Ok(())
     }
 
     /// Sends of what was kept as much as the socket takes, and one write may.
-    fn send_kept(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Sent, Gone> {
-        let (before, lends) = (active.output.bytes(), lends(core, key));
+    fn send_kept(&mut self, at: &mut At<'_, S>) -> Result<Sent, Gone> {
+        let (before, lends) = (at.active.output.bytes(), lends(at.core, at.key));
         let (mut all, mut room) = (Sent::default(), self.load.write_bytes_max());
         let last = loop {
-            let Output { sealed, pieces, .. } = &mut active.output;
+            let Output { sealed, pieces, .. } = &mut at.active.output;
             let (offered, sent) = match pieces.front() {
                 Some(piece) if lends && is_held(piece) => {
-                    (piece.len().min(room), send_held(core, key, piece, room, &self.meters))
+                    (piece.len().min(room), send_held(at.core, at.key, piece, room, &self.meters))
                 }
                 _ => {
                     let few = pieces.iter().take(PIECES_MAX).take_while(|piece| !(lends && is_held(piece)));
                     let slices = one_write(room, few.map(|piece| &piece[..]));
                     let offered = slices.iter().map(|slice| slice.len()).sum();
-                    (offered, send(core, key, &mut self.secure, sealed, &slices, &self.meters))
+                    (offered, send(at.core, at.key, &mut self.secure, sealed, &slices, &self.meters))
                 }
             };
             let Sent { plain, wire } = sent.unwrap_or_default();
-            active.output.advance(plain);
+            at.active.output.advance(plain);
             (all.plain, all.wire, room) = (all.plain + plain, all.wire + wire, room - plain);
             // Where some come from files there may be more that the socket has room for.
-            if sent.is_err() || !lends || plain < offered || room == 0 || active.output.is_empty() {
+            if sent.is_err() || !lends || plain < offered || room == 0 || at.active.output.is_empty() {
                 break sent;
             }
         };
-        self.load.unsent(before, active.output.bytes());
+        self.load.unsent(before, at.active.output.bytes());
         last.map(|_| all)
     }
 
@@ -243,29 +230,24 @@ impl<S: Service> Http<S> {
     }
 
     /// The socket takes bytes again: sends those that were kept, then goes on.
-    pub(crate) fn resume_output(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
-        if !active.output.is_empty() {
+    pub(crate) fn resume_output(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
+        if !at.active.output.is_empty() {
             if self.load.reads_wait() {
-                self.put_off(core, key, active);
+                self.put_off(at);
                 return Ok(());
             }
-            let Sent { wire, .. } = self.send_kept(core, key, active)?;
+            let Sent { wire, .. } = self.send_kept(at)?;
             self.load.spend(wire);
             if wire > 0 {
-                active.progressed_ms = now_ms(core);
-                active.queued_bytes = active.queued_bytes.saturating_add(wire as u32);
+                at.active.progressed_ms = now_ms(at.core);
+                at.active.queued_bytes = at.active.queued_bytes.saturating_add(wire as u32);
             }
-            if !active.output.is_empty() {
+            if !at.active.output.is_empty() {
                 return Ok(());
             }
-            self.reader_caught_up(core, key, active.phase);
+            self.reader_caught_up(at.core, at.key, at.active.phase);
         }
-        self.drive(core, key, active)
+        self.drive(at)
     }
 }
 

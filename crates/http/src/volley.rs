@@ -11,7 +11,8 @@
 //! while it is being served only at the end of it; it is not ended while it is in it. *Checked by* `tests/volley.rs` and the tests of live reads, which
 //! run with it.
 
-use crate::connection::{Active, Flags};
+use crate::at::At;
+use crate::connection::Flags;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::send::Segment;
 use bytes::Bytes;
@@ -124,47 +125,36 @@ impl Volley {
 
 impl<S: Service> Http<S> {
     /// Has a delivery wait for the others'. `false`: it is to be sent by itself.
-    pub(crate) fn join_volley(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &Active<S::Topic>,
-        bytes: &Bytes,
-    ) -> bool {
-        let joins = self.segments.is_empty() && self.may_join(core, key, active, bytes.len());
+    pub(crate) fn join_volley(&mut self, at: &mut At<'_, S>, bytes: &Bytes) -> bool {
+        let joins = self.segments.is_empty() && self.may_join(at, bytes.len());
         if joins {
-            self.join(core, key, Delivery::Shared(bytes.clone()));
+            self.join(at.core, at.key, Delivery::Shared(bytes.clone()));
         }
         joins
     }
 
     /// Has what was staged wait for the others'. `false`: it is to be sent by itself.
-    pub(crate) fn join_staged(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &Active<S::Topic>,
-    ) -> bool {
+    pub(crate) fn join_staged(&mut self, at: &mut At<'_, S>) -> bool {
         let [Segment::Scratch(range)] = &self.segments[..] else { return false };
         let range = range.clone();
-        let joins = self.may_join(core, key, active, range.len());
+        let joins = self.may_join(at, range.len());
         if joins {
             let start = self.volley.copied.len();
             self.volley.copied.extend_from_slice(&self.scratch[range]);
-            self.join(core, key, Delivery::Copied(start..self.volley.copied.len()));
+            self.join(at.core, at.key, Delivery::Copied(start..self.volley.copied.len()));
             self.unstage();
         }
         joins
     }
 
-    fn may_join(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>, bytes: usize) -> bool {
+    fn may_join(&self, at: &mut At<'_, S>, bytes: usize) -> bool {
         // One that is about to end would do so before the volley goes.
-        let stays = !(active.closing || active.ended || self.draining);
+        let stays = !(at.active.closing || at.active.ended || self.draining);
         (self.volley.turn || self.volley.round)
             && stays
-            && active.output.is_empty()
+            && at.active.output.is_empty()
             && bytes <= JOINS_BYTES_MAX
-            && core.entry(key).is_some_and(|entry| !(entry.secure || entry.flags.has(Flags::JOINED)))
+            && at.entry().is_ok_and(|entry| !(entry.secure || entry.flags.has(Flags::JOINED)))
     }
 
     fn join(&mut self, core: &mut HttpCore<S>, key: Key, delivery: Delivery) {
@@ -249,12 +239,12 @@ impl<S: Service> Http<S> {
 
     /// What a socket did not take becomes its connection's output.
     fn keep_untaken(&mut self, core: &mut HttpCore<S>, key: Key, rest: io::Result<Bytes>) {
-        self.with_active(core, key, |http, core, key, active| {
+        self.with_active(core, key, |http, at| {
             let rest = rest.map_err(|_| Gone::Close)?;
-            let before = active.output.bytes();
-            active.output.push(rest.into());
-            http.load.unsent(before, active.output.bytes());
-            http.await_peer(core, key, active);
+            let before = at.active.output.bytes();
+            at.active.output.push(rest.into());
+            http.load.unsent(before, at.active.output.bytes());
+            http.await_peer(at);
             Ok(())
         });
     }

@@ -7,9 +7,10 @@
 
 use super::Identity;
 use super::session::Session;
-use crate::connection::{Active, Output};
+use crate::at::At;
+use crate::connection::Output;
 use crate::meters::Meters;
-use crate::reactor::{Gone, Http, HttpCore};
+use crate::reactor::{Gone, Http};
 use crate::send::taken;
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -176,69 +177,56 @@ fn write_sealed(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Re
 
 impl<S: Service> Http<S> {
     /// Reads and opens what is there.
-    pub(crate) fn fill_sealed(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<Filled, Gone> {
-        let session = self.secure.sessions.get(&key).ok_or(Gone::Close)?;
+    pub(crate) fn fill_sealed(&mut self, at: &mut At<'_, S>) -> Result<Filled, Gone> {
+        let session = self.secure.sessions.get(&at.key).ok_or(Gone::Close)?;
         let (shakes, begins) = (session.is_handshaking(), !session.has_begun());
         if shakes && self.secure.steps >= HANDSHAKE_STEPS_MAX {
             // The kernel says again next turn that there is something.
             return Ok(Filled::Nothing);
         }
         self.secure.steps += usize::from(shakes);
-        let mut received = core.take_buffer();
+        let mut received = at.core.take_buffer();
         let room = received.capacity();
         self.meters.read();
-        let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut received));
+        let got = at.core.descriptor(at.key).map(|descriptor| read(descriptor, &mut received));
         self.meters.received(received.len());
         let filled = match got {
             Some(Ok(Read::Bytes(_))) if begins && is_plain(&received) => {
-                self.refuse_plain(core, key, active);
+                self.refuse_plain(at);
                 Ok(Filled::Some { drained: true })
             }
-            Some(Ok(Read::Bytes(count))) => {
-                self.open(core, key, active, &mut received).map(|ended| match ended {
-                    true => Filled::End,
-                    false => Filled::Some { drained: count < room },
-                })
-            }
+            Some(Ok(Read::Bytes(count))) => self.open(at, &mut received).map(|ended| match ended {
+                true => Filled::End,
+                false => Filled::Some { drained: count < room },
+            }),
             Some(Ok(Read::WouldBlock)) => Ok(Filled::Nothing),
             Some(Ok(Read::End)) => Ok(Filled::End),
             Some(Err(_)) | None => Err(Gone::Close),
         };
-        core.give_buffer(received);
+        at.core.give_buffer(received);
         filled
     }
 
     /// Opens what came, and sends what the protocol answers. Whether the peer said that nothing follows.
-    fn open(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-        received: &mut Vec<u8>,
-    ) -> Result<bool, Gone> {
-        let session = self.secure.sessions.get_mut(&key).ok_or(Gone::Close)?;
+    fn open(&mut self, at: &mut At<'_, S>, received: &mut Vec<u8>) -> Result<bool, Gone> {
+        let session = self.secure.sessions.get_mut(&at.key).ok_or(Gone::Close)?;
         let shook = session.is_handshaking();
-        if active.input.capacity() == 0 && !shook {
-            active.input = core.take_buffer();
-        } else if active.start > 0 {
-            active.input.drain(..active.start);
-            active.start = 0;
+        if at.active.input.capacity() == 0 && !shook {
+            at.active.input = at.core.take_buffer();
+        } else if at.active.start > 0 {
+            at.active.input.drain(..at.active.start);
+            at.active.start = 0;
         }
         self.secure.sealed.clear();
-        let outcome = session.take(received, &mut active.input, &mut self.secure.sealed);
+        let outcome = session.take(received, &mut at.active.input, &mut self.secure.sealed);
         let shakes = session.is_handshaking();
         // A handshake has its own patience, and nothing is lost with it.
-        active.partial = !shakes && session.is_partial();
+        at.active.partial = !shakes && session.is_partial();
         self.secure.handshakes -= usize::from(shook && !shakes);
         if shook && !shakes {
             self.meters.handshake();
         }
-        self.answer(core, key, active)?;
+        self.answer(at)?;
         outcome.map_err(|error| {
             tracing::debug!(%error, "a sealed connection is refused");
             // So that the alert reaches whoever it is for.
@@ -247,22 +235,17 @@ impl<S: Service> Http<S> {
     }
 
     /// Sends what the protocol itself has to say.
-    fn answer(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &mut Active<S::Topic>,
-    ) -> Result<(), Gone> {
+    fn answer(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
         if self.secure.sealed.is_empty() {
             return Ok(());
         }
-        let Output { sealed: kept, .. } = &mut active.output;
+        let Output { sealed: kept, .. } = &mut at.active.output;
         let before = kept.len() as u64;
         kept.buffer().extend_from_slice(&self.secure.sealed);
-        let outcome = flush(core.descriptor(key).ok_or(Gone::Close)?, kept, &self.meters);
+        let outcome = flush(at.core.descriptor(at.key).ok_or(Gone::Close)?, kept, &self.meters);
         self.load.unsent(before, kept.len() as u64);
         if !kept.is_empty() {
-            self.await_peer(core, key, active);
+            self.await_peer(at);
         }
         outcome.map(drop)
     }
@@ -275,12 +258,12 @@ impl<S: Service> Http<S> {
     }
 
     /// Tells who speaks HTTP where TLS is spoken so, in words that it understands.
-    fn refuse_plain(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        self.forget_secure(key);
-        if let Some(entry) = core.entry(key) {
+    fn refuse_plain(&mut self, at: &mut At<'_, S>) {
+        self.forget_secure(at.key);
+        if let Ok(entry) = at.entry() {
             entry.secure = false;
         }
-        self.refuse(core, active, &PLAIN);
+        self.refuse(at, &PLAIN);
     }
 }
 
