@@ -5,11 +5,10 @@
 //! that knows this batch stands for them.
 //!
 //! Invariants: extents are ordered, each begins where the one before it ends unless something between them is lost or was let go of behind
-//! what forks inherit, and a folded
+//! what a fork inherits, and a folded
 //! one stands for extents of one segment. What is folded is decided by what was written, so that whoever replays
 //! it, in this process or another, comes to the same list. *Checked by* the tests below and those of `places`.
 
-use crate::heirs::Kept;
 use crate::places::{Places, RUN};
 use crate::{Offset, Position, byte_of, segment_of};
 use smallvec::SmallVec;
@@ -154,33 +153,21 @@ impl Extents {
         self.list.push(extent);
     }
 
-    /// The extents that hold nothing of what is kept, in order. Complexity: a search, and where forks inherit something, a walk
-    /// back to the last of that which is folded.
-    pub(crate) fn outside(&self, kept: &Kept) -> impl Iterator<Item = &Extent> {
-        let [front, gap] = self.unneeded(kept);
-        self.list[front].iter().chain(&self.list[gap])
+    /// Places of those that hold something of a range and end in front of an offset, or there.
+    pub(crate) fn places(&self, range: &Range<Offset>, to: Offset) -> Range<usize> {
+        let first = self.list.partition_point(|extent| extent.end() <= range.start);
+        let last = self.list.partition_point(|extent| extent.offset < range.end && extent.end() <= to);
+        first..last.max(first)
     }
 
-    /// Forgets and answers them.
-    pub(crate) fn keep(&mut self, kept: &Kept) -> SmallVec<[Extent; 1]> {
-        let [front, gap] = self.unneeded(kept);
-        let mut gone: SmallVec<[Extent; 1]> = self.list.drain(gap).collect();
-        gone.extend(self.list.drain(front));
+    /// Forgets runs of them, given by their places in order. Answers what went.
+    pub(crate) fn remove(
+        &mut self,
+        runs: impl DoubleEndedIterator<Item = Range<usize>>,
+    ) -> SmallVec<[Extent; 1]> {
+        let mut gone = SmallVec::new();
+        runs.rev().for_each(|run| gone.extend(self.list.drain(run)));
         gone
-    }
-
-    /// Where they are: in front of everything, and between what is inherited and what is the log's own.
-    fn unneeded(&self, kept: &Kept) -> [Range<usize>; 2] {
-        let own = self.list.partition_point(|extent| extent.end() <= kept.own);
-        if kept.inherited.is_empty() {
-            return [0..own, own..own];
-        }
-        let start = self.list.partition_point(|extent| extent.end() <= kept.inherited.start).min(own);
-        let end = self.list.partition_point(|extent| extent.offset < kept.inherited.end).clamp(start, own);
-        // With what says where they lie.
-        let said = self.list[start..end].iter().rev().find(|extent| extent.is_folded());
-        let said = said.map_or(0, |extent| self.list.partition_point(|one| one.position <= extent.places));
-        [0..start, end.max(said).min(own)..own]
     }
 
     pub(crate) fn take(&mut self) -> SmallVec<[Extent; 1]> {

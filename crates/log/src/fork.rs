@@ -254,7 +254,7 @@ impl Shared {
             let Some((parent, need)) = parent else { break };
             let is_gone = {
                 let mut inner = parent.lock();
-                inner.bury(&need);
+                self.unload(inner.bury(&need));
                 inner.is_gone()
             };
             if !is_gone {

@@ -1,154 +1,195 @@
 //! What a log keeps: what it shows itself, and what others inherit from it.
 //!
-//! A fork *needs* of its parent what lies below its base and was not purged from it, and what forks of its own need of
-//! that. It tells its parent when it is created, whenever it needs less, and when it is gone; so a parent knows at
-//! any time the *hull* of what its forks need, lets go of what lies neither there nor in what it shows, and needs no
-//! more of its own parent than it keeps for that. Between the two there may be a gap: a parent that is purged up to its
-//! end, or deleted, keeps what its forks inherit and nothing behind it.
+//! A fork *needs* of its parent one stretch of what lies below its base: from the first offset of it that the fork shows, or that
+//! forks of its own need, to the last. It tells its parent when it is created, whenever it needs less, and when it is gone;
+//! so a parent knows at any time what its forks need, and lets go of what lies neither there nor in what it shows. A parent
+//! that is purged past what its forks inherit, or deleted, has gaps between what it keeps.
 //!
-//! Invariants: a fork needs less and less; what it told is never less than what it needs, because it tells behind the
-//! commit that became visible; forks are locked before their parents. All of it follows from where logs begin and
-//! branch off, so that recovery comes to the same end whatever a checkpoint knew.
-//! *Checked by* the tests of forks, which reckon what is needed of every log of random trees, and by the crash simulation.
+//! Invariants: a fork needs less and less. What it told is never less than what it needs, because it tells behind the commit that
+//! became visible. A new fork needs what its parent shows, so that of what there is less and less is kept, and recovery comes
+//! to the same end from whichever checkpoint it begins. Forks are locked before their parents. *Checked by* the tests of
+//! forks, which reckon what is needed of every log of random trees, and by the crash simulation, which loses checkpoints.
 
 use crate::Offset;
 use crate::extents::Extent;
 use crate::log::{Inner, Log, Phase};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// What was let go of.
+type Extents = SmallVec<[Extent; 1]>;
 
 /// Offsets of a parent that one of its forks needs; empty, if it needs none.
 pub(crate) type Need = Range<Offset>;
 
-/// What all forks of a log need of it. Memory grows with the number of different bounds, not with that of forks.
+/// What the forks of a log need of it.
 #[derive(Debug, Default)]
 pub(crate) struct Heirs {
-    starts: Counts,
-    ends: Counts,
-}
-
-/// Offsets, and how often each occurs.
-#[derive(Debug, Default)]
-struct Counts(BTreeMap<Offset, u32>);
-
-/// What is kept of a log's payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// For its forks.
-    pub(crate) inherited: Need,
-    /// Because it shows it: from here on.
-    pub(crate) own: Offset,
+    /// By where they begin and end: different ones, and how many forks have each.
+    needs: SmallVec<[(Offset, Offset, u32); 1]>,
+    /// What lies below it and is not needed is gone.
+    pruned: Offset,
 }
 
 impl Heirs {
-    pub(crate) fn add(&mut self, need: &Need) {
-        if !need.is_empty() {
-            self.starts.add(need.start);
-            self.ends.add(need.end);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, need: &Need) {
-        if !need.is_empty() {
-            self.starts.remove(need.start);
-            self.ends.remove(need.end);
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
-        self.starts.0.is_empty()
+        self.needs.is_empty()
     }
 
-    /// From the first offset that some fork needs to behind the last.
-    fn hull(&self) -> Need {
-        let (first, last) = (self.starts.0.first_key_value(), self.ends.0.last_key_value());
-        first.zip(last).map_or(0..0, |((start, _), (end, _))| *start..*end)
-    }
-}
-
-impl Counts {
-    fn add(&mut self, offset: Offset) {
-        *self.0.entry(offset).or_default() += 1;
+    /// Complexity: a search, and a move of what lies behind; forks are mostly made near the end.
+    fn add(&mut self, need: &Need) {
+        match self.find(need) {
+            Ok(at) => self.needs[at].2 += 1,
+            Err(at) => self.needs.insert(at, (need.start, need.end, 1)),
+        }
     }
 
-    fn remove(&mut self, offset: Offset) {
-        if let Some(count) = self.0.get_mut(&offset) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&offset);
+    /// Whether it may have been the only one to need some of that.
+    fn remove(&mut self, need: &Need) -> bool {
+        let Ok(at) = self.find(need) else { return false };
+        self.needs[at].2 -= 1;
+        if self.needs[at].2 > 0 {
+            return false;
+        }
+        self.needs.remove(at);
+        // Who holds all of it stands most likely beside it.
+        let front = at.checked_sub(1).is_some_and(|at| self.needs[at].1 >= need.end);
+        let behind = self.needs.get(at).is_some_and(|(start, ..)| *start == need.start);
+        !(front || behind)
+    }
+
+    fn find(&self, need: &Need) -> Result<usize, usize> {
+        self.needs.binary_search_by_key(&(need.start, need.end), |(start, end, _)| (*start, *end))
+    }
+
+    /// From the first offset below `base` that is needed to the last.
+    fn below(&self, base: Offset) -> Need {
+        let needs = &self.needs[..self.needs.partition_point(|(start, ..)| *start < base)];
+        let end = needs.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
+        needs.first().map_or(0..0, |(start, ..)| *start..end.min(base))
+    }
+
+    /// Which of some extents nobody needs: runs of them, by their places. Complexity: a step for each, and for each need that begins
+    /// in front of their end.
+    fn unneeded(&self, extents: &[Extent]) -> SmallVec<[Range<usize>; 2]> {
+        let (mut needs, mut reach) = (self.needs.iter().peekable(), 0);
+        let mut runs: SmallVec<[Range<usize>; 2]> = SmallVec::new();
+        for (place, extent) in extents.iter().enumerate() {
+            while let Some((_, end, _)) = needs.next_if(|(start, ..)| *start < extent.end()) {
+                reach = reach.max(*end);
+            }
+            match runs.last_mut() {
+                _ if reach > extent.offset => {}
+                Some(run) if run.end == place => run.end += 1,
+                _ => runs.push(place..place + 1),
             }
         }
-    }
-}
-
-impl Kept {
-    /// What a log that keeps this needs of its parent, if it branched off at `base`.
-    fn below(&self, base: Offset) -> Need {
-        let Kept { inherited, own } = self;
-        let (start, end) = match (inherited.is_empty(), *own < base) {
-            (true, _) => (*own, base),
-            (false, true) => (inherited.start.min(*own), base),
-            (false, false) => (inherited.start, inherited.end.min(base)),
-        };
-        if start < end { start..end } else { 0..0 }
+        runs
     }
 }
 
 impl Inner {
-    /// What is kept of it as it is seen now.
-    pub(crate) fn kept(&self) -> Kept {
-        let own = if self.phase == Phase::Deleted { Offset::MAX } else { self.first_visible };
-        Kept { inherited: self.heirs().map_or(0..0, Heirs::hull), own }
+    /// Where what it shows begins; behind everything, if it shows nothing any more.
+    pub(crate) fn own(&self) -> Offset {
+        if self.phase == Phase::Deleted { Offset::MAX } else { self.first_visible }
     }
 
     /// Another fork, which needs so much of it.
     pub(crate) fn bear(&mut self, need: &Need) {
         self.children += 1;
-        self.with_heirs(|heirs| heirs.add(need));
+        self.owe(need);
     }
 
-    /// A fork that needed so much of it is gone.
-    pub(crate) fn bury(&mut self, need: &Need) {
+    /// A fork that needed so much of it is gone. Answers what goes with it.
+    pub(crate) fn bury(&mut self, need: &Need) -> Extents {
         self.children = self.children.saturating_sub(1);
-        self.with_heirs(|heirs| heirs.remove(need));
+        self.free(need)
     }
 
-    /// Lets go of what is not kept.
-    fn prune(&mut self) -> SmallVec<[Extent; 1]> {
-        let kept = self.kept();
-        self.extents.keep(&kept)
+    fn owe(&mut self, need: &Need) {
+        if !need.is_empty() {
+            self.with_heirs(|heirs| heirs.add(need));
+        }
     }
 
-    /// Tells the parent what is needed of it, if that is not what it knows. Answers it then.
-    fn tell_parent(&mut self) -> Option<Arc<Log>> {
-        let need = self.kept().below(self.base());
+    /// Lets go of what one fork needed, and neither another nor the log itself.
+    fn free(&mut self, need: &Need) -> Extents {
+        if need.is_empty() || !self.with_heirs(|heirs| heirs.remove(need)) {
+            return Extents::new();
+        }
+        self.prune(need.clone())
+    }
+
+    /// Lets go of what it shows no more, and no fork needs.
+    fn retire(&mut self) -> Extents {
+        let (own, from) = (self.own(), self.heirs().map_or(0, |heirs| heirs.pruned));
+        let gone = self.prune(from..own);
+        if self.heirs().is_some() {
+            self.with_heirs(|heirs| heirs.pruned = own);
+        }
+        gone
+    }
+
+    /// Lets go of what of a range it does not show, and no fork needs.
+    fn prune(&mut self, range: Range<Offset>) -> Extents {
+        let places = self.extents.places(&range, self.own());
+        let runs = match self.heirs() {
+            Some(heirs) => heirs.unneeded(&self.extents.all()[places.clone()]),
+            None => std::iter::once(0..places.len()).collect(),
+        };
+        let runs = runs.into_iter().map(|run| run.start + places.start..run.end + places.start);
+        self.extents.remove(runs)
+    }
+
+    /// Names what it is going to let go of once what it shows begins at an offset.
+    pub(crate) fn unneeded_below(&self, own: Offset, name: impl FnMut(&Extent)) {
+        let places = self.extents.places(&(0..own), own);
+        let extents = &self.extents.all()[places];
+        match self.heirs() {
+            Some(heirs) => {
+                heirs.unneeded(extents).into_iter().flatten().map(|place| &extents[place]).for_each(name)
+            }
+            None => extents.iter().for_each(name),
+        }
+    }
+
+    /// What it needs of its parent.
+    fn need(&self) -> Need {
+        let (own, base) = (self.own(), self.base());
+        let inherited = self.heirs().map_or(0..0, |heirs| heirs.below(base));
+        match (inherited.is_empty(), own < base) {
+            (true, true) => own..base,
+            (false, true) => inherited.start.min(own)..base,
+            (_, false) => inherited,
+        }
+    }
+
+    /// Tells the parent what is needed of it, if that is not what it knows. Answers it then, and what it let go of.
+    fn tell_parent(&mut self) -> Option<(Arc<Log>, Extents)> {
+        let parent = self.lineage.as_ref()?.parent.clone()?;
+        let need = self.need();
         let lineage = self.lineage.as_mut().filter(|lineage| lineage.need != need)?;
-        let parent = lineage.parent.clone()?;
         let told = std::mem::replace(&mut lineage.need, need.clone());
-        parent.lock().with_heirs(|heirs| {
-            heirs.remove(&told);
-            heirs.add(&need);
-        });
-        Some(parent)
+        let mut inner = parent.lock();
+        inner.owe(&need);
+        let gone = inner.free(&told);
+        drop(inner);
+        Some((parent, gone))
     }
 }
 
-/// Has a log let go of what nobody needs any more, and then those of its ancestors that kept something for it alone.
-/// None of them is locked by the caller. Complexity: a step per ancestor of which less is needed now.
-pub(crate) fn relinquish(log: &Arc<Log>, mut gone: impl FnMut(SmallVec<[Extent; 1]>)) {
-    let mut next = Some(log.clone());
-    while let Some(log) = next {
-        next = relinquish_one(&log, &mut gone);
-    }
-}
-
-/// The same of one log. Answers its parent, if less is needed of that now.
-pub(crate) fn relinquish_one(log: &Log, mut gone: impl FnMut(SmallVec<[Extent; 1]>)) -> Option<Arc<Log>> {
+/// Has a log let go of what it shows no more, and its ancestors of what they kept for it alone. None of them is locked by
+/// the caller. Complexity: a step per ancestor of which less is needed now.
+pub(crate) fn relinquish(log: &Arc<Log>, mut gone: impl FnMut(Extents)) {
     let mut inner = log.lock();
-    gone(inner.prune());
-    inner.tell_parent()
+    gone(inner.retire());
+    let mut told = inner.tell_parent();
+    drop(inner);
+    while let Some((log, freed)) = told {
+        gone(freed);
+        told = log.lock().tell_parent();
+    }
 }
 
 #[cfg(test)]
@@ -156,37 +197,44 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    proptest! {
-        /// Against a plain list of what each fork told.
-        #[test]
-        fn the_hull_is_that_of_what_was_told_and_not_taken_back(
-            steps in proptest::collection::vec((0u64..20, 0u64..20, any::<prop::sample::Index>(), any::<bool>()), 1..60),
-        ) {
-            let (mut heirs, mut told) = (Heirs::default(), Vec::new());
-            for (start, end, index, adds) in steps {
-                if adds || told.is_empty() {
-                    heirs.add(&(start..end));
-                    told.push(start..end);
-                } else {
-                    heirs.remove(&told.swap_remove(index.index(told.len())));
-                }
-                let needs = || told.iter().filter(|need| !need.is_empty());
-                let hull = needs().map(|need| need.start).min().zip(needs().map(|need| need.end).max());
-                prop_assert_eq!(heirs.hull(), hull.map_or(0..0, |(start, end)| start..end));
-                prop_assert_eq!(heirs.is_empty(), hull.is_none());
-            }
-        }
+    fn extent(offset: Offset, length: u32) -> Extent {
+        Extent { position: crate::position(1, 64), offset, length, span: 64, places: 0 }
     }
 
-    #[test]
-    fn a_log_needs_of_its_parent_what_it_shows_or_keeps_of_it() {
-        let below = |inherited: Need, own, base| Kept { inherited, own }.below(base);
-        assert_eq!(below(0..0, 3, 10), 3..10);
-        assert_eq!(below(0..0, 10, 10), 0..0);
-        assert_eq!(below(2..5, 3, 10), 2..10);
-        assert_eq!(below(4..5, 3, 10), 3..10);
-        assert_eq!(below(2..5, Offset::MAX, 10), 2..5);
-        assert_eq!(below(2..15, Offset::MAX, 10), 2..10);
-        assert_eq!(below(12..15, Offset::MAX, 10), 0..0);
+    proptest! {
+        /// Against a plain list of what each fork told, and of which offsets lie in it.
+        #[test]
+        fn what_is_needed_is_what_was_told_and_not_taken_back(
+            steps in proptest::collection::vec((0u64..20, 1u64..20, any::<prop::sample::Index>(), any::<bool>()), 1..60),
+            lengths in proptest::collection::vec(1u32..5, 1..12), base in 0u64..40,
+        ) {
+            let (mut heirs, mut told) = (Heirs::default(), Vec::<Need>::new());
+            for (start, length, index, adds) in steps {
+                if adds || told.is_empty() {
+                    heirs.add(&(start..start + length));
+                    told.push(start..start + length);
+                } else {
+                    let gone = told.swap_remove(index.index(told.len()));
+                    let frees = gone.clone().any(|offset| !told.iter().any(|need| need.contains(&offset)));
+                    prop_assert!(heirs.remove(&gone) || !frees);
+                }
+            }
+            let is_needed = |offset: Offset| told.iter().any(|need| need.contains(&offset));
+            let mut next = 0;
+            let extents: Vec<Extent> = lengths.iter().map(|length| {
+                let extent = extent(next, *length);
+                next = extent.end();
+                extent
+            }).collect();
+            let unneeded: Vec<usize> = heirs.unneeded(&extents).into_iter().flatten().collect();
+            for (place, extent) in extents.iter().enumerate() {
+                let needed = (extent.offset..extent.end()).any(is_needed);
+                prop_assert_eq!(unneeded.contains(&place), !needed);
+            }
+            let needed: Vec<Offset> = (0..base).filter(|offset| is_needed(*offset)).collect();
+            let hull = needed.first().zip(needed.last()).map_or(0..0, |(first, last)| *first..last + 1);
+            prop_assert_eq!(heirs.below(base), hull);
+            prop_assert_eq!(heirs.is_empty(), told.is_empty());
+        }
     }
 }

@@ -9,8 +9,8 @@
 //! its entries, and one extent stands for them ([`Extents::fold`](crate::extents::Extents::fold)). Being part of a batch like any other, what
 //! it says is durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
 //!
-//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first, or of what lies behind what
-//! its forks inherit and the batch that speaks of that; so whoever needs one of the places has the batch too. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
+//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first, so whoever needs one of
+//! the places has the batch too; of what forks inherit of it the last places may be an exception. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
 //! with it. *Checked by* the tests below, those of `extents`, and the crash simulation, which folds early.
 
 use crate::error::ReadError;

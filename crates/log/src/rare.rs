@@ -41,11 +41,12 @@ impl Inner {
         self.rare.as_ref()?.heirs.as_deref()
     }
 
-    pub(crate) fn with_heirs(&mut self, change: impl FnOnce(&mut Heirs)) {
+    pub(crate) fn with_heirs<T>(&mut self, change: impl FnOnce(&mut Heirs) -> T) -> T {
         let rare = self.rare.get_or_insert_default();
         let mut heirs = rare.heirs.take().unwrap_or_default();
-        change(&mut heirs);
+        let changed = change(&mut heirs);
         rare.heirs = (!heirs.is_empty()).then_some(heirs);
+        changed
     }
 
     /// What is wrong with it, if anything is.

@@ -1,22 +1,22 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
 //! Purpose: explicit purges by time, and retention by age and size, which is nothing but purges that
-//! [`Store::maintain`] asks for; nothing is purged by a timer of its own. What goes is always a prefix: a log
-//! has no holes. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
+//! [`Store::maintain`] asks for; nothing is purged by a timer of its own. What goes is always a prefix of what a log
+//! shows. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
 //! order. Readers that are at work keep the bytes they have; those that come later begin behind it. What a fork
 //! inherited stays until it is purged from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::heirs::Kept;
+use crate::fork::{Stretch, stretches};
 use crate::log::{Inner, Log, Phase};
 use crate::open::{Durability, Options};
 use crate::query::Query;
 use crate::spare::Why;
 use crate::store::{Shared, Store};
 use crate::{Commit, LogId, Offset, Position, Receipt, Time, position, segment_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A segment is sealed after such a part of the age that entries may reach.
@@ -258,22 +258,30 @@ impl Store {
 
     /// The same for what lies in front of a position.
     pub(crate) fn retain_up_to(&self, keep_from: Position, now: Time) -> Result<(), CommitError> {
-        let (mut trims, mut later) = (Vec::new(), false);
+        let (mut trims, mut forks, mut later) = (Vec::new(), Vec::new(), false);
         let except = &self.shared.options.retain_except;
         self.visit(|log| {
             if except.iter().any(|beginning| log.name().starts_with(beginning)) {
                 return;
             }
             let inner = log.lock();
-            // Into the last one more may have been joined since: it goes once all of it is old.
-            let old = |extent: &&Extent| extent.end_position() <= keep_from;
-            let first = inner.extents.all().iter().take_while(old).last().map(Extent::end);
-            match first {
+            match old_below(inner.extents.all(), keep_from) {
+                _ if inner.first_visible < inner.base() && inner.phase == Phase::Live => {
+                    forks.push(log.clone())
+                }
                 Some(first) if first > inner.tail_visible => later = true,
                 Some(first) if first > inner.first => trims.push((log.clone(), first)),
                 _ => {}
             }
         });
+        for log in forks {
+            let (first, inner) = (old_of_fork(&log, keep_from), log.lock());
+            match first {
+                Some(first) if first > inner.tail_visible => later = true,
+                Some(first) if first > inner.first => trims.push((log.clone(), first)),
+                _ => {}
+            }
+        }
         for (log, first) in trims {
             match self.trim(&log, first, now) {
                 Ok(_) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
@@ -295,6 +303,53 @@ impl Store {
         let shared = &self.shared;
         shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
     }
+}
+
+/// How much payload goes from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
+/// go with it nobody knows who is: then all is counted once that none of them shows.
+fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
+    let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut add = |extent: &Extent| {
+        *bytes.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
+    };
+    if !goings.iter().any(|going| going.log.lock().lineage.is_some()) {
+        goings.iter().for_each(|going| going.log.lock().unneeded_below(going.first, &mut add));
+        return bytes;
+    }
+    let mut counted = HashSet::new();
+    let mut add_once = |log: &Log, extents: &[Extent], first: Offset| {
+        let goes = |extent: &&Extent| extent.end() <= first && counted.insert((log.id(), extent.position));
+        extents.iter().filter(goes).for_each(&mut add);
+    };
+    for Going { log, first, .. } in goings {
+        add_once(log, log.lock().extents.all(), *first);
+        for Stretch { log, from, cut } in stretches(log) {
+            let inner = log.lock();
+            add_once(&log, inner.extents.covering(from, cut), inner.own());
+        }
+    }
+    bytes
+}
+
+/// Where the last of some extents ends that are old from the first on: all of each lies in front of a position. Into the last one more may
+/// have been joined since: it goes once all of it is old.
+fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
+    extents.iter().take_while(|extent| extent.end_position() <= keep_from).last().map(Extent::end)
+}
+
+/// The same of a log that shows something that it inherits, which its ancestors hold.
+fn old_of_fork(log: &Arc<Log>, keep_from: Position) -> Option<Offset> {
+    let mut old = None;
+    for Stretch { log, from, cut } in stretches(log) {
+        let inner = log.lock();
+        let extents = inner.extents.covering(from, cut);
+        let end = old_below(extents, keep_from).map(|end| end.min(cut));
+        old = end.or(old);
+        if end != extents.last().map(|extent| extent.end().min(cut)) {
+            break;
+        }
+    }
+    old
 }
 
 /// Whoever purges every log does not mind that one is being deleted.
@@ -333,16 +388,9 @@ impl Shared {
         }
     }
 
-    /// Which segments nobody needs once something is gone.
+    /// Which segments nobody needs once something is gone. Where forks go, too, it may be some more.
     fn dead_without(&self, goings: &[Going<'_>]) -> Dead {
-        let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
-        for Going { log, first, .. } in goings {
-            let inner = log.lock();
-            let kept = Kept { own: *first, ..inner.kept() };
-            for extent in inner.extents.outside(&kept) {
-                *bytes.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
-            }
-        }
+        let bytes = lengths_by_segment(goings);
         let writer = self.writer.lock();
         let active = writer.active.header.number;
         let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);

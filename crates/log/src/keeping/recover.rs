@@ -489,7 +489,7 @@ impl Recovery {
             };
             self.logs.remove(&log.id());
             gone = parent.map(|(parent, need)| {
-                parent.lock().bury(&need);
+                drop(parent.lock().bury(&need));
                 parent
             });
         }

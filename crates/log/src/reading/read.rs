@@ -225,7 +225,7 @@ impl Store {
         let gone = |error| {
             let inner = log.lock();
             match inner.first_visible {
-                _ if inner.is_gone() => ReadError::Deleted,
+                _ if inner.phase == Phase::Deleted => ReadError::Deleted,
                 first if from < first => ReadError::Purged { from, first },
                 _ => error,
             }

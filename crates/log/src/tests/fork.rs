@@ -1,7 +1,7 @@
 //! Forks on real stores: what they read, how long their sources last, and what a crash or damage makes of
 //! them.
 
-use super::heirs::{Shown, inherited, keeps_what_is_needed};
+use super::heirs::{Shown, keeps_no_more, needs};
 use super::store::{append, config, content, open, os, payload, small};
 use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, segment_of};
 use proptest::prelude::*;
@@ -367,7 +367,7 @@ proptest! {
             let first = copy.log.visible().map(|state| state.first);
             Shown { source: copy.source, first }
         }).enumerate().collect();
-        let inherited = inherited(&shown);
+        let needs = needs(&shown);
         for (at, Copied { log, .. }) in copies.iter().enumerate() {
             let is_source = |fork: usize| copies[fork].source.is_some_and(|(source, _)| source == at);
             let has_forks = (0..copies.len()).any(|fork| is_source(fork) && is_kept(fork));
@@ -376,7 +376,7 @@ proptest! {
             let extents = inner.extents.all();
             prop_assert!(is_kept(at) || extents.is_empty());
             prop_assert!(extents.iter().all(|extent| store.shared.segments.find(segment_of(extent.position)).is_some()));
-            prop_assert!(keeps_what_is_needed(&inner, inherited.get(&at), shown[&at].first));
+            prop_assert!(keeps_no_more(&inner, &needs[&at], shown[&at].first));
         }
         store.maintain(0).unwrap();
         prop_assert!(copies.iter().all(reads_as_copied), "reclaiming segments takes nothing from anybody");

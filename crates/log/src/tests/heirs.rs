@@ -20,40 +20,27 @@ pub(super) struct Shown<K> {
     pub(super) first: Option<u64>,
 }
 
-/// What the forks of each log need of it, from the first offset to the last: walked up from every log that shows something.
-pub(super) fn inherited<K: Ord + Clone>(logs: &BTreeMap<K, Shown<K>>) -> BTreeMap<K, Range<u64>> {
-    let mut hulls: BTreeMap<K, Range<u64>> = BTreeMap::new();
-    for shown in logs.values() {
-        let Some(first) = shown.first else { continue };
-        let (mut at, mut cut) = (shown, u64::MAX);
-        while let Some((source, base)) = &at.source {
-            cut = cut.min(*base);
-            if first < cut {
-                let hull = hulls.entry(source.clone()).or_insert(first..cut);
-                *hull = hull.start.min(first)..hull.end.max(cut);
-            }
-            at = &logs[source];
-        }
-    }
-    hulls
+/// What the forks of each log need of it: of each what it shows below its base, or its own forks need there, from the first to the last.
+pub(super) fn needs<K: Ord + Clone>(logs: &BTreeMap<K, Shown<K>>) -> BTreeMap<K, Vec<Range<u64>>> {
+    logs.keys().map(|key| (key.clone(), needs_of(logs, key))).collect()
 }
 
-/// Each extent of a log holds something that it shows or that is inherited from it, or says where such an extent lies; and what
-/// says where one lies is there.
-pub(super) fn keeps_what_is_needed(
-    inner: &Inner,
-    inherited: Option<&Range<u64>>,
-    first: Option<u64>,
-) -> bool {
-    let (own, inherited) = (first.unwrap_or(u64::MAX), inherited.cloned().unwrap_or_default());
-    let is_inherited =
-        |extent: &Extent| !inherited.is_empty() && extent.holds(inherited.start, inherited.end);
-    let extents = inner.extents.all();
-    let (needed, others): (Vec<Extent>, Vec<Extent>) =
-        extents.iter().partition(|extent| extent.end() > own || is_inherited(extent));
-    let said = needed.iter().map(|extent| extent.places).max().unwrap_or(0);
-    let is_there = |at| extents.iter().any(|extent| (extent.position..extent.end_position()).contains(&at));
-    others.iter().all(|extent| extent.position <= said) && (said == 0 || is_there(said))
+fn needs_of<K: Ord + Clone>(logs: &BTreeMap<K, Shown<K>>, of: &K) -> Vec<Range<u64>> {
+    let forks = logs.iter().filter_map(|(key, shown)| {
+        shown.source.as_ref().filter(|(source, _)| source == of).map(|(_, base)| (key, shown, *base))
+    });
+    let need = |(key, shown, base): (&K, &Shown<K>, u64)| {
+        let own = shown.first.map(|first| first..u64::MAX);
+        let below = needs_of(logs, key).into_iter().chain(own).map(|need| need.start..need.end.min(base));
+        below.filter(|need| !need.is_empty()).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end))
+    };
+    forks.filter_map(need).collect()
+}
+
+/// Each extent of a log holds something that it shows or that a fork needs.
+pub(super) fn keeps_no_more(inner: &Inner, needs: &[Range<u64>], first: Option<u64>) -> bool {
+    let needed = |extent: &Extent| needs.iter().any(|need| extent.holds(need.start, need.end));
+    inner.extents.all().iter().all(|extent| extent.end() > first.unwrap_or(u64::MAX) || needed(extent))
 }
 
 /// Fills a log with pieces that lie apart, so that each can be let go of alone.
@@ -79,8 +66,13 @@ fn purge(store: &Store, name: &[u8], before: u64) {
 
 /// Of all that segments hold so many bytes are needed, give or take what is folded.
 fn assert_needs(store: &Store, bytes: u64) {
+    assert_needs_parts(store, bytes, usize::from(bytes > 1));
+}
+
+/// The same, if it is so many parts that lie apart.
+fn assert_needs_parts(store: &Store, bytes: u64, parts: usize) {
     let needed: u64 = store.shared.writer.lock().live_bytes.values().sum();
-    let folded = if bytes > 1 { 2 * (RUN * PIECE) as u64 } else { 0 };
+    let folded = (2 * parts * RUN * PIECE) as u64;
     assert!((bytes..=bytes + folded).contains(&needed), "{needed} of {bytes}");
 }
 
@@ -175,6 +167,64 @@ fn a_purge_of_what_no_fork_inherits_removes_segments_at_once() {
     let after = store.stats().segments;
     assert!(before > 4 && after <= 3, "{before} {after}");
     assert_eq!(content(&store, b"b"), b"x");
+}
+
+#[test]
+fn a_purge_of_a_fork_and_of_its_source_removes_segments_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    store.create(b"a", &config(), None, &payload(b""), None).unwrap();
+    (0..200).for_each(|_| append(&store, b"a", &[1; PIECE]));
+    fork(&store, b"b", b"a", 60_000, b"");
+    purge(&store, b"a", 60_000);
+    let segments = || store.stats().segments;
+    assert!(segments() > 4);
+    store.purge(&Purge { log: Some(b"b"), ..Purge::default() }).unwrap();
+    assert_eq!(segments(), 1);
+    (0..200).for_each(|_| append(&store, b"a", &[1; PIECE]));
+    fork(&store, b"c", b"a", 120_000, b"");
+    store.flush().unwrap();
+    assert!(segments() > 4);
+    store.purge(&Purge { destroy: true, ..Purge::default() }).unwrap();
+    assert_eq!((segments(), store.stats().logs), (1, 0));
+}
+
+/// Each fork needs a part that is far from the others', and of which the source shows nothing.
+#[test]
+fn what_lies_between_the_parts_that_forks_inherit_goes() {
+    let store = Store::memory(small()).unwrap();
+    store.create(b"a", &config(), None, &payload(b""), None).unwrap();
+    let mut forks: Vec<Vec<u8>> = Vec::new();
+    for round in 0..20u64 {
+        fill(&store, b"a", &[1; PIECE], 100);
+        let (name, end) = (format!("fork-{round}").into_bytes(), (round + 1) * 30_000);
+        fork(&store, &name, b"a", end - 20_000, b"");
+        forks.push(name);
+        purge(&store, b"a", end);
+        // The first one stays; of the others there are always two.
+        if forks.len() > 3 {
+            delete(&store, &forks.remove(1));
+        }
+        let shown = forks.iter().map(|name| store.find(name).unwrap().visible().unwrap());
+        let inherited: u64 = shown.map(|state| state.tail - state.first).sum();
+        assert_eq!(inherited, 10_000 * forks.len() as u64);
+        assert_needs_parts(&store, inherited, forks.len());
+    }
+}
+
+#[test]
+fn retention_of_the_store_reaches_what_a_fork_inherits() {
+    let store = Store::memory(Options { retain_bytes: Some(16 << 20), ..Options::default() }).unwrap();
+    store.create(b"a", &config(), None, &payload(b""), None).unwrap();
+    (0..8).for_each(|_| append(&store, b"a", &[1; 1 << 20]));
+    fork(&store, b"b", b"a", 8 << 20, b"");
+    fork(&store, b"c", b"b", 8 << 20, b"own");
+    (0..40).for_each(|_| append(&store, b"a", &[1; 1 << 20]));
+    store.maintain(1).unwrap();
+    let first = |name: &[u8]| store.find(name).unwrap().visible().unwrap().first;
+    assert!(first(b"a") > 8 << 20);
+    assert_eq!((first(b"b"), first(b"c")), (8 << 20, (8 << 20) + 3));
+    assert!(store.stats().live_bytes <= 16 << 20);
 }
 
 fn content_from(store: &Store, name: &[u8], first: u64) -> Vec<u8> {

@@ -36,12 +36,15 @@ impl Recovery {
 
     /// Shows what became of a log, in a process that follows another.
     pub(super) fn show(&self, log: &Arc<Log>) {
-        let deleted = {
+        let (deleted, lets_go) = {
             let mut inner = log.lock();
+            let purged = inner.first > inner.first_visible;
             inner.show();
-            inner.deleting
+            (inner.deleting, inner.deleting || purged)
         };
-        relinquish(log, drop);
+        if lets_go {
+            relinquish(log, drop);
+        }
         if deleted {
             self.catalogue.remove(log);
         } else {

@@ -3,7 +3,7 @@
 use super::{Recovery, missing_segment};
 use crate::extents::Extent;
 use crate::fork::orphaned;
-use crate::heirs::relinquish_one;
+use crate::heirs::relinquish;
 use crate::log::{Inner, Log};
 use crate::segment;
 use crate::{LogId, Position, position, segment_of};
@@ -41,11 +41,9 @@ impl Recovery {
     /// in no segment any more.
     fn drop_purged(&self) {
         let mut logs: Vec<&Arc<Log>> = self.logs.values().filter(|log| lets_go(&log.lock())).collect();
-        // A fork is younger than its parent, which hears from it before its turn comes.
+        // A fork is younger than its parent, which has heard from all of them when its turn comes.
         logs.sort_unstable_by_key(|log| Reverse(log.id()));
-        for log in logs {
-            relinquish_one(log, drop);
-        }
+        logs.into_iter().for_each(|log| relinquish(log, drop));
     }
 
     /// Refuses logs with payload in segments that are gone.
