@@ -131,7 +131,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ForkServerOptions {
     /// Where it is told what to do, by `schemas/forks.jsonc`: a path that ends in .sock or .shm.
-    #[arg(long, value_name = "ENDPOINT")]
+    #[arg(long, value_name = "ENDPOINT", value_parser = crate::rpc::path_endpoint)]
     pub(crate) control: Endpoint,
     /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed over by systemd, or
     /// else at 127.0.0.1:0.

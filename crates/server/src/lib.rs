@@ -36,6 +36,7 @@ mod rpc;
 mod serve;
 mod services;
 mod shares;
+mod starting;
 mod stats;
 mod systemd;
 mod threads;

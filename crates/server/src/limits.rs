@@ -50,7 +50,7 @@ pub(crate) fn streams_max(asked: Option<u64>, available: Option<u64>) -> u64 {
 
 impl Limits {
     /// The bounds of `reactors` that each go by `config` and share the places of connections, `sealed` where these speak TLS.
-    pub(crate) fn of(config: &Config, reactors: usize, sealed: bool) -> Self {
+    pub(crate) fn of(config: &Config, streaming: usize, reactors: usize, sealed: bool) -> Self {
         let (reactors, connections) = (reactors as u64, config.connections_max as u64);
         Self {
             connections,
@@ -58,7 +58,7 @@ impl Limits {
             body_bytes: config.body_bytes_max,
             bodies_bytes: config.bodies_bytes_max.saturating_mul(reactors),
             head_bytes: config.head_limits.head_bytes_max as u64,
-            subscribers: (config.subscribers_max as u64 * reactors).min(connections),
+            subscribers: (config.subscribers_max as u64 * streaming as u64).min(connections),
             writes: config.writes_max as u64 * reactors,
             cold_reads: config.cold_reads_max as u64 * reactors,
             pipeline: config.pipeline_max as u64,
@@ -205,7 +205,7 @@ mod tests {
             cold_reads_max: 8,
             ..Config::default()
         };
-        let limits = Limits::of(&config, 4, false).with_answers(3 << 20).with_sessions(1 << 21);
+        let limits = Limits::of(&config, 4, 4, false).with_answers(3 << 20).with_sessions(1 << 21);
         assert_eq!(limits.idle_bytes(), 400 * 128);
         assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (9 << 20));
         let text = limits.to_string();
@@ -230,7 +230,7 @@ mod tests {
         let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; all but";
         assert!(text.contains(more), "{text}");
 
-        let sealed = Limits::of(&config, 4, true).with_answers(3 << 20).with_sessions(1 << 21);
+        let sealed = Limits::of(&config, 4, 4, true).with_answers(3 << 20).with_sessions(1 << 21);
         assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
         // No more handshakes than connections.
         let handshakes = 400 * (16 << 10);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn streams_are_summed_and_without_a_number_a_part_of_memory_says_how_many_there_may_be() {
-        let limits = Limits::of(&Config { connections_max: 1, ..Config::default() }, 1, false);
+        let limits = Limits::of(&Config { connections_max: 1, ..Config::default() }, 1, 1, false);
         let with = limits.with_streams(1_000);
         assert_eq!(with.idle_bytes(), limits.idle_bytes() + 400_000);
         assert_eq!(with.busy_bytes(), limits.busy_bytes() + 400_000);

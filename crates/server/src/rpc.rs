@@ -60,8 +60,16 @@ impl FromStr for Wish {
         if !Gateway::takes(name) {
             return Err(format!("{name:?} cannot stand in a path as it is"));
         }
-        let endpoint = endpoint.parse().map_err(|error| format!("{endpoint}: {error}"))?;
+        let endpoint = path_endpoint(endpoint)?;
         Ok(Self::Elsewhere { name: name.to_owned(), schema: schema.to_owned(), endpoint })
+    }
+}
+
+/// An endpoint that others share: this program's own standard streams are its log.
+pub(crate) fn path_endpoint(text: &str) -> Result<Endpoint, String> {
+    match text.parse() {
+        Ok(endpoint) if endpoint != Endpoint::Stdio => Ok(endpoint),
+        _ => Err(format!("{text:?} is no endpoint: give a path ending in .sock or .shm")),
     }
 }
 
@@ -292,6 +300,8 @@ mod tests {
             "echo=schema.jsonc,",
             "a/b=s.jsonc,a.sock",
             "=s.jsonc,a.sock",
+            // Standard output is the program's log.
+            "echo=schema.jsonc,-",
         ] {
             assert!(Wish::from_str(wrong).is_err(), "{wrong}");
         }

@@ -19,6 +19,7 @@ use crate::logging::Logging;
 use crate::plan::Plan;
 use crate::rpc::Doing;
 use crate::shares::Shares;
+use crate::starting::interruptible;
 use crate::systemd::{self, Supervisor};
 use crate::threads::{ReactorThread, Threads};
 use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
@@ -195,7 +196,12 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     let shares =
         Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);
-    let engine = open_engine(options, &plan, limits.streams)?;
+    let end = |signal| {
+        tracing::info!(?signal, "ending: nothing was served yet");
+        std::process::exit(0)
+    };
+    let engine = interruptible(&signals, end, || open_engine(options, &plan, limits.streams));
+    let engine = engine.map_err(|error| Failure::System("hear of signals", error))??;
     plan.warn();
     let Plan { front, reactors, certificate, .. } = plan;
     let keeping =

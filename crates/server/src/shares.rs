@@ -13,6 +13,8 @@ const CONNECTIONS_DEFAULT: u32 = 65_536;
 /// How bounds are shared out over reactors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shares {
+    /// Reactors that serve streams.
+    streaming: usize,
     /// Reactors that serve HTTP, the one that serves JSON-RPC alone included.
     reactors: usize,
     room: Room,
@@ -34,9 +36,10 @@ impl Shares {
 
     /// The same where there is room for one connection.
     pub(crate) fn with_room_for_one(options: &ServeOptions, reactors: usize) -> Self {
-        let reactors = reactors.max(1) + usize::from(!options.rpc_listen.is_empty());
+        let streaming = reactors.max(1);
+        let reactors = streaming + usize::from(!options.rpc_listen.is_empty());
         let room = Room { connections: 1, guests: 1 };
-        Self { reactors, room, sealed: options.tls_certificate.is_some() }
+        Self { streaming, reactors, room, sealed: options.tls_certificate.is_some() }
     }
 
     /// Connections in all.
@@ -57,7 +60,7 @@ impl Shares {
             writes_max: (options.writes_max as usize).div_ceil(share),
             subscribers_max: options
                 .subscribers_max
-                .map_or(connections_max, |max| (max as usize).div_ceil(share)),
+                .map_or(connections_max, |max| (max as usize).div_ceil(self.streaming)),
             unsent_bytes_max: options.unsent_max_bytes.div_ceil(shares),
             long_poll_timeout_ms: options.long_poll_timeout_ms,
             sse_lifetime_ms: options.sse_lifetime_ms,
@@ -72,7 +75,7 @@ impl Shares {
 
     /// The bounds of all of it.
     pub(crate) fn limits(&self, options: &ServeOptions) -> Limits {
-        Limits::of(&self.config(options), self.reactors, self.sealed)
+        Limits::of(&self.config(options), self.streaming, self.reactors, self.sealed)
             .with_answers(rpc::answers_bytes_max(options))
             .with_neighbours(services::clients_max(options, self.connections()), services::unsent_bytes_max())
             .with_sessions(options.state_sessions_max_bytes)

@@ -219,7 +219,7 @@ impl Parse {
         let opened = self.disk.open_read_only(path).map_err(|e| failed("open", path, e))?;
         let length = opened.length().map_err(|e| failed("read", path, e))?;
         let length = u32::try_from(length).unwrap_or(SEGMENT_BYTES_MAX).min(SEGMENT_BYTES_MAX);
-        if length < SEGMENT_HEADER_BYTES {
+        if (1..SEGMENT_HEADER_BYTES).contains(&length) {
             self.ready.push_back(lost(&file, position(number, 0)));
             return Ok(());
         }

@@ -30,7 +30,7 @@ pub struct Report {
     pub segments: u64,
     /// Batches whose checksums hold.
     pub batches: u64,
-    /// Distinct logs that some batch touches.
+    /// Logs that are neither deleted nor lost, as the newest checkpoint and what came behind it say.
     pub logs: u64,
     /// Bytes of batches.
     pub bytes: u64,
@@ -95,14 +95,16 @@ struct Look<'a> {
     disk: &'a Disk,
     directory: &'a Path,
     report: Report,
-    /// That some batch touches.
+    /// That are there, as far as one has come.
     logs: HashSet<LogId>,
+    /// Where the newest checkpoint that is whole begins: it knows what came before.
+    replays: Position,
 }
 
 impl<'a> Look<'a> {
     /// Takes one look at all of it.
     fn at(disk: &'a Disk, directory: &'a Path, control: &mut Control) -> Result<Report, OpenError> {
-        let mut look = Look { disk, directory, report: Report::default(), logs: HashSet::new() };
+        let mut look = Look { disk, directory, report: Report::default(), logs: HashSet::new(), replays: 0 };
         look.over(control)?;
         look.report.logs = look.logs.len() as u64;
         Ok(look.report)
@@ -123,6 +125,8 @@ impl<'a> Look<'a> {
                     Some(whole) => {
                         self.report.checkpoints += 1;
                         needed = needed_segments(&whole);
+                        let there = whole.logs.iter().filter(|log| !log.lock().deleting);
+                        (self.logs, self.replays) = (there.map(|log| log.id()).collect(), start);
                         replays_from = segment_of(start);
                     }
                     None => self.lost(name, start),
@@ -195,14 +199,22 @@ impl<'a> Look<'a> {
         if length < header.file_bytes() {
             self.lost(&name, position(header.number, length));
         }
-        let (report, logs) = (&mut self.report, &mut self.logs);
+        let (report, logs, replays) = (&mut self.report, &mut self.logs, self.replays);
         let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
         loop {
             let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
-                let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
-                logs.extend(frames.map(|frame| frame.log));
+                if position(header.number, batch.place) < replays {
+                    return;
+                }
+                for frame in crate::format::frames(batch.body) {
+                    match frame.kind {
+                        Kind::Create => _ = logs.insert(frame.log),
+                        Kind::Delete => _ = logs.remove(&frame.log),
+                        _ => {}
+                    }
+                }
             });
             report.end = position(header.number, stop.place);
             let is_end = matches!(follower, Follower::None) && report.end >= known_durable;

@@ -550,3 +550,28 @@ fn the_place_of_a_watcher_that_was_dismissed_is_the_next_ones() {
     store.dismiss(watchers[7]);
     assert_eq!(store.watcher(Arc::new(Heard::default())), Some(watchers[7]));
 }
+
+#[test]
+fn verification_counts_the_logs_that_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    for name in [b"a", b"b", b"c", b"d"] {
+        store.create(name, &config(), None, &payload(b"old"), None).unwrap();
+    }
+    let delete = |name: &[u8]| {
+        let log = store.find(name).unwrap();
+        store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+    };
+    delete(b"a");
+    for _ in 0..2 {
+        append(&store, b"b", b"more");
+        store.rotate().unwrap();
+        store.checkpoint().unwrap();
+    }
+    assert_eq!(crate::verify(&Disk::Real, directory.path()).unwrap().logs, 3);
+    delete(b"b");
+    store.create(b"e", &config(), None, &payload(b"new"), None).unwrap();
+    append(&store, b"c", b"new");
+    store.flush().unwrap();
+    assert_eq!(crate::verify(&Disk::Real, directory.path()).unwrap().logs, store.stats().logs);
+}

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_all_bounds_is_held_against_the_memory_there_is() {
-        let limits = Limits::of(&Config::default(), 2, false);
+        let limits = Limits::of(&Config::default(), 2, 2, false);
         let (idle, busy) = (limits.idle_bytes(), limits.busy_bytes());
         for (available, expected) in [
             (None, Verdict::Good),

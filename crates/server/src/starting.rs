@@ -1,0 +1,70 @@
+//! Signals while a server starts: a slow disk, or much to replay, is no reason not to hear that it is to end.
+//!
+//! Nothing was acknowledged by then, and whoever opens the store next recovers it, so the program ends where it stands. A wish to
+//! reload is kept: what it is about may have been read before.
+
+use std::io;
+use std::os::fd::AsFd;
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::event::EventFd;
+use thalweg_sys::signal::{Signal, Signals, raise};
+
+const STACK_BYTES: usize = 64 << 10;
+const SIGNALS: u64 = 0;
+const OVER: u64 = 1;
+
+/// Tells the watching thread that the work is over, however it ends.
+struct Over<'a>(&'a EventFd);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        // Its counter is never full.
+        let _ = self.0.signal();
+    }
+}
+
+/// Does some work of the start. A signal to end that comes meanwhile calls `end`, on another thread.
+///
+/// # Errors
+/// Out of descriptors or threads: nothing was done.
+pub(crate) fn interruptible<T>(
+    signals: &Signals,
+    end: impl Fn(Signal) + Send,
+    work: impl FnOnce() -> T,
+) -> io::Result<T> {
+    let (epoll, over) = (Epoll::new()?, EventFd::new()?);
+    epoll.add(signals.as_fd(), SIGNALS, Watch::READ)?;
+    epoll.add(over.as_fd(), OVER, Watch::READ)?;
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("start".into()).stack_size(STACK_BYTES);
+        let watching = builder.spawn_scoped(scope, || hear(&epoll, signals, end))?;
+        let done = {
+            let _over = Over(&over);
+            work()
+        };
+        if watching.join().unwrap_or(false) {
+            raise(Signal::HangUp)?;
+        }
+        Ok(done)
+    })
+}
+
+/// Takes signals until the work is over; whether one of them asks to reload.
+fn hear(epoll: &Epoll, signals: &Signals, end: impl Fn(Signal)) -> bool {
+    let (mut events, mut reload) = (Events::with_capacity(2), false);
+    loop {
+        if epoll.wait(&mut events, 2, Timeout::Never).is_err() {
+            return reload;
+        }
+        for index in 0..events.len() {
+            match events.at(index).map(|event| event.token) {
+                Some(SIGNALS) => match signals.next() {
+                    Ok(Some(Signal::HangUp)) => reload = true,
+                    Ok(Some(signal)) => end(signal),
+                    Ok(None) | Err(_) => {}
+                },
+                _ => return reload,
+            }
+        }
+    }
+}
