@@ -5,6 +5,7 @@ use crate::descriptors::{Needs, Room, TooFew};
 use crate::limits::{Bytes, Limits, streams_max};
 use crate::{memory, rpc, services};
 use thalweg_http::Config;
+use thalweg_state::ServiceOptions;
 use thalweg_sys::process::{descriptors_max, raise_descriptors_max};
 
 /// Connections at once, unless something else is asked for.
@@ -75,7 +76,7 @@ impl Shares {
         Limits::of(&self.config(options), self.reactors, self.sealed)
             .with_answers(rpc::answers_bytes_max(options))
             .with_neighbours(services::clients_max(options, self.connections()), services::unsent_bytes_max())
-            .with_sessions(options.state_sessions_max_bytes)
+            .with_state(options.state_sessions_max_bytes, ServiceOptions::default().waiting_bytes_max as u64)
             .with_streams(streams_max(options.streams_max, memory::available()))
     }
 
