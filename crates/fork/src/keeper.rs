@@ -5,7 +5,8 @@
 //!
 //! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and what comes beside an
 //!    order's line is that order's.
-//! 2. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
+//! 2. *A copy's number is what the kernel says of whoever speaks*, not what that says of itself: by it a process is ended by force.
+//! 3. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
 //!
 //! *Checked by* the tests below and `tests/forks.rs`.
 
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use thalweg_sys::socket;
+use thalweg_sys::{fork, socket};
 use thiserror::Error;
 
 /// Only the part of a stack that is used takes memory.
@@ -112,10 +113,7 @@ impl Told {
 
     /// What follows `ok`; or why not.
     fn answer(&mut self, patience: Duration) -> Result<String, Undone> {
-        let (words, _) = self.line.listen(patience).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => Undone::Late(error.to_string()),
-            _ => refused(error),
-        })?;
+        let (words, _) = self.line.listen(patience).map_err(unheard)?;
         match words.split_once(' ').unwrap_or((&words, "")) {
             ("ok", rest) => Ok(rest.to_owned()),
             ("error", why) => Err(refused(why)),
@@ -154,13 +152,21 @@ impl Told {
     /// Has it fork; the copy, and its number.
     pub(crate) fn fork(&mut self) -> Result<(Self, u32), Undone> {
         let (mut child, theirs) = Self::pair(self.patience).map_err(refused)?;
+        child.line.note_speakers(true).map_err(refused)?;
         // A copy that comes late finds nobody at the other end of its line, and ends.
         self.ask("fork", Some(&theirs), drop)?;
         drop(theirs);
         // From here on letting go of the child's line ends the child.
-        let process = child.answer(self.patience)?;
-        let process =
-            process.parse().map_err(|_| refused(format!("{process:?} is no number of a process")))?;
+        let process = child.line.speaker(self.patience).map_err(unheard)?;
+        let said = child.answer(self.patience)?;
+        child.line.note_speakers(false).map_err(refused)?;
+        if said.parse() != Ok(process) {
+            return Err(refused(format!("what says that it is process {said:?} is process {process}")));
+        }
+        // It has been an orphan since before its parent answered.
+        if !fork::is_child(process).map_err(refused)? {
+            return Err(refused(format!("process {process} is no child of the supervisor's, or has ended")));
+        }
         Ok((child, process))
     }
 
@@ -172,6 +178,13 @@ impl Told {
     pub(crate) fn shutdown(&mut self) -> Result<(), Undone> {
         self.ask("shutdown", None, drop)?;
         if self.line.await_end(self.patience) { Ok(()) } else { Err(refused("it does not end")) }
+    }
+}
+
+fn unheard(error: io::Error) -> Undone {
+    match error.kind() {
+        io::ErrorKind::TimedOut => Undone::Late(error.to_string()),
+        _ => refused(error),
     }
 }
 
@@ -218,6 +231,35 @@ mod tests {
         process.say("error not there", None).unwrap();
         told.settle().unwrap();
         assert_eq!(moved.try_recv(), Ok(false));
+    }
+
+    /// What is said where a copy should speak.
+    fn forked(words: &str) -> Result<u32, String> {
+        let (mut told, theirs) = Told::pair(Duration::from_secs(60)).unwrap();
+        let mut process = Line::new(theirs);
+        let (order, line) = std::thread::scope(|scope| {
+            let parent = scope.spawn(|| {
+                let (order, line) = process.listen(Duration::from_secs(60)).unwrap();
+                Line::new(line.expect("the copy's line")).say(words, None).unwrap();
+                process.say("ok", None).unwrap();
+                order
+            });
+            let forked = told.fork();
+            (parent.join().unwrap(), forked)
+        });
+        assert_eq!(order, "fork");
+        line.map(|(_, process)| process).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_copy_is_who_speaks_and_a_child_whatever_it_says_of_itself() {
+        let this = std::process::id();
+        let other = forked("ok 1").unwrap_err();
+        assert_eq!(other, format!("what says that it is process \"1\" is process {this}"));
+        assert!(forked("ok").unwrap_err().contains(&format!("is process {this}")));
+        let own = forked(&format!("ok {this}")).unwrap_err();
+        assert_eq!(own, format!("process {this} is no child of the supervisor's, or has ended"));
+        assert_eq!(forked("error no room").unwrap_err(), "no room");
     }
 
     #[test]

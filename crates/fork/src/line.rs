@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::{handover, socket};
+use thalweg_sys::handover;
+use thalweg_sys::socket::{self, Speaker};
 
 /// The longest line, without its end.
 pub(crate) const LINE_BYTES_MAX: usize = 4_096;
@@ -81,15 +82,37 @@ impl Line {
         loop {
             match self.hear()? {
                 Heard::Line(words, beside) => return Ok((words, beside)),
-                Heard::End => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended")),
-                Heard::Nothing => {}
+                Heard::End => return Err(ended()),
+                Heard::Nothing => self.wait(until)?,
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the process says nothing"));
-            }
-            wait_readable(self.socket.as_fd(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))?;
         }
+    }
+
+    /// Has the kernel note who says what comes, or no more.
+    pub(crate) fn note_speakers(&self, is_noted: bool) -> io::Result<()> {
+        socket::note_speakers(self.socket.as_fd(), is_noted)
+    }
+
+    /// Waits until something is said, and by whom; it is still to be heard.
+    pub(crate) fn speaker(&self, patience: Duration) -> io::Result<u32> {
+        let until = Instant::now() + patience;
+        loop {
+            match socket::speaker(self.socket.as_fd())? {
+                Speaker::Process(process) => return Ok(process),
+                Speaker::Gone => return Err(ended()),
+                Speaker::Nobody => self.wait(until)?,
+            }
+        }
+    }
+
+    /// Waits until there may be something to hear; an error when that takes too long.
+    fn wait(&self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the process says nothing"));
+        }
+        wait_readable(self.socket.as_fd(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))?;
+        Ok(())
     }
 
     /// Waits until nobody is at the other end.
@@ -104,6 +127,10 @@ impl Line {
             }
         }
     }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended")
 }
 
 impl AsFd for Line {

@@ -360,6 +360,9 @@ impl Supervisor {
         // One that comes late is none: nobody is at the other end of its line.
         let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
+        if self.shared.table.lock().knows(process) {
+            return Err(failed(&format!("process {process} is a server already, and no copy")));
+        }
         if let Err(why) = child.listen_at(&listener, drop) {
             self.give_up(process, &why);
             return Err(failed(&why));

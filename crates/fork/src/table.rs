@@ -32,6 +32,11 @@ pub(crate) struct Entry {
 }
 
 impl Table {
+    /// Whether a process is a server.
+    pub(crate) fn knows(&self, process: u32) -> bool {
+        self.servers.values().any(|entry| entry.process == process)
+    }
+
     /// A server came, or will not.
     pub(crate) fn arrive(&mut self) {
         self.coming -= 1;

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use thalweg_service::{
     SyncClient,
 };
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::socket;
+use thalweg_sys::{handover, socket};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{Reader, write};
 use thalweg_wire::service::Call;
@@ -109,6 +109,30 @@ fn hesitant(gate: &Path) {
             }
             Some(Order::End) => return program.done().unwrap(),
         }
+    }
+}
+
+/// A server that speaks for a copy that it never makes, by its own number.
+fn pretender() {
+    let line = socket::standard_input().unwrap();
+    let (mut words, mut copies) = (Vec::with_capacity(64), Vec::new());
+    let say = |line: BorrowedFd<'_>, words: &str| {
+        assert_eq!(socket::send(line, words.as_bytes()).unwrap(), Some(words.len()));
+    };
+    loop {
+        wait_readable(line.as_fd(), 60_000).unwrap();
+        words.clear();
+        let (count, beside) = handover::receive(line.as_fd(), &mut words).unwrap();
+        match (&words[..], beside) {
+            (b"listen\n", _) => {}
+            (b"fork\n", Some(copy)) => {
+                say(copy.as_fd(), &format!("ok {}\n", std::process::id()));
+                copies.push(copy);
+            }
+            _ if count.is_none() => continue,
+            _ => return,
+        }
+        say(line.as_fd(), "ok\n");
     }
 }
 
@@ -938,6 +962,19 @@ fn nobody_is_left_behind_but_who_was_emancipated() {
     until("gone, too", || !runs(processes[2]));
 }
 
+/// Nobody is taken for a copy of himself, and ended by force as one that does not answer.
+fn who_speaks_for_a_copy_is_none() {
+    let control = Control::start_program("pretender", Duration::from_millis(500));
+    let process = control.servers()[0].process;
+    for _ in 0..2 {
+        let mut forks = control.forks();
+        let refused = forks.fork(&ForksFork { server: "1".into(), address: None }).unwrap_err().to_string();
+        assert!(refused.contains(&format!("not_forked: process {process} is a server already")), "{refused}");
+    }
+    assert!(runs(process) && control.servers().len() == 1);
+    control.end();
+}
+
 /// A program that never answers is given up, and ended by force.
 fn a_wedged_program_is_no_server() {
     let this = std::env::current_exe().unwrap();
@@ -984,6 +1021,7 @@ const TESTS: &[Test] = &[
     ("a_copy_that_comes_late_is_none", a_copy_that_comes_late_is_none),
     ("whoever_is_emancipated_late_is_ended_by_nobody", whoever_is_emancipated_late_is_ended_by_nobody),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
+    ("who_speaks_for_a_copy_is_none", who_speaks_for_a_copy_is_none),
     ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
 ];
 
@@ -993,6 +1031,7 @@ fn main() {
     match words[..] {
         ["sum", gate] => return sum(Path::new(gate)),
         ["hesitant", gate] => return hesitant(Path::new(gate)),
+        ["pretender", _] => return pretender(),
         ["talker"] => return talker(),
         ["ask", endpoint] => return ask(Path::new(endpoint)),
         ["wedged"] => return wedged(),

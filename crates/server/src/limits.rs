@@ -37,6 +37,8 @@ pub(crate) struct Limits {
     pub(crate) neighbour_bytes: u64,
     /// Of all sessions of the state together.
     pub(crate) sessions_bytes: u64,
+    /// Of calls of the state that wait for their turn.
+    pub(crate) calls_bytes: u64,
     pub(crate) streams: u64,
     /// What is bounded by request or byte is shared out over so many reactors, evenly.
     pub(crate) reactors: u64,
@@ -67,6 +69,7 @@ impl Limits {
             neighbours: 0,
             neighbour_bytes: 0,
             sessions_bytes: 0,
+            calls_bytes: 0,
             streams: 0,
             reactors,
         }
@@ -90,9 +93,9 @@ impl Limits {
         self
     }
 
-    /// With what sessions may hold.
-    pub(crate) const fn with_sessions(mut self, bytes: u64) -> Self {
-        self.sessions_bytes = bytes;
+    /// With what sessions of the state may hold, and calls of it that wait.
+    pub(crate) const fn with_state(mut self, sessions_bytes: u64, calls_bytes: u64) -> Self {
+        (self.sessions_bytes, self.calls_bytes) = (sessions_bytes, calls_bytes);
         self
     }
 
@@ -105,7 +108,7 @@ impl Limits {
     /// Bytes if every bound were reached at once: each connection in the middle of a request, and behind TLS of a record, as
     /// many handshakes as there may be, as much of bodies and of what
     /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, all
-    /// that JSON-RPC answers may take and sessions may hold, and every stream. Not what this machine's own programs leave
+    /// that JSON-RPC answers, sessions and calls of the state may take, and every stream. Not what this machine's own programs leave
     /// unsent ([`Limits::neighbours_bytes`]).
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
@@ -115,7 +118,7 @@ impl Limits {
         let connections = self.idle_bytes().saturating_add(self.connections.saturating_mul(each));
         let handshakes = self.handshakes.unwrap_or(0).saturating_mul(HANDSHAKE_BYTES);
         let writes = self.writes.saturating_mul(WRITE_BYTES);
-        [bodies, unsent, handshakes, self.answers_bytes, self.sessions_bytes, writes]
+        [bodies, unsent, handshakes, self.answers_bytes, self.sessions_bytes, self.calls_bytes, writes]
             .into_iter()
             .fold(connections, u64::saturating_add)
     }
@@ -133,7 +136,7 @@ impl fmt::Display for Limits {
         write!(
             out,
             "{}, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} ahead each, {} waiting, {} waiting \
-             for the disk, {} unsent in all, {} in JSON-RPC answers, {} in sessions; {}; {} of memory while all are idle, {} if all used everything at once",
+             for the disk, {} unsent in all, {} in JSON-RPC answers, {} in sessions, {} in calls of the state; {}; {} of memory while all are idle, {} if all used everything at once",
             Count(self.connections, "connection"),
             self.subscribers,
             self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
@@ -146,6 +149,7 @@ impl fmt::Display for Limits {
             Bytes(self.unsent_bytes),
             Bytes(self.answers_bytes),
             Bytes(self.sessions_bytes),
+            Bytes(self.calls_bytes),
             Count(self.streams, "stream"),
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
@@ -205,19 +209,19 @@ mod tests {
             cold_reads_max: 8,
             ..Config::default()
         };
-        let limits = Limits::of(&config, 4, 4, false).with_answers(3 << 20).with_sessions(1 << 21);
+        let limits = Limits::of(&config, 4, 4, false).with_answers(3 << 20).with_state(1 << 21, 1 << 20);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (9 << 20));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (10 << 20));
         let text = limits.to_string();
         assert!(
             text.starts_with(
                 "400 connections, 200 of them subscribers; 16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests \
                  ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all, 3 MiB in JSON-RPC answers, \
-                 2 MiB in sessions; "
+                 2 MiB in sessions, 1 MiB in calls of the state; "
             ),
             "{text}"
         );
-        assert!(text.contains("50 KiB of memory while all are idle, 99.4 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB of memory while all are idle, 100.4 MiB if all"), "{text}");
         assert!(
             text.contains("; all but connections and streams shared out over 4 reactors, so that"),
             "{text}"
@@ -230,7 +234,7 @@ mod tests {
         let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; all but";
         assert!(text.contains(more), "{text}");
 
-        let sealed = Limits::of(&config, 4, 4, true).with_answers(3 << 20).with_sessions(1 << 21);
+        let sealed = Limits::of(&config, 4, 4, true).with_answers(3 << 20).with_state(1 << 21, 1 << 20);
         assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
         // No more handshakes than connections.
         let handshakes = 400 * (16 << 10);
@@ -245,10 +249,13 @@ mod tests {
         let with = limits.with_streams(1_000);
         assert_eq!(with.idle_bytes(), limits.idle_bytes() + 400_000);
         assert_eq!(with.busy_bytes(), limits.busy_bytes() + 400_000);
-        assert!(with.to_string().contains(" in sessions; 1000 streams; "), "{with}");
+        assert!(with.to_string().contains(" in calls of the state; 1000 streams; "), "{with}");
         assert!(!with.to_string().contains("shared out"), "one reactor shares nothing: {with}");
         let one = limits.with_streams(1).to_string();
-        assert!(one.starts_with("1 connection, ") && one.contains(" in sessions; 1 stream; "), "{one}");
+        assert!(
+            one.starts_with("1 connection, ") && one.contains(" in calls of the state; 1 stream; "),
+            "{one}"
+        );
         assert_eq!(with.with_streams(u64::MAX).busy_bytes(), u64::MAX);
 
         assert_eq!(streams_max(Some(7), Some(1)), 7);

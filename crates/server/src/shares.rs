@@ -5,6 +5,7 @@ use crate::descriptors::{Needs, Room, TooFew};
 use crate::limits::{Bytes, Limits, streams_max};
 use crate::{memory, rpc, services};
 use thalweg_http::Config;
+use thalweg_state::ServiceOptions;
 use thalweg_sys::process::{descriptors_max, raise_descriptors_max};
 
 /// Connections at once, unless something else is asked for.
@@ -78,7 +79,7 @@ impl Shares {
         Limits::of(&self.config(options), self.streaming, self.reactors, self.sealed)
             .with_answers(rpc::answers_bytes_max(options))
             .with_neighbours(services::clients_max(options, self.connections()), services::unsent_bytes_max())
-            .with_sessions(options.state_sessions_max_bytes)
+            .with_state(options.state_sessions_max_bytes, ServiceOptions::default().waiting_bytes_max as u64)
             .with_streams(streams_max(options.streams_max, memory::available()))
     }
 
@@ -101,6 +102,23 @@ impl Shares {
                  --bodies-max-bytes, --unsent-max-bytes, --streams-max, --rpc-answers-max-bytes or \
                  --state-sessions-max-bytes, or give it more"
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Verb};
+    use clap::Parser;
+
+    #[test]
+    fn a_reactor_of_json_rpc_alone_takes_no_subscribers_from_the_others() {
+        let line = "thalweg serve --rpc on --rpc-listen 127.0.0.1:0 --subscribers-max 6".split(' ');
+        let Verb::Serve(options) = Arguments::try_parse_from(line).unwrap().verb else { panic!("not serve") };
+        for (reactors, each) in [(1, 6), (2, 3)] {
+            let shares = Shares::with_room_for_one(&options, reactors);
+            assert_eq!(shares.config(&options).subscribers_max, each);
         }
     }
 }

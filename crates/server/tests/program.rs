@@ -219,6 +219,35 @@ fn a_signal_that_is_sent_twice_at_once_is_one() {
     assert!(!said.contains("ending at once"), "{said}");
 }
 
+/// A segment that gives nothing stands for a disk that does not answer.
+#[test]
+fn a_server_that_waits_for_its_disk_hears_that_it_is_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Server::start(directory.path(), "127.0.0.1:0", &[]));
+    let segment = directory.path().join("segment-0000000001");
+    std::fs::remove_file(&segment).unwrap();
+    assert!(Command::new("mkfifo").arg(&segment).status().unwrap().success());
+    for signal in ["-TERM", "-INT"] {
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(directory.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            // Again and again: it blocks signals once it hears them, and one that comes before ends it otherwise.
+            std::thread::sleep(Duration::from_millis(300));
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args([signal, &pid]).status().is_ok());
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not hear");
+        }
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.contains("nothing was served yet"), "{said}");
+    }
+}
+
 #[test]
 fn a_server_tells_programs_where_it_is_as_an_object() {
     let directory = tempfile::tempdir().unwrap();

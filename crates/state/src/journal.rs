@@ -3,30 +3,31 @@
 //! keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
 //!
 //! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually reads JSON reads
-//! it (`is_usual`); any other stands in base64, and the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
+//! it (`plain`); any other stands in base64, and the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
 
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use thalweg_log::Offset;
+use thalweg_wire::json::{Text, write};
 
 /// The content type of a fork's log.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 const BASE64: &str = "base64";
 /// Lists and objects within each other in a value that stands as it is. With the two around it they are fewer than the 64
 /// that the least patient of the usual parsers takes.
-const NESTED_MAX: usize = 60;
+const NESTED_MAX: u32 = 60;
 /// A message without its type, key and value, the longest there is, and the comma behind it.
 const MESSAGE: &str = concat!(
-    r#"{"type":"","key":"","value":"","#,
+    r#"{"type":,"key":,"value":,"#,
     r#""headers":{"operation":"insert","encoding":"base64","txid":"18446744073709551615"}},"#,
 );
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Operation {
     Insert,
@@ -34,13 +35,13 @@ enum Operation {
     Delete,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Message<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    _type: Cow<'a, str>,
     #[serde(borrow)]
     key: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "there")]
     value: Option<&'a RawValue>,
     #[serde(borrow)]
     headers: Headers<'a>,
@@ -51,46 +52,50 @@ fn there<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Headers<'a> {
     operation: Operation,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default)]
     encoding: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    txid: Cow<'a, str>,
+    #[serde(borrow, rename = "txid")]
+    _txid: Cow<'a, str>,
 }
 
 /// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is left out.
 pub(crate) fn encode(kind: &str, before: &Map, changes: &Changes, at: Offset, out: &mut Vec<u8>) {
-    let txid = at.to_string();
     for (key, value) in changes.iter() {
         let held = before.get(key);
         let operation = match (held, value) {
             (None, None) => continue,
             (Some(held), Some(value)) if held == value => continue,
-            (None, Some(_)) => Operation::Insert,
-            (Some(_), Some(_)) => Operation::Update,
-            (Some(_), None) => Operation::Delete,
-        };
-        let (raw, encoded) = match value.map(|value| raw(value)) {
-            None => (None, None),
-            Some(Some(raw)) => (Some(Cow::Borrowed(raw)), None),
-            Some(None) => (value.map(quoted).map(Cow::Owned), Some(BASE64)),
+            (None, Some(_)) => "insert",
+            (Some(_), Some(_)) => "update",
+            (Some(_), None) => "delete",
         };
         if !out.is_empty() {
             out.push(b',');
         }
-        let message = Message {
-            r#type: kind.into(),
-            key: key.as_str().into(),
-            value: raw.as_deref(),
-            headers: Headers { operation, encoding: encoded.map(Cow::Borrowed), txid: txid.as_str().into() },
-        };
-        let whole = out.len();
-        if serde_json::to_writer(&mut *out, &message).is_err() {
-            // Text and bytes in memory are always written; a half message would be worse than none.
-            out.truncate(whole);
+        out.extend_from_slice(br#"{"type":"#);
+        write::string(out, kind);
+        out.extend_from_slice(br#","key":"#);
+        write::string(out, key);
+        let json = value.and_then(|value| plain(value));
+        if let Some(value) = value {
+            out.extend_from_slice(br#","value":"#);
+            match json {
+                Some(json) => out.extend_from_slice(json.as_bytes()),
+                None => write::base64(out, value),
+            }
         }
+        out.extend_from_slice(br#","headers":{"operation":""#);
+        out.extend_from_slice(operation.as_bytes());
+        if value.is_some() && json.is_none() {
+            out.extend_from_slice(br#"","encoding":""#);
+            out.extend_from_slice(BASE64.as_bytes());
+        }
+        out.extend_from_slice(br#"","txid":""#);
+        write::unsigned(out, at);
+        out.extend_from_slice(br#""}}"#);
     }
 }
 
@@ -98,18 +103,8 @@ pub(crate) fn encode(kind: &str, before: &Map, changes: &Changes, at: Offset, ou
 /// begins. Complexity: the key's length.
 pub(crate) fn bytes_max(kind: &str, key: &str, value: Option<&Value>) -> usize {
     // In base64, which is longer than what stands there as it is.
-    let value = value.map_or(0, |value| value.len().div_ceil(3) * 4);
-    MESSAGE.len() + escaped(kind) + escaped(key) + value
-}
-
-/// Bytes of a text in JSON, without its quotes.
-fn escaped(text: &str) -> usize {
-    let bytes = text.bytes().map(|byte| match byte {
-        b'"' | b'\\' | 0x08 | 0x09 | 0x0A | 0x0C | 0x0D => 2,
-        0..0x20 => 6,
-        _ => 1,
-    });
-    bytes.sum()
+    let value = value.map_or(0, |value| write::base64_length(value.len()));
+    MESSAGE.len() + write::string_length(kind) + write::string_length(key) + value
 }
 
 /// Reads an entry.
@@ -143,76 +138,16 @@ fn value(raw: &RawValue, encoding: Option<&str>) -> Result<Value, String> {
     }
 }
 
-/// The value as it stands, if it is JSON that anybody reads and nothing around it.
-fn raw(value: &[u8]) -> Option<&RawValue> {
+/// The value as it stands, if it is JSON and nothing around it, and such as whatever usually reads JSON reads: nesting, halves of
+/// surrogate pairs and numbers beyond a double are where parsers end with an error, and with them everything else of the stream.
+/// Complexity: its length.
+fn plain(value: &[u8]) -> Option<&str> {
     // The first byte of most values that are no JSON tells so.
     matches!(value.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n'))
         .then_some(())?;
-    let raw: &RawValue = serde_json::from_slice(value).ok()?;
-    (raw.get().len() == value.len() && is_usual(raw.get())).then_some(raw)
-}
-
-/// Whether this JSON is read by more than its grammar asks for: nesting, halves of surrogate pairs and numbers beyond a double are
-/// where parsers end with an error, and with them everything else of the stream. Complexity: its length.
-fn is_usual(json: &str) -> bool {
-    let (bytes, mut at, mut nested, mut in_text) = (json.as_bytes(), 0, 0_usize, false);
-    while let Some(byte) = bytes.get(at) {
-        let length = match byte {
-            b'"' => {
-                in_text = !in_text;
-                1
-            }
-            b'\\' => match escape(&bytes[at..]) {
-                Some(length) => length,
-                None => return false,
-            },
-            _ if in_text => 1,
-            b'[' | b'{' => {
-                nested += 1;
-                1
-            }
-            b']' | b'}' => {
-                nested = nested.saturating_sub(1);
-                1
-            }
-            b'-' | b'0'..=b'9' => {
-                let is_of_it = |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
-                let length = bytes[at..].iter().take_while(is_of_it).count();
-                if !json[at..at + length].parse().is_ok_and(f64::is_finite) {
-                    return false;
-                }
-                length
-            }
-            _ => 1,
-        };
-        if nested > NESTED_MAX {
-            return false;
-        }
-        at += length;
-    }
-    true
-}
-
-/// How long the escape is that a text begins with, a pair of surrogates being one; `None` for half of one.
-fn escape(text: &[u8]) -> Option<usize> {
-    match unit(text) {
-        None => Some(2),
-        Some(0xD800..0xDC00) => matches!(text.get(6..).and_then(unit), Some(0xDC00..0xE000)).then_some(12),
-        Some(0xDC00..0xE000) => None,
-        Some(_) => Some(6),
-    }
-}
-
-/// What stands behind `\u` at the beginning.
-fn unit(text: &[u8]) -> Option<u16> {
-    let digits = text.strip_prefix(b"\\u")?.get(..4)?;
-    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-}
-
-fn quoted(value: &Value) -> Box<RawValue> {
-    let text = format!("\"{}\"", STANDARD.encode(value));
-    // Base64 between quotes is JSON.
-    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    let text = std::str::from_utf8(value).ok()?;
+    let json = Text::new(text).value_within(NESTED_MAX, |number| number.parse().is_ok_and(f64::is_finite));
+    json.ok().filter(|json| json.len() == text.len())
 }
 
 #[cfg(test)]
@@ -254,9 +189,12 @@ mod tests {
 
     #[test]
     fn what_some_parser_does_not_read_stands_in_base64() {
-        let nested = |count: usize| format!("{}{}", r#"{"a":["#.repeat(count / 2), "]}".repeat(count / 2));
+        let nested = |count: u32| {
+            format!("{}{}", r#"{"a":["#.repeat(count as usize / 2), "]}".repeat(count as usize / 2))
+        };
         for (value, is_plain) in [
             (nested(NESTED_MAX), true),
+            (format!("[{}]", nested(NESTED_MAX)), false),
             (nested(NESTED_MAX + 2), false),
             (nested(1_000), false),
             (format!("[{}0]", "[],{},".repeat(100)), true),

@@ -1,4 +1,5 @@
-//! What all sessions of a state together hold beside their snapshots: a bound on memory that many clients share.
+//! A bound on memory that many clients share: what all sessions of a state together hold beside their snapshots, and what calls
+//! hold that wait.
 
 use crate::error::Error;
 use parking_lot::Mutex;
@@ -15,6 +16,11 @@ impl Room {
         Arc::new(Self { limit, held: Mutex::new(0) })
     }
 
+    /// Bytes that there are.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes of it that are taken.
     pub(crate) fn held(&self) -> usize {
         *self.held.lock()
@@ -29,6 +35,12 @@ impl Room {
         }
         *held = *held - given + taken;
         Ok(())
+    }
+
+    /// Takes so many bytes, if there are.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        self.exchange(0, bytes).ok()?;
+        Some(self.taken(bytes))
     }
 
     /// A part of what was taken.
@@ -84,6 +96,10 @@ mod tests {
         drop(first);
         assert_eq!(room.held(), 7);
         drop(second);
+        assert_eq!(room.held(), 0);
+        let all = room.take(10).unwrap();
+        assert!(room.take(1).is_none());
+        drop(all);
         assert_eq!(room.held(), 0);
     }
 }

@@ -160,6 +160,22 @@ pub fn await_any_child() -> io::Result<Option<u32>> {
     }
 }
 
+/// Whether a process is a child of this one, whose number is not released ([`release`]): it may have ended.
+///
+/// # Errors
+/// None in practice.
+pub fn is_child(process: u32) -> io::Result<bool> {
+    // SAFETY: plain numbers, of which zeros are some.
+    let mut known: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: looks for a child of this process, without waiting, and writes to a local.
+    if unsafe { libc::waitid(libc::P_PID, process, &raw mut known, flags) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ECHILD) { Ok(false) } else { Err(error) }
+}
+
 /// Lets the system use the number of a child that has ended for somebody else.
 pub fn release(process: u32) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {

@@ -1,10 +1,11 @@
 //! From a request to the turn it needs, and to what does it.
 
 use super::Core;
+use super::asked::{frame_bytes, request_bytes};
 use super::order::{Budget, Outcome};
 use super::refusal::Refusal;
 use super::sessions::Token;
-use super::writes::Write;
+use super::writes::{ToWrite, Write};
 use crate::generated::types::StateRequest;
 use crate::state::ForkId;
 use std::sync::Arc;
@@ -43,12 +44,26 @@ impl Core {
         Token::parse(text).ok_or_else(|| Refusal::NoSessionHere(excerpt(text).to_owned()))
     }
 
-    /// Does what is asked for, as far as that goes here and now.
-    pub(super) fn begin(self: &Arc<Self>, request: StateRequest<'_>, budget: Budget) -> Outcome {
-        self.try_begin(request, budget).into()
+    /// Does what is asked for, as far as that goes here and now; and what the call takes if it has to wait.
+    pub(super) fn begin(self: &Arc<Self>, frame: &[u8], budget: Budget) -> (Outcome, usize) {
+        if let Some((place, write)) = ToWrite::long(frame) {
+            return (self.write(write, &place, budget).into(), frame_bytes(frame));
+        }
+        match StateRequest::decode(frame) {
+            Ok(request) => {
+                let bytes = request_bytes(&request, frame);
+                (self.try_begin(request, frame, budget).into(), bytes)
+            }
+            Err(wrong) => (Outcome::NoRequest(wrong), frame_bytes(frame)),
+        }
     }
 
-    fn try_begin(self: &Arc<Self>, request: StateRequest<'_>, budget: Budget) -> Result<Outcome, Refusal> {
+    fn try_begin(
+        self: &Arc<Self>,
+        request: StateRequest<'_>,
+        frame: &[u8],
+        budget: Budget,
+    ) -> Result<Outcome, Refusal> {
         match request {
             StateRequest::Get(get) => self.get(&get, budget),
             StateRequest::Scan(scan) => self.scan(&scan, budget),
@@ -56,9 +71,11 @@ impl Core {
             StateRequest::Root(root) => self.root(&root, budget),
             StateRequest::Diff(diff) => self.diff(diff.into_owned()),
             StateRequest::History(history) => self.history(history.into_owned()),
-            StateRequest::Put(put) => self.write(Write::put(&put), &put.place, budget),
-            StateRequest::Remove(remove) => self.write(Write::remove(&remove), &remove.place, budget),
-            StateRequest::Batch(batch) => self.write(Write::batch(&batch), &batch.place, budget),
+            StateRequest::Put(put) => self.write(Write::put(&put).into(), &put.place, budget),
+            StateRequest::Remove(remove) => self.write(Write::remove(&remove).into(), &remove.place, budget),
+            StateRequest::Batch(batch) => {
+                self.write(ToWrite::batch(&batch, frame, budget), &batch.place, budget)
+            }
             StateRequest::Fork(fork) => self.branch(&fork),
             StateRequest::Drop(drop) => self.drop_fork(&drop),
             StateRequest::Forks(_) => self.forks(budget),

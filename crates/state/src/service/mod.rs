@@ -21,10 +21,12 @@
 //! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not known.
 //! 2. *An acknowledged write is durable*, and who hears of it sees it.
 //! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or a session.
+//! 4. *What waits has its room* (`asked`): one that finds none is refused, with nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
 
 mod answer;
+mod asked;
 mod calls;
 mod imaging;
 mod kept;
@@ -41,9 +43,10 @@ pub use imaging::ImageNews;
 
 use crate::durable::Listen;
 use crate::error::Error;
-use crate::generated::types::StateRequest;
+use crate::room::Room;
 use crate::state::{Options, State};
 use answer::Answer;
+use asked::Asked;
 use imaging::Imaging;
 use kept::Kept;
 use order::{ALONE, BUSY, Lazy, Turns};
@@ -66,6 +69,9 @@ pub struct ServiceOptions {
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
+    /// Bytes of calls that wait, for their turn or for a thread, together: one that there is no room for is refused with
+    /// [`Fault::Overloaded`], and not made.
+    pub waiting_bytes_max: usize,
     /// Of the state.
     pub state: Options,
 }
@@ -74,7 +80,8 @@ impl Default for ServiceOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.saturating_sub(1).max(1);
-        Self { threads, sessions_max: 4_096, state: Options::default() }
+        let state = Options::default();
+        Self { threads, sessions_max: 4_096, waiting_bytes_max: 128 << 20, state }
     }
 }
 
@@ -117,6 +124,8 @@ struct Core {
     /// And for what a fork or a session waits for meanwhile.
     roots: Lazy,
     turns: Turns,
+    /// Of calls that wait.
+    room: Arc<Room>,
     waiting: Arc<Waiting>,
 }
 
@@ -135,6 +144,7 @@ impl Service {
             kept: Kept::default(),
             imaging: Imaging::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
+            room: Room::new(options.waiting_bytes_max),
             pool,
             apart: Lazy::new(1),
             roots: Lazy::new(1),
@@ -193,15 +203,16 @@ impl Service {
         self.core.state.get().map_or(0, State::sessions_bytes)
     }
 
+    /// Bytes that calls hold which wait for their turn or for a thread.
+    pub fn waiting_bytes(&self) -> usize {
+        self.core.room.held()
+    }
+
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
-        match StateRequest::decode(frame) {
-            Ok(request) => {
-                let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
-                self.core.settle(self.core.begin(request, budget), budget, reply);
-            }
-            Err(error) => reply.fail(fault_of(&error), &error.to_string()),
-        }
+        let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
+        let (outcome, bytes) = self.core.begin(frame, budget);
+        self.core.settle(outcome, budget, Asked::new(bytes, reply));
     }
 }
 

@@ -13,14 +13,16 @@
 //! take as long as the state is large, and has a thread for itself, so that it is waited for by its own kind alone. So has the root
 //! that a batch expects, which is reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
 
-use super::Core;
 use super::answer::{Answer, refuse};
+use super::asked::Asked;
 use super::refusal::Refusal;
+use super::{Core, fault_of};
 use crate::state::{ForkId, State};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
-use thalweg_service::{Access, Executor, Pool, Reply, Scheduler, Turn};
+use thalweg_service::{Access, Executor, Pool, Scheduler, Turn};
+use thalweg_wire::messagepack::DecodeError;
 
 /// What turns are taken of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +100,8 @@ pub(super) enum Outcome {
     /// It is answered once a ticket is durable; at once for 0.
     Done(Position, Answer),
     Refused(Refusal),
+    /// It is none.
+    NoRequest(DecodeError),
     /// It takes too long for here.
     Elsewhere(Rest<()>),
     /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that anybody could see was done
@@ -160,40 +164,46 @@ impl Core {
         self.turns.now(key, access)
     }
 
-    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, reply: Reply) {
+    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, asked: Asked) {
+        let Some(asked) = self.let_wait(asked) else { return };
         let core = Arc::clone(self);
-        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, reply)));
+        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, asked)));
     }
 
     /// Sees a call to its answer.
-    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, reply: Reply) {
+    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, asked: Asked) {
         loop {
             match outcome {
-                Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
+                Outcome::Done(ticket, answer) => return self.give(ticket, answer, asked.ended()),
                 Outcome::Refused(refusal) => {
-                    return refuse(&refusal, self.state.get().map(State::main), reply);
+                    return refuse(&refusal, self.state.get().map(State::main), asked.ended());
+                }
+                Outcome::NoRequest(wrong) => {
+                    return asked.ended().fail(fault_of(&wrong), &wrong.to_string());
                 }
                 Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
                 Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
-                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),
+                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, asked),
                 Outcome::Apart(rest) => {
+                    let Some(asked) = self.let_wait(asked) else { return };
                     let core = Arc::clone(self);
                     let job = move || {
                         // Nobody may wait any more by the time the thread comes to it, and nothing was done yet that would have to be
                         // said: so the line is as long as what somebody waits for.
-                        if !reply.is_cancelled() {
-                            core.settle(rest(&core, ()), ENDLESS, reply);
+                        if !asked.is_cancelled() {
+                            core.settle(rest(&core, ()), ENDLESS, asked);
                         }
                     };
                     return self.apart.execute(Box::new(job));
                 }
-                Outcome::InLine(rest) => return self.go_on(&self.roots, ENDLESS, rest, reply),
+                Outcome::InLine(rest) => return self.go_on(&self.roots, ENDLESS, rest, asked),
                 Outcome::InTurn { places, rest } => match self.turns.all_now(&places) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {
+                        let Some(asked) = self.let_wait(asked) else { return };
                         let core = Arc::clone(self);
                         // On a thread for what takes long.
-                        let rest = move |held| core.settle(rest(&core, (held, UNLIMITED)), UNLIMITED, reply);
+                        let rest = move |held| core.settle(rest(&core, (held, UNLIMITED)), UNLIMITED, asked);
                         return self.turns.schedule_all(&places, rest);
                     }
                 },

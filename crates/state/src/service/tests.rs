@@ -2,7 +2,7 @@
 //! goes on with it by hand.
 
 use super::calls::Place;
-use super::order::{BUSY, Key, LONG, Outcome, UNLIMITED};
+use super::order::{BUSY, Budget, Key, LONG, Outcome, UNLIMITED};
 use super::sessions::Token;
 use super::*;
 use crate::fork::{Fork, Moment};
@@ -25,12 +25,20 @@ fn served() -> Service {
     service
 }
 
+/// Begins a call.
+fn begin(core: &Arc<Core>, request: StateRequest<'_>, budget: Budget) -> Outcome {
+    let mut frame = Vec::new();
+    request.encode(&mut frame);
+    core.begin(&frame, budget).0
+}
+
 /// Sees a call to its end, here.
 fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
     loop {
         outcome = match outcome {
             Outcome::Done(_, answer) => return Ok(answer),
             Outcome::Refused(refusal) => return Err(refusal.word()),
+            Outcome::NoRequest(wrong) => panic!("{wrong}"),
             Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => {
                 rest(core, (core.turns.all_now(&places).expect("nobody else has a turn"), UNLIMITED))
@@ -86,8 +94,8 @@ fn calls_in_line_behind_a_close_find_nothing() {
     let service = served();
     let core = &service.core;
     let (session, token) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-    end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, put(&session, "a"), BUSY)).unwrap();
     // As a long batch of the session holds it.
     let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let rejoin = StateRequest::Rejoin(StateRejoin { session: (&*session).into() });
@@ -101,8 +109,8 @@ fn calls_in_line_behind_a_close_find_nothing() {
         rejoin,
         close(&session),
     ];
-    let first = core.begin(close(&session), BUSY);
-    let behind = behind.map(|request| core.begin(request, BUSY));
+    let first = begin(core, close(&session), BUSY);
+    let behind = behind.map(|request| begin(core, request, BUSY));
     drop(held);
     end(core, first).unwrap();
     for outcome in behind {
@@ -123,9 +131,9 @@ fn no_lease_ends_while_a_call_waits() {
     let outlast = || std::thread::sleep(Duration::from_millis(500));
     // In its turn, in line for its fork.
     let held = core.turn(fork, Access::Write).unwrap();
-    let write = core.begin(put(&session, "a"), BUSY);
+    let write = begin(core, put(&session, "a"), BUSY);
     // In line for its turn.
-    let second = core.begin(get(&session, "a"), BUSY);
+    let second = begin(core, get(&session, "a"), BUSY);
     outlast();
     service.keep_house();
     assert_eq!(service.sessions(), 1);
@@ -139,7 +147,7 @@ fn no_lease_ends_while_a_call_waits() {
     outlast();
     service.keep_house();
     assert_eq!(service.sessions(), 0);
-    assert_eq!(end(core, core.begin(commit(&session), BUSY)).unwrap_err(), Word::SessionExpired);
+    assert_eq!(end(core, begin(core, commit(&session), BUSY)).unwrap_err(), Word::SessionExpired);
 }
 
 #[test]
@@ -151,16 +159,16 @@ fn no_lease_ends_while_a_call_is_under_way() {
     for has_snapshot in [false, true] {
         let (session, _) = session(core, 400);
         if has_snapshot {
-            end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-            end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
+            end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+            end(core, begin(core, put(&session, "a"), BUSY)).unwrap();
         }
         // It waits for the thread that takes as long as the state is large.
-        let outcome = arrive(core, core.begin(root(&session), BUSY));
+        let outcome = arrive(core, begin(core, root(&session), BUSY));
         assert!(matches!(outcome, Outcome::Apart(_)));
         outlast();
         service.keep_house();
         end(core, outcome).unwrap();
-        end(core, core.begin(commit(&session), BUSY)).expect("it was in use until now");
+        end(core, begin(core, commit(&session), BUSY)).expect("it was in use until now");
         outlast();
         service.keep_house();
         assert_eq!(service.sessions(), 0);
@@ -220,11 +228,11 @@ fn an_image_that_there_is_no_room_for_is_not_tried_at_every_round() {
 
 /// The words of a refusal, as a caller hears them.
 fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
-    let mut outcome = core.begin(request, BUSY);
+    let mut outcome = begin(core, request, BUSY);
     loop {
         outcome = match outcome {
             Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
-            Outcome::Done(..) => panic!("it was not refused"),
+            Outcome::Done(..) | Outcome::NoRequest(_) => panic!("it was not refused"),
             Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED)),
         }
@@ -245,9 +253,9 @@ fn a_refusal_names_what_it_is_of_as_its_caller_did() {
         words(core, StateRequest::History(history("main"))).starts_with("main has no state at offset 77")
     );
     let (one, _) = session(core, 60_000);
-    end(core, core.begin(snapshot(&one), BUSY)).unwrap();
-    end(core, core.begin(put(&one, "a"), BUSY)).unwrap();
-    end(core, core.begin(put("main", "a"), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&one), BUSY)).unwrap();
+    end(core, begin(core, put(&one, "a"), BUSY)).unwrap();
+    end(core, begin(core, put("main", "a"), BUSY)).unwrap();
     assert!(words(core, commit(&one)).starts_with("main ends at offset "));
     let fork = core.state().unwrap().fork(core.state().unwrap().main(), 1).unwrap().0.to_string();
     let words = words(core, StateRequest::History(history(&fork)));
@@ -259,10 +267,10 @@ fn a_page_has_an_entry_at_least() {
     let service = served();
     let core = &service.core;
     for key in ["a", "b"] {
-        end(core, core.begin(put("main", key), BUSY)).unwrap();
+        end(core, begin(core, put("main", key), BUSY)).unwrap();
     }
     let scan = StateScan { place: "main".into(), start: None, limit: Some(0), view: None };
-    let page = end(core, core.begin(StateRequest::Scan(scan), BUSY)).unwrap();
+    let page = end(core, begin(core, StateRequest::Scan(scan), BUSY)).unwrap();
     let Answer::Entries { entries, next, .. } = page else { panic!("no page") };
     assert_eq!((entries.len(), next.as_deref()), (1, Some("b")));
 }
@@ -272,14 +280,14 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     let service = served();
     let core = &service.core;
     for key in ["a", "b", "c"] {
-        end(core, core.begin(put("main", key), BUSY)).unwrap();
+        end(core, begin(core, put("main", key), BUSY)).unwrap();
     }
     let state = core.state().unwrap();
     let (main, offset) = (state.main(), state.lines()[0].offset);
     let page = |start: Option<&str>| {
         let start = start.map(|start| start.to_owned().into());
         let history = StateHistory { fork: "main".into(), offset, start, limit: Some(1) };
-        match end(core, core.begin(StateRequest::History(history), BUSY)).unwrap() {
+        match end(core, begin(core, StateRequest::History(history), BUSY)).unwrap() {
             Answer::Entries { entries, next, .. } => (entries[0].0.clone(), next),
             other => panic!("{other:?}"),
         }
@@ -297,7 +305,7 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     core.kept.keep_recalled(fork, offset, crate::Map::default());
     state.drop_fork(fork, now()).unwrap();
     let history = StateHistory { fork: fork.to_string().into(), offset, start: None, limit: None };
-    assert_eq!(end(core, core.begin(StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
+    assert_eq!(end(core, begin(core, StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
 }
 
 fn diff(before: &str, now: &str, start: Option<&str>, view: Option<View>) -> StateRequest<'static> {
@@ -308,7 +316,7 @@ fn diff(before: &str, now: &str, start: Option<&str>, view: Option<View>) -> Sta
 
 /// A page of what differs between two places, and where it goes on.
 fn differ(core: &Arc<Core>, before: &str, now: &str, start: Option<&str>, view: Option<View>) -> Pages {
-    page_of(core, core.begin(diff(before, now, start, view), BUSY))
+    page_of(core, begin(core, diff(before, now, start, view), BUSY))
 }
 
 fn page_of(core: &Arc<Core>, outcome: Outcome) -> Pages {
@@ -330,7 +338,7 @@ fn pages_of_what_differs_are_taken_from_what_one_was() {
     let state = core.state().unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0.to_string();
     for key in ["a", "b", "c", "d", "e"] {
-        end(core, core.begin(put(&fork, key), BUSY)).unwrap();
+        end(core, begin(core, put(&fork, key), BUSY)).unwrap();
     }
     let page = |start| differ(core, "main", &fork, start, None).unwrap();
     let keys = |page: (Vec<(String, bool)>, Option<String>)| {
@@ -342,7 +350,7 @@ fn pages_of_what_differs_are_taken_from_what_one_was() {
     assert_eq!(core.kept.counts(), (1, 0));
     // What lies before what is kept is come to anew, and so is what has changed since.
     assert_eq!(keys(page(Some("a"))), ("ab".to_owned(), Some("c".to_owned())));
-    end(core, core.begin(put(&fork, "cc"), BUSY)).unwrap();
+    end(core, begin(core, put(&fork, "cc"), BUSY)).unwrap();
     assert_eq!(keys(page(Some("c"))), ("ccc".to_owned(), Some("d".to_owned())));
     assert_eq!(keys(page(Some("d"))), ("de".to_owned(), None));
     assert_eq!(core.kept.counts(), (1, 0), "of what was there before the last change");
@@ -352,11 +360,11 @@ fn pages_of_what_differs_are_taken_from_what_one_was() {
 fn a_session_is_compared_with_a_pending_fork() {
     let service = served();
     let core = &service.core;
-    end(core, core.begin(put("main", "a"), BUSY)).unwrap();
+    end(core, begin(core, put("main", "a"), BUSY)).unwrap();
     let (session, _) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-    end(core, core.begin(put(&session, "b"), BUSY)).unwrap();
-    end(core, core.begin(put("main", "c"), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, put(&session, "b"), BUSY)).unwrap();
+    end(core, begin(core, put("main", "c"), BUSY)).unwrap();
     let pending = Some(View::Pending);
     let changes = |before, now, view| differ(core, before, now, None, view).map(|page| page.0);
     let (b, c) = ("b".to_owned(), "c".to_owned());
@@ -371,19 +379,19 @@ fn what_differs_is_as_of_when_it_was_asked_for() {
     let service = served();
     let core = &service.core;
     let (session, token) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-    end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
-    let ask = || core.begin(diff(&session, "main", None, None), BUSY);
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, put(&session, "a"), BUSY)).unwrap();
+    let ask = || begin(core, diff(&session, "main", None, None), BUSY);
     let first = arrive(core, ask());
-    end(core, core.begin(put(&session, "b"), BUSY)).unwrap();
+    end(core, begin(core, put(&session, "b"), BUSY)).unwrap();
     let second = arrive(core, ask());
     // While the session has something else to do it is in line.
     let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let third = arrive(core, ask());
-    end(core, core.begin(put("main", "c"), BUSY)).unwrap();
+    end(core, begin(core, put("main", "c"), BUSY)).unwrap();
     drop(held);
     let third = arrive(core, third);
-    end(core, core.begin(close(&session), BUSY)).unwrap();
+    end(core, begin(core, close(&session), BUSY)).unwrap();
     let keys = |outcome| page_of(core, outcome).unwrap().0;
     assert_eq!(keys(first), [("a".to_owned(), false)]);
     for outcome in [second, third] {
@@ -397,17 +405,17 @@ fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() 
     let core = &service.core;
     let state = core.state().unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0.to_string();
-    let Answer::Offset(_, offset) = end(core, core.begin(put(&fork, "a"), BUSY)).unwrap() else { panic!() };
+    let Answer::Offset(_, offset) = end(core, begin(core, put(&fork, "a"), BUSY)).unwrap() else { panic!() };
     let made = StateFork { parent: fork.clone().into(), offset: Some(offset) };
-    let made = arrive(core, core.begin(StateRequest::Fork(made), BUSY));
+    let made = arrive(core, begin(core, StateRequest::Fork(made), BUSY));
     assert!(matches!(made, Outcome::Apart(_)));
-    end(core, core.begin(put(&fork, "b"), BUSY)).unwrap();
+    end(core, begin(core, put(&fork, "b"), BUSY)).unwrap();
     let dropped = StateDrop { fork: fork.clone().into() };
-    let dropped = arrive(core, core.begin(StateRequest::Drop(dropped), BUSY));
+    let dropped = arrive(core, begin(core, StateRequest::Drop(dropped), BUSY));
     end(core, made).unwrap();
     end(core, dropped).unwrap();
     assert_eq!(state.forks().len(), 2);
-    assert_eq!(end(core, core.begin(put(&fork, "c"), BUSY)).unwrap_err(), Word::NoFork);
+    assert_eq!(end(core, begin(core, put(&fork, "c"), BUSY)).unwrap_err(), Word::NoFork);
 }
 
 /// As clients ask for it, with threads that go on with what waits.
@@ -470,7 +478,7 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
     state.write(state.main(), &(0..4_000).map(key).collect(), now()).unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0.to_string();
     let (session, _) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
     for place in [session, fork] {
         let batch = |key: &'static str| {
             let mut map = state.map(state.main(), crate::View::Pending).unwrap();
@@ -481,13 +489,13 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
             // Reckoned so that nobody remembers it.
             let if_root = Some(crate::Digest::of(&map).root());
             let batch = StateBatch { place: place.clone().into(), changes, if_offset: None, if_root };
-            core.begin(StateRequest::Batch(batch), BUSY)
+            begin(core, StateRequest::Batch(batch), BUSY)
         };
         let Outcome::Elsewhere(rest) = arrive(core, batch("a")) else {
             panic!("{place}: a budget is for less")
         };
         let Outcome::InLine(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
-        let behind = arrive(core, core.begin(put(&place, "c"), BUSY));
+        let behind = arrive(core, begin(core, put(&place, "c"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "{place}: in the order in which they came");
         assert!(matches!(rest(core, ()), Outcome::Done(..)));
         // What changed since is little.
@@ -508,7 +516,7 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
     let fork = Fork::new(log, 0, Moment { map, offset: 0 }, None, 0);
     state.shared.forks.write().insert(state.main(), Arc::new(fork));
     let count = StateCount { place: "main".into(), start: None, until: None, view: Some(View::Pending) };
-    let Outcome::InTurn { rest, places } = core.begin(StateRequest::Count(count), BUSY) else {
+    let Outcome::InTurn { rest, places } = begin(core, StateRequest::Count(count), BUSY) else {
         panic!("it needs a turn")
     };
     // As it goes on where long work is done, once it has waited.
@@ -523,11 +531,11 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
 fn a_long_list_of_forks_is_made_elsewhere() {
     let service = served();
     let core = &service.core;
-    let list = || core.begin(StateRequest::Forks(StateForks {}), BUSY);
+    let list = || begin(core, StateRequest::Forks(StateForks {}), BUSY);
     assert!(matches!(list(), Outcome::Done(..)));
     for _ in 0..BUSY {
         let fork = StateFork { parent: "main".into(), offset: None };
-        end(core, core.begin(StateRequest::Fork(fork), BUSY)).unwrap();
+        end(core, begin(core, StateRequest::Fork(fork), BUSY)).unwrap();
     }
     let outcome = list();
     assert!(matches!(outcome, Outcome::Elsewhere(_)));
@@ -540,7 +548,7 @@ fn what_is_refused_is_told_by_its_beginning() {
     let core = &service.core;
     let place = "\u{7f}".repeat(1 << 20);
     let scan = StateScan { place: place.into(), start: None, limit: None, view: None };
-    let Outcome::Refused(refusal) = arrive(core, core.begin(StateRequest::Scan(scan), BUSY)) else {
+    let Outcome::Refused(refusal) = arrive(core, begin(core, StateRequest::Scan(scan), BUSY)) else {
         panic!("it names nothing");
     };
     assert_eq!(refusal.word(), Word::BadPlace);

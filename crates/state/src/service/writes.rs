@@ -1,4 +1,7 @@
 //! Calls that write: to a fork, or in a session beside its snapshot.
+//!
+//! Many changes take longer to put in order than to come: a batch of them gets in line by its place alone, and is read in its turn, on
+//! a thread for what takes long.
 
 use super::Core;
 use super::answer::{Answer, Wrote};
@@ -14,17 +17,75 @@ use crate::fork::View;
 use crate::generated::types::{StateBatch, StatePut, StateRemove};
 use crate::sight::Sight;
 use crate::state::{ForkId, State};
+use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, now};
 use thalweg_service::Access;
 use thalweg_wire::hex::Hex;
+use thalweg_wire::messagepack::{DecodeError, Fields, Message, Reader};
 
 /// A key takes as long to write as so many to pass.
 const WRITE_COST: usize = 4;
 /// And to be hashed for a root as so many.
 const HASH_COST: usize = 128;
+/// A batch that is longer is not even read where others wait: that takes a fifth of a millisecond, if its keys are short.
+const SHORT_BYTES: usize = 64 << 10;
 
 /// What is to be written.
+pub(super) enum ToWrite {
+    Read(Write),
+    /// A batch, which is read where there is time for it.
+    Frame(Vec<u8>),
+}
+
+impl From<Write> for ToWrite {
+    fn from(write: Write) -> Self {
+        Self::Read(write)
+    }
+}
+
+/// What becomes of it within a budget.
+enum Within {
+    Now(Write),
+    Later(ToWrite),
+    Wrong(DecodeError),
+}
+
+impl ToWrite {
+    /// A batch that is long for here, and its place.
+    pub(super) fn long(frame: &[u8]) -> Option<(Cow<'_, str>, Self)> {
+        let place = if frame.len() > SHORT_BYTES { place(frame) } else { None }?;
+        Some((place, Self::Frame(frame.to_vec())))
+    }
+
+    /// A batch that was read, but not put in order, unless that is short.
+    pub(super) fn batch(batch: &StateBatch<'_>, frame: &[u8], budget: Budget) -> Self {
+        if is_short(batch.changes.len(), budget) {
+            return Self::Read(Write::batch(batch));
+        }
+        Self::Frame(frame.to_vec())
+    }
+
+    /// `sight` is what is seen there.
+    fn within(self, budget: Budget, sight: impl Fn() -> Option<Sight>) -> Within {
+        match self {
+            Self::Read(write) if fits(write.changes.len(), write.if_root, budget, &sight) => {
+                Within::Now(write)
+            }
+            Self::Frame(frame) if budget >= UNLIMITED => {
+                let fits = |batch: &StateBatch<'_>| fits(batch.changes.len(), batch.if_root, budget, sight);
+                match batch(&frame).map(|batch| fits(&batch).then(|| Write::batch(&batch))) {
+                    Ok(Some(write)) => Within::Now(write),
+                    Ok(None) => Within::Later(Self::Frame(frame)),
+                    Err(wrong) => Within::Wrong(wrong),
+                }
+            }
+            later => Within::Later(later),
+        }
+    }
+}
+
+/// What is to be written, read and in order.
 pub(super) struct Write {
     wrote: Wrote,
     changes: Changes,
@@ -45,21 +106,13 @@ impl Write {
         Self::one(Wrote::Remove, Change::Delete((&*remove.key).into()))
     }
 
-    pub(super) fn batch(batch: &StateBatch<'_>) -> Self {
+    fn batch(batch: &StateBatch<'_>) -> Self {
         let change = |change: &crate::generated::types::Change<'_>| match &change.value {
             Some(value) => Change::Put((&*change.key).into(), (&**value).into()),
             None => Change::Delete((&*change.key).into()),
         };
         let changes = batch.changes.iter().map(change).collect();
         Self { wrote: Wrote::Batch, changes, if_offset: batch.if_offset, if_root: batch.if_root }
-    }
-
-    /// Whether it can be done within a budget, over what is seen there. Where others wait for what takes long a root is reckoned
-    /// only if little changed since the last one.
-    fn fits(&self, budget: Budget, sight: impl FnOnce() -> Option<Sight>) -> bool {
-        let is_near = || sight().is_none_or(|sight| sight.is_near(budget.min(LONG) / HASH_COST));
-        let is_short = budget >= UNLIMITED || self.changes.len() * WRITE_COST <= budget;
-        is_short && (self.if_root.is_none() || budget == ENDLESS || is_near())
     }
 
     fn is_conditional(&self) -> bool {
@@ -108,7 +161,7 @@ impl Write {
 impl Core {
     pub(super) fn write(
         self: &Arc<Self>,
-        write: Write,
+        write: ToWrite,
         place: &str,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
@@ -132,7 +185,7 @@ impl Core {
     /// `held` are the turns of the session and of its fork.
     fn write_session(
         self: &Arc<Self>,
-        write: Write,
+        write: ToWrite,
         live: Live,
         mut held: Vec<Held>,
         budget: Budget,
@@ -148,20 +201,25 @@ impl Core {
     /// `held` is the turn of the session, which has a snapshot.
     fn write_beside<H: Send + 'static>(
         self: &Arc<Self>,
-        write: Write,
+        write: ToWrite,
         live: Live,
         held: H,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
-        if write.fits(budget, || live.lock().ok()?.sight().ok()) {
-            let outcome = write.beside(&live);
-            drop(held);
-            return outcome;
+        match write.within(budget, || live.lock().ok()?.sight().ok()) {
+            Within::Now(write) => {
+                let outcome = write.beside(&live);
+                drop(held);
+                outcome
+            }
+            Within::Later(write) => {
+                Ok(longer(budget, move |core, budget| core.write_beside(write, live, held, budget).into()))
+            }
+            Within::Wrong(wrong) => Ok(Outcome::NoRequest(wrong)),
         }
-        Ok(longer(budget, move |core, budget| core.write_beside(write, live, held, budget).into()))
     }
 
-    fn write_fork(self: &Arc<Self>, write: Write, fork: ForkId, budget: Budget) -> Outcome {
+    fn write_fork(self: &Arc<Self>, write: ToWrite, fork: ForkId, budget: Budget) -> Outcome {
         let key = Key::Fork(fork);
         match self.turn(key, Access::Write) {
             Some(held) => self.write_here(write, fork, (held, None), budget),
@@ -188,19 +246,58 @@ impl Core {
     /// `held` is the fork's turn, and that of the session `beside` if one writes.
     fn write_here<H: Send + 'static>(
         self: &Arc<Self>,
-        write: Write,
+        write: ToWrite,
         fork: ForkId,
         (held, beside): (H, Option<Live>),
         budget: Budget,
     ) -> Outcome {
         let sight = || self.open().ok()?.sight(fork, View::Pending).ok();
-        if write.fits(budget, sight) {
-            let outcome = self.write_now(&write, fork, beside.as_ref());
-            drop(held);
-            return outcome;
+        match write.within(budget, sight) {
+            Within::Now(write) => {
+                let outcome = self.write_now(&write, fork, beside.as_ref());
+                drop(held);
+                outcome
+            }
+            Within::Later(write) => {
+                longer(budget, move |core, budget| core.write_here(write, fork, (held, beside), budget))
+            }
+            Within::Wrong(wrong) => Outcome::NoRequest(wrong),
         }
-        longer(budget, move |core, budget| core.write_here(write, fork, (held, beside), budget))
     }
+}
+
+/// The place of a frame that is a batch and says it first, as every writer of frames does.
+fn place(frame: &[u8]) -> Option<Cow<'_, str>> {
+    let mut reader = Reader::new(frame);
+    let is_batch = reader.request().ok()? == StateBatch::TAG.as_bytes();
+    let has_place = is_batch && reader.fields(StateBatch::TAG).ok()? > 0 && reader.key().ok()? == b"place";
+    if has_place { reader.string().ok() } else { None }
+}
+
+/// A frame as the batch that it is.
+fn batch(frame: &[u8]) -> Result<StateBatch<'_>, DecodeError> {
+    let mut reader = Reader::new(frame);
+    reader.request()?;
+    let batch = StateBatch::read(&mut reader)?;
+    reader.finish()?;
+    Ok(batch)
+}
+
+/// Whether so many changes can be made within a budget.
+fn is_short(changes: usize, budget: Budget) -> bool {
+    budget >= UNLIMITED || changes * WRITE_COST <= budget
+}
+
+/// Whether they can, over what is seen there, on a root if one is expected. Where others wait for what takes long a root is reckoned
+/// only if little changed since the last one.
+fn fits(
+    changes: usize,
+    if_root: Option<Root>,
+    budget: Budget,
+    sight: impl FnOnce() -> Option<Sight>,
+) -> bool {
+    let is_near = || sight().is_none_or(|sight| sight.is_near(budget.min(LONG) / HASH_COST));
+    is_short(changes, budget) && (if_root.is_none() || budget == ENDLESS || is_near())
 }
 
 /// What does not fit into a budget goes on where there is a larger one, and keeps the turns that it has: what comes behind it

@@ -275,6 +275,15 @@ impl<'a> Text<'a> {
     /// # Errors
     /// It is no JSON, or nested too deep.
     pub fn value(&mut self) -> Read<&'a str> {
+        self.value_within(DEPTH_MAX, |_| true)
+    }
+
+    /// The same, nested no deeper than `depth_max`, which is [`DEPTH_MAX`] at most, and with no number but such as `is_number` takes:
+    /// for what others are to read whose bounds are their own.
+    ///
+    /// # Errors
+    /// It is no JSON, or not within that.
+    pub fn value_within(&mut self, depth_max: u32, is_number: impl Fn(&str) -> bool) -> Read<&'a str> {
         self.blanks();
         let start = self.at;
         // The innermost of what is open is the lowest bit: 1 for an object.
@@ -282,14 +291,20 @@ impl<'a> Text<'a> {
         loop {
             let kind = self.kind()?;
             let opened = match kind {
+                Kind::Object | Kind::Array if depth >= depth_max.min(DEPTH_MAX) => {
+                    return Err(self.wrong("nested too deep"));
+                }
                 Kind::Object => self.begin_object()?,
                 Kind::Array => self.begin_array()?,
+                Kind::Number => {
+                    if !is_number(self.number()?) {
+                        return Err(self.wrong("a number beyond what is taken"));
+                    }
+                    false
+                }
                 _ => self.scalar(kind)?,
             };
             if opened {
-                if depth == DEPTH_MAX {
-                    return Err(self.wrong("nested too deep"));
-                }
                 depth += 1;
                 objects = objects << 1 | u64::from(kind == Kind::Object);
             } else {
@@ -310,7 +325,6 @@ impl<'a> Text<'a> {
 
     fn scalar(&mut self, kind: Kind) -> Read<bool> {
         match kind {
-            Kind::Number => drop(self.number()?),
             Kind::String => drop(self.string()?),
             Kind::Bool => drop(self.boolean()?),
             _ => self.word("null")?,
@@ -552,7 +566,19 @@ mod tests {
     fn nesting_has_a_bound_and_costs_no_stack() {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(whole(&deep(DEPTH_MAX as usize)).is_ok());
-        assert_eq!(whole(&deep(DEPTH_MAX as usize + 2)).unwrap_err().what, "nested too deep");
+        assert_eq!(whole(&deep(DEPTH_MAX as usize + 1)).unwrap_err().what, "nested too deep");
+        let within = |text: &str| {
+            Text::new(text).value_within(3, |number| number != "7").map(drop).map_err(|error| error.what)
+        };
+        assert_eq!(
+            [within("[[{}]]"), within("[{\"a\":[6,77]}]"), within("\"7[[[[\"")],
+            [Ok(()), Ok(()), Ok(())]
+        );
+        assert_eq!(
+            [within("[[{\"a\":{}}]]"), within("[[[[]]]]")],
+            [Err("nested too deep"), Err("nested too deep")]
+        );
+        assert_eq!([within("7"), within("[6,[7]]")], [Err("a number beyond what is taken"); 2]);
         assert!(whole(&"{\"a\":[".repeat(1_000_000)).is_err());
     }
 

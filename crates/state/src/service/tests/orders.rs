@@ -1,6 +1,8 @@
 //! Calls in line for several places, as clients make them: on one thread, one behind the other, while a test holds what they
 //! wait for.
 
+use super::super::answer::Wrote;
+use super::super::writes::ToWrite;
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -28,6 +30,15 @@ impl Caller {
         let call = self.local.call(&mut self.service, &frame, Asked::default(), |_, _| {});
         assert!(call.is_some(), "it was answered at once");
         call
+    }
+
+    /// Makes a call: how it was answered at once, if it was.
+    fn make(&mut self, request: &StateRequest<'_>) -> Option<Came> {
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        let mut answered = None;
+        self.local.call(&mut self.service, &frame, Asked::default(), |came, _| answered = Some(came));
+        answered
     }
 
     /// Waits until so many calls were answered in all.
@@ -94,8 +105,8 @@ fn what_comes_to_a_fork_behind_a_commit_comes_behind_it() {
     let service = served();
     let core = &service.core;
     let (session, token) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
-    end(core, core.begin(put_value(&session, b"1"), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, put_value(&session, b"1"), BUSY)).unwrap();
     let mut caller = Caller::new(&service);
     let held = core.turn(Key::Session(token.name), Access::Write).unwrap();
     let committed = caller.ask(&commit(&session));
@@ -114,10 +125,10 @@ fn a_session_beside_its_snapshot_waits_for_no_call_of_its_fork() {
     let service = served();
     let core = &service.core;
     let (session, _) = session(core, 30_000);
-    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, begin(core, snapshot(&session), BUSY)).unwrap();
     let _held = core.turn(Key::Fork(core.state().unwrap().main()), Access::Write).unwrap();
     for request in [put(&session, "a"), get(&session, "a"), put(&session, "b")] {
-        assert!(matches!(core.begin(request, BUSY), Outcome::Done(..)));
+        assert!(matches!(begin(core, request, BUSY), Outcome::Done(..)));
     }
 }
 
@@ -181,8 +192,8 @@ fn what_is_compared_with_itself_is_looked_at_once() {
         Outcome::InTurn { places, .. } => places.len(),
         _ => panic!("it needs a turn"),
     };
-    assert_eq!(places(core.begin(diff("main", "main", None, pending), BUSY)), 1);
-    assert_eq!(places(core.begin(diff("main", &fork, None, pending), BUSY)), 2);
+    assert_eq!(places(begin(core, diff("main", "main", None, pending), BUSY)), 1);
+    assert_eq!(places(begin(core, diff("main", &fork, None, pending), BUSY)), 2);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for number in 0..WRITES {
@@ -233,4 +244,92 @@ fn a_batch_on_a_root_waits_for_nothing_that_nobody_is_in_line_behind() {
     assert!(matches!(caller.answer(batch), StateResponse::BatchResponse(_)));
     assert_eq!(last(core, "a").as_deref(), Some(&b"2"[..]));
     drop(go_on);
+}
+
+#[test]
+fn what_waits_has_its_room_or_is_overloaded_and_not_made() {
+    const LIMIT: usize = 1 << 20;
+    static VALUE: [u8; 100_000] = [b'1'; 100_000];
+    let store = Store::memory(thalweg_log::Options::default()).unwrap();
+    let options = ServiceOptions { waiting_bytes_max: LIMIT, ..ServiceOptions::default() };
+    let service = Service::new(&store, "state", options);
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    let mut caller = Caller::new(&service);
+    // As a batch on a root holds it.
+    let held = core.turn(Key::Fork(state.main()), Access::Write).unwrap();
+    for _ in 0..10 {
+        caller.ask(&put_value("main", &VALUE));
+    }
+    assert!((1_000_000..=LIMIT).contains(&service.waiting_bytes()), "{}", service.waiting_bytes());
+    let mut other = Caller::new(&service);
+    let put = |place: &str, key: &'static str| {
+        let (place, key) = (place.to_owned().into(), key.into());
+        StateRequest::Put(StatePut { place, key, value: VALUE[..].into() })
+    };
+    let overloaded = Some(Came::End(Fault::Overloaded as u16));
+    let diff = diff("main", &fork, None, Some(View::Pending));
+    // Whatever waits for nothing goes on, and what is small waits, while there is room.
+    let made = [put("main", "b"), put(&fork, "c"), diff, put("main", "b")].map(|call| other.make(&call));
+    assert_eq!(made, [overloaded, Some(Came::End(0)), None, overloaded]);
+    drop(held);
+    caller.hear(10);
+    other.hear(1);
+    assert_eq!((service.waiting_bytes(), core.turns.in_flight()), (0, 0));
+    assert_eq!((last(core, "a").map(|value| value.len()), last(core, "b")), (Some(VALUE.len()), None));
+    assert_eq!(other.make(&put("main", "b")), Some(Came::End(0)));
+}
+
+/// Many changes: they come to the key itself at last.
+fn many(place: &str, changes: usize) -> Vec<u8> {
+    let change =
+        |number: usize| Change { key: (number % 9).to_string().into(), value: Some(vec![b'1'].into()) };
+    let changes = (0..changes).map(change).collect();
+    let batch = StateBatch { place: place.to_owned().into(), changes, if_offset: None, if_root: None };
+    let mut frame = Vec::new();
+    StateRequest::Batch(batch).encode(&mut frame);
+    frame
+}
+
+#[test]
+fn many_changes_are_put_in_order_elsewhere_and_in_turn() {
+    let service = served();
+    let core = &service.core;
+    let (pending, _) = session(core, 30_000);
+    end(core, begin(core, snapshot(&pending), BUSY)).unwrap();
+    let (beside, _) = session(core, 30_000);
+    // Those that are read where they come, and those that are not.
+    for frame in [many("main", 200), many("main", 50_000), many(&pending, 50_000), many(&beside, 50_000)] {
+        let Ok(StateRequest::Batch(batch)) = StateRequest::decode(&frame) else { panic!("it is one") };
+        let (first, bytes) = core.begin(&frame, BUSY);
+        assert!(bytes >= frame.len(), "what waits is counted");
+        let write = ToWrite::batch(&batch, &frame, BUSY);
+        assert!(matches!(write, ToWrite::Frame(_)), "to put them in order takes long");
+        let first = arrive(core, first);
+        assert!(matches!(first, Outcome::Elsewhere(_)), "others wait for this thread");
+        let behind = arrive(core, begin(core, put(&batch.place, "0"), BUSY));
+        assert!(matches!(behind, Outcome::InTurn { .. }), "it came behind");
+        assert!(matches!(end(core, first), Ok(Answer::Offset(Wrote::Batch, _))));
+        assert!(matches!(end(core, behind), Ok(Answer::Offset(Wrote::Put, _))));
+    }
+    assert_eq!(core.turns.in_flight(), 0);
+}
+
+#[test]
+fn a_long_batch_that_is_none_is_no_request_and_gives_its_turn_back() {
+    let service = served();
+    let core = &service.core;
+    let frame = many("main", 50_000);
+    for cut in [frame.len() - 1, frame.len() / 2] {
+        let Outcome::Elsewhere(rest) = arrive(core, core.begin(&frame[..cut], BUSY).0) else {
+            panic!("nobody has read it")
+        };
+        assert!(matches!(rest(core, ()), Outcome::NoRequest(_)));
+        assert_eq!(core.turns.in_flight(), 0);
+    }
+    let Outcome::Refused(refusal) = core.begin(&many("nowhere", 50_000), BUSY).0 else {
+        panic!("that is no place")
+    };
+    assert_eq!(refusal.word(), Word::BadPlace);
 }
