@@ -206,8 +206,10 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     let Plan { front, reactors, certificate, .. } = plan;
     let keeping =
         Keeping { identity: certificate.as_ref().map(Certificate::identity), guarded: front.is_guarded() };
-    let mut doors = open_doors(wanted, inherited, reactors, keeping)?;
-    let mut rpc_doors = open_doors(&options.rpc_listen, Vec::new(), 1, keeping)?;
+    let doors = open_doors(wanted, inherited, reactors, keeping)
+        .and_then(|doors| Ok((doors, open_doors(&options.rpc_listen, Vec::new(), 1, keeping)?)));
+    // A place that is taken is no reason for the next start to recover anything.
+    let (mut doors, mut rpc_doors) = doors.inspect_err(|_| drop(engine.close()))?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
     let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;

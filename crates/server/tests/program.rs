@@ -249,6 +249,28 @@ fn a_server_that_waits_for_its_disk_hears_that_it_is_to_end() {
 }
 
 #[test]
+fn a_start_that_finds_its_address_taken_leaves_nothing_to_recover() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = Server::start(&directory.path().join("other"), "127.0.0.1:0", &[]);
+    let data = directory.path().join("data");
+    Server::start(&data, "127.0.0.1:0", &[]).end();
+    let start = |listen: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--log-level", "info", "--listen", listen, "--data"]).arg(&data);
+        command
+    };
+    let refused = start(other.address()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("is another server running?"), "{said}");
+    let log = directory.path().join("log");
+    let mut again = start("127.0.0.1:0");
+    again.stderr(std::fs::File::create(&log).unwrap());
+    Server::started(again).end();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("clean=true"), "{said}");
+}
+
+#[test]
 fn a_server_tells_programs_where_it_is_as_an_object() {
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new(PROGRAM)
