@@ -1,12 +1,14 @@
 //! The reactor's handler: moves bytes between sockets and roles. Everything of a load happens on this one thread.
 
 use crate::counts::Counts;
+use crate::error::Error;
 use crate::line::Line;
 use crate::roles::{Next, Role};
 use crate::target::Target;
 use std::io;
 use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Rejected};
 use thalweg_sys::socket;
+use thalweg_wire::http1::ResponseHead;
 
 /// With more failures than this nobody connects again: the server is gone.
 const FAILURES_MAX: u64 = 1_000;
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) delivered: u64,
     /// Writers are to end.
     pub(crate) writing_ends: bool,
+    /// Why the load is not worth going on with.
+    pub(crate) refusal: Option<Error>,
 }
 
 impl Shared {
@@ -44,8 +48,25 @@ impl Shared {
             published: Vec::new(),
             delivered: 0,
             writing_ends: false,
+            refusal: None,
         }
     }
+
+    /// A request of a role about a stream was refused: a failure, and the end of the load where whoever asks again would be, too.
+    pub(crate) fn refused(&mut self, role: &str, stream: u64, head: &ResponseHead<'_>) {
+        let status = head.status;
+        let what = || format!("{role} {}", self.target.name(stream));
+        if is_for_good(status) && self.refusal.is_none() {
+            let by_token = head.field("WWW-Authenticate").is_some();
+            self.refusal = Some(Error::Refused { what: what(), status, by_token });
+        }
+        self.counts.fail(|| format!("{}: status {status}", what()));
+    }
+}
+
+/// Whether the same request will be refused again. What came too late, too early or too often may be taken the next time.
+fn is_for_good(status: u16) -> bool {
+    (400..500).contains(&status) && ![408, 425, 429].contains(&status)
 }
 
 /// The handler.
@@ -192,5 +213,35 @@ impl Handler for Driver {
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
         self.advance(core, key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::tests::target;
+    use thalweg_wire::http1::parse_response;
+
+    fn refused(head: &str) -> Shared {
+        let mut shared = Shared::new(target());
+        let text = format!("HTTP/1.1 {head}\r\nContent-Length: 0\r\n\r\n");
+        shared.refused("read", 7, &parse_response(text.as_bytes(), false).unwrap().unwrap());
+        shared
+    }
+
+    #[test]
+    fn what_trying_again_does_not_change_ends_the_load_and_all_else_is_counted() {
+        for status in
+            ["404 Not Found", "410 Gone", "400 Bad Request", "401 Unauthorized\r\nWWW-Authenticate: Bearer"]
+        {
+            let shared = refused(status);
+            let Some(Error::Refused { what, by_token, .. }) = &shared.refusal else { panic!("{status}") };
+            assert_eq!((what.as_str(), *by_token), ("read s-7", status.starts_with("401")));
+            assert_eq!(shared.counts.failed, 1);
+        }
+        for status in ["408 Late", "425 Early", "429 Often", "500 Broken", "503 Busy", "301 Elsewhere"] {
+            let shared = refused(status);
+            assert!(shared.refusal.is_none() && shared.counts.failed == 1, "{status}");
+        }
     }
 }

@@ -22,6 +22,16 @@ pub enum Error {
     /// The server did not do what has to be done before anything can be measured.
     #[error("while preparing: {0}")]
     Preparing(String),
+    /// The server refuses what the load consists of, and would again.
+    #[error("{what}: status {status}, which trying again does not change")]
+    Refused {
+        /// What was asked for, and of which stream.
+        what: String,
+        /// Of the answer.
+        status: u16,
+        /// It was the token, not the stream.
+        by_token: bool,
+    },
     /// So many connections take more descriptors than may be open.
     #[error(
         "{connections} connections take more descriptors than the {limit} that may be open: ask for fewer, or raise the limit (ulimit -n)"

@@ -175,6 +175,9 @@ mod tests {
         fn name(&self) -> &'static str {
             "listener"
         }
+        fn stream(&self) -> u64 {
+            0
+        }
         fn next(&mut self, _: &mut Shared, _: &mut Vec<u8>) -> Next {
             Next::Rest
         }

@@ -82,10 +82,13 @@ impl Session {
     /// Turns until `done` or for so long; whether it was done.
     ///
     /// # Errors
-    /// A broken epoll instance.
+    /// A broken epoll instance; the server refuses for good.
     pub(crate) fn drive(&mut self, span: Duration, done: impl Fn(&Shared) -> bool) -> Result<bool, Error> {
         let until = Instant::now() + span;
         loop {
+            if let Some(refusal) = self.shared().refusal.take() {
+                return Err(refusal);
+            }
             if done(self.shared()) {
                 return Ok(true);
             }

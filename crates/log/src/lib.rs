@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod closable;
 mod error;
 mod extents;
 mod files;
@@ -36,6 +37,7 @@ mod keeping;
 mod log;
 mod names;
 mod open;
+mod opened;
 mod places;
 mod rare;
 mod reading;
@@ -59,7 +61,7 @@ pub(crate) use reading::{
     records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
-    ahead, append, commit, committer, groups, reserve, sizes, soon, spare, tip, writer,
+    ahead, append, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
 };
 
 pub use append::{Hold, Transaction, now};
@@ -67,6 +69,7 @@ pub use attach::Attached;
 pub use back::EntriesBack;
 pub use backup::{Backup, BackupError, backup, restore};
 pub use births::Births;
+pub use closable::{Closable, Closing, InUse};
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use cursor::Cursor;
 pub use error::{CommitError, Damage, OpenError, ReadError};
@@ -78,6 +81,8 @@ pub use layout::LAYOUT;
 pub use log::{ClosedBy, Log, Note, State};
 pub use maps::{Held, Mapped, MappedSegment, Maps};
 pub use open::{Durability, Options, Recovered};
+pub use opened::Opened;
+pub use packing::Runs;
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use place::Place;
 pub use progress::{Ended, Unsure};

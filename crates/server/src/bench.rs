@@ -24,6 +24,8 @@ pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
                 Error::Asked(_) => EXIT_CONFIGURATION,
                 Error::Unreachable { .. } => EXIT_UNREACHABLE,
                 Error::Conflict(_) => EXIT_CONFLICT,
+                Error::Refused { by_token: true, .. } => EXIT_FAILED,
+                Error::Refused { status, .. } => crate::code_of_status(status),
                 Error::Preparing(_) | Error::Descriptors { .. } | Error::System(_) => EXIT_FAILED,
             };
             crate::complain(&error, code, output)

@@ -173,17 +173,22 @@ fn code_of(failure: &client::Failure) -> u8 {
         Failure::Unreachable { error, .. } if error.kind() == ErrorKind::PermissionDenied => EXIT_FAILED,
         Failure::Unreachable { .. } => EXIT_UNREACHABLE,
         Failure::Service(error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
-        Failure::Refused { status: 404 | 410, .. } | Failure::Said { status: 404 | 410, .. } => {
-            EXIT_NO_STREAM
-        }
-        Failure::Refused { status: 403 | 409, .. }
-        | Failure::Said { status: 403 | 409, .. }
-        | Failure::Copy(_) => EXIT_CONFLICT,
+        Failure::Refused { status, .. } | Failure::Said { status, .. } => code_of_status(*status),
+        Failure::Copy(_) => EXIT_CONFLICT,
         // Nothing was sent.
         Failure::Url(_) | Failure::Name { .. } | Failure::Verb { .. } | Failure::Asked(_) => {
             EXIT_CONFIGURATION
         }
         Failure::Several(failures) => failures.first().map_or(EXIT_FAILED, |(_, failure)| code_of(failure)),
+        _ => EXIT_FAILED,
+    }
+}
+
+/// What a refusal with such a status ends with.
+fn code_of_status(status: u16) -> u8 {
+    match status {
+        404 | 410 => EXIT_NO_STREAM,
+        403 | 409 => EXIT_CONFLICT,
         _ => EXIT_FAILED,
     }
 }

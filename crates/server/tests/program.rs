@@ -461,8 +461,19 @@ fn a_load_says_what_stands_in_its_way() {
     let (code, complaint) = fails(url, &bench(&["append", "--prefix", "p-", "--process", "4194304"]));
     assert!(code == 1 && complaint.contains("--process 4194304"), "{complaint}");
     let create = ["bench", "create", "--fork-of", "none", "--operations", "2", "--connections", "1"];
-    let output = run(url, &[&create[..], &["--prefix", "f-", "--warm-up-ms", "0"]].concat(), "");
-    assert_eq!(output.status.code(), Some(1), "nothing was created");
+    let (code, complaint) = fails(url, &[&create[..], &["--prefix", "f-", "--warm-up-ms", "0"]].concat());
+    assert!(code == 4 && complaint.contains("create f-0: status 404"), "{complaint}");
+    // At once, however long it was to take: what is missing would be asked for again and again.
+    let long = ["--prefix", "none-", "--seconds", "3600", "--created", "--connections", "2"];
+    for verb in ["catch-up", "append"] {
+        let (code, complaint) = fails(url, &[&["bench", verb][..], &long].concat());
+        assert!(code == 4 && complaint.contains("none-0: status 404"), "{complaint}");
+    }
+    let idle = ["bench", "idle", "--created", "--prefix", "none-", "--sizes", "2", "--seconds", "3600"];
+    for kind in ["kept-alive", "sse", "long-poll"] {
+        let (code, complaint) = fails(url, &[&idle[..], &["--kind", kind]].concat());
+        assert!(code == 4 && complaint.contains("none-0: status 404"), "{kind}: {complaint}");
+    }
     says(url, &["create", "text-0"]);
     let create = ["bench", "create", "--prefix", "text-", "--operations", "1", "--connections", "1"];
     let (code, complaint) = fails(url, &create);

@@ -84,7 +84,6 @@ class Log {
       native(() => this.handle.append(stage.bytes, stage.used))
       const offset = stage.offset(AREA_HEADER_BYTES)
       this.persist(stage.ticket)
-      this.store.grew(stage.used)
       return offset
     } finally {
       this.store.stages.give(stage)
@@ -150,7 +149,6 @@ class Log {
   /** Appends all that is staged in an area, and tells how many at a time; empties it. */
   handOver(stage, tell) {
     try {
-      this.store.grew(stage.used)
       while (stage.count > 0) {
         const appended = native(() => this.handle.append(stage.bytes, stage.used))
         tell(appended)

@@ -39,8 +39,6 @@ const COUNTS = {
   retainBytes: Number.MAX_SAFE_INTEGER,
   rotateAfterUs: Number.MAX_SAFE_INTEGER,
 }
-// Housekeeping is looked after once in so many appended bytes.
-const MAINTAINED_BYTES = 64 << 20
 
 /** Opens the store at a path, or makes one there. */
 function open(path, given) {
@@ -143,9 +141,6 @@ class Store {
     })
     this.staged = new Set()
     this.stages = new Stages()
-    this.unmaintained = 0
-    // Housekeeping that nobody asked for is under way.
-    this.isMaintained = false
     // How it ends, once somebody closes it.
     this.ending = undefined
     this.found = undefined
@@ -296,30 +291,6 @@ class Store {
     return new Promise((resolve, reject) => {
       this.waits.persisted(ticket, (error) => (error === null ? resolve() : reject(error)))
     })
-  }
-
-  grew(bytes) {
-    this.unmaintained += bytes
-    if (this.unmaintained > MAINTAINED_BYTES && !this.isMaintained) this.keepHouse()
-  }
-
-  /**
-   * One call at a time: each takes a thread of the pool, and its time. Others follow where more came due meanwhile, and where the last
-   * had more to do, for as long as something is appended: a program that is done with appending is not kept from ending.
-   */
-  async keepHouse() {
-    this.isMaintained = true
-    try {
-      let more = false
-      do {
-        this.unmaintained = 0
-        more = await this.maintain()
-      } while (this.unmaintained > (more ? 0 : MAINTAINED_BYTES))
-    } catch {
-      // What was appended is written; what fails here fails again where somebody asks.
-    } finally {
-      this.isMaintained = false
-    }
   }
 }
 

@@ -56,7 +56,6 @@ class Transaction {
     } finally {
       this.release()
     }
-    store.grew(stage.used)
     const { ticket } = stage
     if (ticket === 0) return
     await store.lasts(ticket)

@@ -17,10 +17,14 @@ const AREA_HEADER_BYTES: usize = 16;
 const ENTRY_HEADER_BYTES: usize = 16;
 
 struct Staged<'a> {
-    at: usize,
     log: u32,
     time: f64,
     payload: &'a [u8],
+}
+
+/// What an entry takes in the area.
+fn staged_bytes(length: usize) -> usize {
+    ENTRY_HEADER_BYTES + length.next_multiple_of(8)
 }
 
 fn entries(area: &[u8]) -> impl Iterator<Item = Staged<'_>> {
@@ -31,8 +35,8 @@ fn entries(area: &[u8]) -> impl Iterator<Item = Staged<'_>> {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let payload = rest.get(..length)?;
         let staged =
-            Staged { at, log: u32::from_le_bytes([e, f, g, h]), time: f64::from_le_bytes(time), payload };
-        at += ENTRY_HEADER_BYTES + length.next_multiple_of(8);
+            Staged { log: u32::from_le_bytes([e, f, g, h]), time: f64::from_le_bytes(time), payload };
+        at += staged_bytes(length);
         Some(staged)
     })
 }
@@ -41,70 +45,46 @@ fn time_of(time: f64, now: Time) -> Time {
     if time >= 0.0 { time as Time } else { now }
 }
 
-/// What an entry takes in a segment, about.
-fn cost(entry: &Staged<'_>) -> usize {
-    entry.payload.len() + 64
-}
-
 fn note(area: &mut [u8], at: usize, value: f64) {
     if let Some(place) = area.get_mut(at..at + 8) {
         place.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// Appends each entry as a transaction of its own: in batches of at most `run_bytes_max` bytes, unless a single entry
-/// has more.
-pub(crate) fn each(
-    store: &Store,
-    log: &Arc<Log>,
-    area: &mut [u8],
-    bytes: usize,
-    run_bytes_max: usize,
-) -> Result<u32> {
+/// Appends each entry as a transaction of its own: run by run.
+pub(crate) fn each(store: &Store, log: &Arc<Log>, area: &mut [u8], bytes: usize) -> Result<u32> {
     let now = now();
-    let mut appended = 0;
     let (mut ticket, mut outcome) = (0, Ok(()));
+    // Where each entry is told its offset, of those that were appended.
     let mut offsets: Vec<(usize, f64)> = Vec::new();
-    {
-        let staged =
-            area.get(..bytes).ok_or_else(|| failure("BAD_ARGUMENT", "more is staged than there is"))?;
-        let mut rest = entries(staged).peekable();
-        let mut run: Vec<(Time, &[u8])> = Vec::with_capacity(16);
-        while let Some(first) = rest.next() {
-            let (start, mut run_bytes) = (offsets.len(), cost(&first));
-            run.clear();
-            run.push((time_of(first.time, now), first.payload));
-            offsets.push((first.at + 8, 0.0));
-            while let Some(next) = rest.next_if(|next| run_bytes + cost(next) <= run_bytes_max) {
-                run_bytes += cost(&next);
-                run.push((time_of(next.time, now), next.payload));
-                offsets.push((next.at + 8, 0.0));
+    let staged = area.get(..bytes).ok_or_else(|| failure("BAD_ARGUMENT", "more is staged than there is"))?;
+    let timed = entries(staged).map(|entry| (time_of(entry.time, now), entry.payload));
+    let mut at = AREA_HEADER_BYTES;
+    for run in store.runs(timed, |(_, payload)| payload.len()) {
+        match store.append_timed(log, &run) {
+            Ok(receipt) => {
+                let mut offset = receipt.first;
+                for (_, payload) in run {
+                    offsets.push((at + 8, offset as f64));
+                    offset += payload.len() as u64;
+                    at += staged_bytes(payload.len());
+                }
+                ticket = receipt.ticket;
             }
-            match store.append_timed(log, &run) {
-                Ok(receipt) => {
-                    let mut offset = receipt.first;
-                    for ((_, value), (_, payload)) in offsets[start..].iter_mut().zip(&run) {
-                        *value = offset as f64;
-                        offset += payload.len() as u64;
-                    }
-                    ticket = receipt.ticket;
-                    appended += run.len() as u32;
-                }
-                Err(error) => {
-                    outcome = Err(commit(&error));
-                    break;
-                }
+            Err(error) => {
+                outcome = Err(commit(&error));
+                break;
             }
         }
     }
-    for (at, offset) in &offsets[..appended as usize] {
+    for (at, offset) in &offsets {
         note(area, *at, *offset);
     }
     note(area, 0, ticket as f64);
     match outcome {
-        Err(error) if appended == 0 => Err(error),
+        Err(error) if offsets.is_empty() => Err(error),
         // The caller asks again with what is left, and is told why then.
-        _ => Ok(appended),
+        _ => Ok(offsets.len() as u32),
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) fn closed() -> Error {
     failure("CLOSED", "the store is closed")
 }
 
+pub(crate) fn read_only() -> Error {
+    failure("READ_ONLY", "the store was opened to be read only")
+}
+
 pub(crate) fn deleted() -> Error {
     failure("DELETED", "the log is deleted")
 }

@@ -12,7 +12,9 @@
 
 mod append;
 mod bell;
+mod dues;
 mod error;
+mod housekeeping;
 mod lend;
 mod log;
 mod offline;

@@ -2,8 +2,9 @@
 
 use crate::append;
 use crate::error::{Result, deleted};
+use crate::housekeeping;
 use crate::shelf::Shelf;
-use napi::bindgen_prelude::Uint8ArraySlice;
+use napi::bindgen_prelude::{Env, Uint8ArraySlice};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -124,11 +125,12 @@ impl NativeLog {
     /// Appends what is staged (see `append.rs`), each entry a transaction of its own. Answers how many were
     /// appended; the staging area says where, and why the next one was not.
     #[napi]
-    pub fn append(&self, mut staged: Uint8ArraySlice<'_>, bytes: u32) -> Result<u32> {
+    pub fn append(&self, env: &Env, mut staged: Uint8ArraySlice<'_>, bytes: u32) -> Result<u32> {
         // SAFETY: JavaScript is in this call and touches the area only after it.
         let area = unsafe { staged.as_mut() };
-        self.shelf
-            .store(|store| append::each(store, &self.log, area, bytes as usize, self.shelf.run_bytes_max))
+        let appended = self.shelf.store(|store| append::each(store, &self.log, area, bytes as usize))?;
+        housekeeping::grew(env, &self.shelf, bytes);
+        Ok(appended)
     }
 
     fn held(&self, stretch: u32, find: impl Fn(&thalweg_log::Maps, &Log) -> Position) -> Result<f64> {

@@ -1,15 +1,16 @@
 //! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
 
-use crate::error::{Result, backup as backup_failure, open as open_failure};
+use crate::error::{Result, backup as backup_failure, closed, open as open_failure};
 use crate::recovery::DamageRow;
-use crate::shelf::InUse;
 use napi::bindgen_prelude::{AsyncTask, Either, Either5, Env, Null, Uint8Array};
 use napi::{Error, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_log::{Backup, BatchPiece, Damage, Disk, EndPiece, FramePiece, Parse, Piece, SegmentPiece};
+use thalweg_log::{
+    Backup, BatchPiece, Damage, Disk, EndPiece, FramePiece, InUse, Opened, Parse, Piece, SegmentPiece,
+};
 
 /// Pieces that cross over together, and payload bytes of theirs behind which no more follow.
 const CHUNK_PIECES: usize = 256;
@@ -85,8 +86,8 @@ pub fn restore(backup: String, to: String) -> AsyncTask<Copying> {
 
 /// What is copied.
 pub(crate) enum Source {
-    /// A store that this process has open.
-    Open(InUse),
+    /// A store that this process has open, until it was copied.
+    Open(Option<InUse<Opened>>),
     /// A store, whoever has it open.
     Store(PathBuf),
     /// A backup that is put back.
@@ -104,7 +105,7 @@ impl Task for Copying {
 
     fn compute(&mut self) -> Result<Backup> {
         let done = match &mut self.source {
-            Source::Open(in_use) => in_use.finish(|store| Ok(store.backup(&self.to)))?,
+            Source::Open(in_use) => in_use.take().ok_or_else(closed)?.backup(&self.to),
             Source::Store(from) => thalweg_log::backup(&Disk::Real, from, &self.to),
             Source::Backup(from) => thalweg_log::restore(&Disk::Real, from, &self.to),
         };

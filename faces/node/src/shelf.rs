@@ -6,13 +6,18 @@
 //! readers that make no calls. Whatever is under way with the store itself then is waited for, off the event loop.
 
 use crate::bell::Ring;
-use crate::error::{Result, closed, failure, open as open_failure, read};
+use crate::dues::Dues;
+use crate::error::{Result, closed, failure, open as open_failure, read, read_only};
 use crate::remove::remove;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thalweg_log::{Attached, Births, Damage, Disk, Log, Maps, Options, Position, Recovered, Store, Watch};
+use thalweg_log::{
+    Attached, Births, Closable, Damage, Disk, InUse, Log, Maps, Opened, Options, Position, Recovered, Store,
+    Watch,
+};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::machine::identity;
@@ -34,20 +39,12 @@ const FAILED: usize = 1;
 /// Word of the flags: it is closed and nothing of it is under way any more.
 const FINISHED: usize = 2;
 const FLAGS_BYTES: usize = 4096;
-/// Larger batches save nothing.
-const RUN_BYTES_MAX: usize = 256 << 10;
 
 static SHELVES: Mutex<BTreeMap<Key, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
 
-#[derive(Clone, Debug)]
-enum Held {
-    Store(Store),
-    Attached(Attached),
-}
-
 #[derive(Debug)]
 struct Open {
-    held: Held,
+    opened: Opened,
     maps: Maps,
     /// Kept here because a listener holds the store.
     listeners: Mutex<Listeners>,
@@ -65,16 +62,16 @@ pub(crate) struct Shelf {
     key: Key,
     /// The directory that was at the path then: device and number.
     directory: Option<(u64, u64)>,
-    open: RwLock<Option<Open>>,
+    open: Closable<Open>,
     pub(crate) options: Options,
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
-    /// Bytes that fit into one batch with room to spare.
-    pub(crate) run_bytes_max: usize,
     openings: Mutex<usize>,
-    /// Calls under way that hold the store, and a sign that one of them let go of it.
-    in_use: Mutex<usize>,
-    left: Condvar,
+    /// Whoever puts something on the pool that others wait for, or that waits for others, does so under this: those who wait stand
+    /// behind those they wait for, however few threads the pool has.
+    queue: Mutex<()>,
+    /// When housekeeping is due, whoever appends.
+    pub(crate) dues: Arc<Dues>,
     pub(crate) flags: Arc<Words>,
     rings: Arc<Rings>,
 }
@@ -122,7 +119,7 @@ impl Shelf {
         if let Some(shelf) = shelves.get(&key) {
             // The last one who leaves shuts it under this.
             let mut openings = shelf.openings.lock();
-            if shelf.open.read().is_none() {
+            if !shelf.open.is_open() {
                 return Err(failure("CLOSED", "the store is being closed: open it again once that is done"));
             }
             if shelf.directory != directory_at(&key) {
@@ -143,43 +140,26 @@ impl Shelf {
     }
 
     fn begin(key: Key, options: Options) -> Result<Shelf> {
-        let run_bytes_max = (options.segment_bytes_max as usize / 4).min(RUN_BYTES_MAX);
         let mut recovered = None;
         let opened = match key.0 {
-            Kind::Memory => Store::memory(options.clone()).map(Held::Store),
+            Kind::Memory => Store::memory(options.clone()).map(Opened::Own),
             Kind::Files => Store::open(&Disk::Real, &key.1, options.clone()).map(|(store, found)| {
                 recovered = Some(found);
-                Held::Store(store)
+                Opened::Own(store)
             }),
-            Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Held::Attached),
+            Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Opened::Attached),
         };
-        let held = opened.map_err(|error| open_failure(&error))?;
-        let maps = match &held {
-            Held::Store(store) => store.maps(),
-            Held::Attached(attached) => attached.maps(),
-        };
+        let opened = opened.map_err(|error| open_failure(&error))?;
         let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;
         let flags = Arc::new(Words::new(flags));
         let rings = Arc::new(Rings { flags: flags.clone(), list: Mutex::default() });
-        if let Held::Store(store) = &held {
+        if let Some(store) = opened.own() {
             store.watcher(rings.clone());
         }
-        let open = RwLock::new(Some(Open { held, maps, listeners: Mutex::default() }));
-        let (openings, in_use, left) = (Mutex::new(1), Mutex::new(0), Condvar::new());
-        let directory = directory_at(&key);
-        Ok(Shelf {
-            key,
-            directory,
-            open,
-            options,
-            recovered,
-            run_bytes_max,
-            openings,
-            in_use,
-            left,
-            flags,
-            rings,
-        })
+        let open = Closable::new(Open { maps: opened.maps(), opened, listeners: Mutex::default() });
+        let (directory, openings) = (directory_at(&key), Mutex::new(1));
+        let (queue, dues) = (Mutex::default(), Arc::default());
+        Ok(Shelf { key, directory, open, options, recovered, openings, queue, dues, flags, rings })
     }
 
     /// Refuses who asks for a store that is open already to be another.
@@ -198,129 +178,142 @@ impl Shelf {
         (self.key.0 != Kind::Memory).then_some(&*self.key.1)
     }
 
+    /// Does something short with what is open.
+    fn with<T>(&self, then: impl FnOnce(&Open) -> Result<T>) -> Result<T> {
+        self.open.with(then).unwrap_or_else(|| Err(closed()))
+    }
+
     /// The maps, as long as the store is open.
     pub(crate) fn maps<T>(&self, then: impl FnOnce(&Maps) -> Result<T>) -> Result<T> {
-        then(&self.open.read().as_ref().ok_or_else(closed)?.maps)
+        self.with(|open| then(&open.maps))
     }
 
     /// The store, as long as it is open, for writing.
     pub(crate) fn store<T>(&self, then: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
-        match &self.open.read().as_ref().ok_or_else(closed)?.held {
-            Held::Store(store) => then(store),
-            Held::Attached(_) => Err(failure("READ_ONLY", "the store was opened to be read only")),
-        }
+        self.with(|open| then(open.opened.own().ok_or_else(read_only)?))
     }
 
-    /// The store for a call that may take its time. Where that runs on the pool it is begun by `then`, so that it stands
-    /// there in front of whoever closes the store and waits for it.
-    pub(crate) fn enter<T>(self: &Arc<Shelf>, then: impl FnOnce(InUse) -> Result<T>) -> Result<T> {
-        self.store(|store| {
-            *self.in_use.lock() += 1;
-            then(InUse { store: Some(store.clone()), shelf: self.clone() })
-        })
+    /// The store for a call that may take its time.
+    pub(crate) fn enter(&self) -> Result<InUse<Opened>> {
+        self.open.enter(|open| open.opened.clone()).ok_or_else(closed)
+    }
+
+    /// The same for writing.
+    pub(crate) fn enter_own(&self) -> Result<InUse<Store>> {
+        self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
+    }
+
+    /// Has the pool begin what has the store in use, in front of whoever closes it and waits for it.
+    pub(crate) fn queue<T>(&self, begin: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _in_front = self.queue.lock();
+        begin()
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>> {
-        match &self.open.read().as_ref().ok_or_else(closed)?.held {
-            Held::Store(store) => Ok(store.find(name)),
-            Held::Attached(attached) => attached.find(name).map_err(|error| read(&error)),
-        }
+        self.with(|open| open.opened.find(name).map_err(|error| read(&error)))
     }
 
-    pub(crate) fn visit(&self, visitor: impl FnMut(&Arc<Log>)) -> Result<()> {
-        match &self.open.read().as_ref().ok_or_else(closed)?.held {
-            Held::Store(store) => store.visit(visitor),
-            Held::Attached(attached) => attached.visit(visitor).map_err(|error| read(&error))?,
-        }
-        Ok(())
+    pub(crate) fn logs(&self) -> Result<Vec<Arc<Log>>> {
+        self.with(|open| open.opened.logs().map_err(|error| read(&error)))
     }
 
     /// Spans that are known to be damaged.
     pub(crate) fn damage(&self) -> Result<Vec<Damage>> {
-        Ok(match &self.open.read().as_ref().ok_or_else(closed)?.held {
-            Held::Store(store) => store.damage(),
-            Held::Attached(attached) => attached.damage().to_vec(),
-        })
+        self.with(|open| Ok(open.opened.damage()))
     }
 
     /// Begins to listen for new logs: the listener's number.
     pub(crate) fn listen(&self, existing: bool) -> Result<u32> {
-        let open = self.open.read();
-        let open = open.as_ref().ok_or_else(closed)?;
-        let births = match &open.held {
-            Held::Store(store) => store.births(existing),
-            Held::Attached(attached) => attached.births(existing).map_err(|error| read(&error))?,
-        };
-        let mut listeners = open.listeners.lock();
-        listeners.given += 1;
-        let number = listeners.given;
-        listeners.births.insert(number, births);
-        Ok(number)
+        self.with(|open| {
+            let births = open.opened.births(existing).map_err(|error| read(&error))?;
+            let mut listeners = open.listeners.lock();
+            listeners.given += 1;
+            let number = listeners.given;
+            listeners.births.insert(number, births);
+            Ok(number)
+        })
     }
 
     /// The next new log for a listener.
     pub(crate) fn birth(&self, listener: u32) -> Result<Option<Arc<Log>>> {
-        let open = self.open.read();
-        let mut listeners = open.as_ref().ok_or_else(closed)?.listeners.lock();
-        let next = listeners.births.get_mut(&listener).map_or(Ok(None), Births::next);
-        next.map_err(|error| read(&error))
+        self.with(|open| {
+            let next = open.listeners.lock().births.get_mut(&listener).map_or(Ok(None), Births::next);
+            next.map_err(|error| read(&error))
+        })
     }
 
     /// Listens no longer.
     pub(crate) fn unlisten(&self, listener: u32) {
-        if let Some(open) = &*self.open.read() {
-            open.listeners.lock().births.remove(&listener);
-        }
+        let left = self.open.with(|open| open.listeners.lock().births.remove(&listener));
+        drop(left);
     }
 
     pub(crate) fn remember(&self, ring: &Arc<Ring>) {
         self.rings.list.lock().push(Arc::downgrade(ring));
     }
 
-    /// One who had it open has not any more. Answers the store if it was the last one, to be closed by
-    /// [`Closing::finish`].
-    pub(crate) fn leave(self: &Arc<Shelf>) -> Option<Closing> {
-        let mut openings = self.openings.lock();
-        *openings = openings.saturating_sub(1);
-        (*openings == 0).then(|| self.shut())
+    /// One who had it open has not any more: `then` has the pool do what follows from that.
+    pub(crate) fn leave<T>(self: &Arc<Shelf>, then: impl FnOnce(Ending) -> T) -> T {
+        let _behind = self.queue.lock();
+        let ending = {
+            let mut openings = self.openings.lock();
+            *openings = openings.saturating_sub(1);
+            let last = if *openings == 0 { self.shut() } else { None };
+            match last {
+                Some(closing) => Ending::Own(closing),
+                None if self.open.is_open() => Ending::Nothing,
+                None => Ending::Awaited(self.clone()),
+            }
+        };
+        then(ending)
     }
 
-    /// Closes it for everybody.
-    pub(crate) fn shut(self: &Arc<Shelf>) -> Closing {
+    /// Closes it for everybody: `then` has the pool do so.
+    pub(crate) fn end<T>(self: &Arc<Shelf>, then: impl FnOnce(Option<Closing>) -> T) -> T {
+        let _behind = self.queue.lock();
+        then(self.shut())
+    }
+
+    fn shut(self: &Arc<Shelf>) -> Option<Closing> {
         self.flags.store(CLOSED, 1);
-        let open = self.open.write().take();
-        if let Some(open) = &open {
-            open.maps.wake_all();
-            if let Held::Store(store) = &open.held {
-                // Housekeeping that rests is under way.
-                store.hurry();
-            }
+        let closing = self.open.close();
+        if let Some(closing) = &closing {
+            closing.value().opened.interrupt();
         }
         self.rings.ring();
-        Closing { shelf: self.clone(), open }
+        closing.map(|closing| Closing { shelf: self.clone(), closing: Some(closing) })
+    }
+
+    fn forget(&self) {
+        let mut shelves = SHELVES.lock();
+        if shelves.get(&self.key).is_some_and(|shelf| std::ptr::eq(&raw const **shelf, self)) {
+            shelves.remove(&self.key);
+        }
+        self.flags.store(FINISHED, 1);
+        self.rings.ring();
     }
 }
 
-/// A store that somebody does something with: whoever closes it waits.
-pub(crate) struct InUse {
-    store: Option<Store>,
-    shelf: Arc<Shelf>,
+/// What is left to do for one who closed their opening.
+pub(crate) enum Ending {
+    /// They were the last.
+    Own(Closing),
+    /// Somebody closes it for everybody.
+    Awaited(Arc<Shelf>),
+    /// Others have it open.
+    Nothing,
 }
 
-impl InUse {
-    /// Does what it is in use for, and lets go of it there and then: a task lives until the event loop has heard of it.
-    pub(crate) fn finish<T>(&mut self, then: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
-        let last = InUse { store: self.store.take(), shelf: self.shelf.clone() };
-        then(last.store.as_ref().ok_or_else(closed)?)
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        if let Some(store) = self.store.take() {
-            drop(store);
-            *self.shelf.in_use.lock() -= 1;
-            self.shelf.left.notify_all();
+impl Ending {
+    /// Waits until the store is closed, if it is to be.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        match self {
+            Ending::Own(closing) => closing.finish(),
+            Ending::Awaited(shelf) => {
+                shelf.open.ended();
+                Ok(())
+            }
+            Ending::Nothing => Ok(()),
         }
     }
 }
@@ -328,52 +321,77 @@ impl Drop for InUse {
 /// A store on its way out: it may have to wait for the disk.
 pub(crate) struct Closing {
     shelf: Arc<Shelf>,
-    open: Option<Open>,
+    closing: Option<thalweg_log::Closing<Open>>,
 }
 
 impl Closing {
     /// Waits for whatever is under way, makes everything durable, seals the store and lets go of it.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.open.take().map_or(Ok(()), |open| self.end(open, |closed| closed))
+        self.finish_with(|closed| closed.map_err(|error| failure("IO", error)))
     }
 
     /// The same, and removes its files while the store is still held: nobody else has one there until they are gone.
     pub(crate) fn destroy(&mut self) -> Result<()> {
-        let open = self.open.take().ok_or_else(closed)?;
         let directory = self.shelf.path().map(Path::to_owned);
-        self.end(open, |_| directory.as_deref().map_or(Ok(()), remove))
+        self.finish_with(|_| directory.as_deref().map_or(Ok(()), remove))
     }
 
-    fn end(&self, open: Open, then: impl FnOnce(Result<()>) -> Result<()>) -> Result<()> {
-        let mut in_use = self.shelf.in_use.lock();
-        while *in_use > 0 {
-            self.shelf.left.wait(&mut in_use);
-        }
-        drop(in_use);
-        let ended = then(match &open.held {
-            Held::Store(store) => store.close().map_err(|error| failure("IO", error)),
-            Held::Attached(_) => Ok(()),
-        });
-        drop(open);
-        self.forget();
-        ended
-    }
-
-    fn forget(&self) {
-        let mut shelves = SHELVES.lock();
-        if shelves.get(&self.shelf.key).is_some_and(|shelf| Arc::ptr_eq(shelf, &self.shelf)) {
-            shelves.remove(&self.shelf.key);
-        }
-        self.shelf.flags.store(FINISHED, 1);
-        self.shelf.rings.ring();
+    fn finish_with(&mut self, then: impl FnOnce(io::Result<()>) -> Result<()>) -> Result<()> {
+        let closing = self.closing.take().ok_or_else(closed)?;
+        closing.finish(|open| {
+            let ended = then(open.opened.close());
+            drop(open);
+            // In front of whoever waits for it to have ended, and opens it anew.
+            self.shelf.forget();
+            ended
+        })
     }
 }
 
 impl Drop for Closing {
     /// Not finished: the environment ended. What was acknowledged is safe; the next opening replays the rest.
     fn drop(&mut self) {
-        if self.open.take().is_some() {
-            self.forget();
+        if self.closing.take().is_some() {
+            self.shelf.forget();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_log::{Commit, Config, Durability, Lifetime};
+
+    /// As many as one call of housekeeping deletes.
+    const LOGS: usize = 4096;
+
+    #[test]
+    fn closing_a_store_waits_for_no_rest_of_housekeeping() {
+        let options = Options { durability: Durability::Memory, rest_parts: u32::MAX, ..Options::default() };
+        let shelf = Shelf::open(Kind::Memory, Path::new("rests"), options, |_| None).unwrap();
+        let lifetime = Lifetime::Until { expires_us: 5 };
+        let config = Config { content_type: "text/plain".into(), lifetime };
+        let store = shelf.enter_own().unwrap();
+        for n in 0..LOGS {
+            store.create(n.to_string().as_bytes(), &config, None, &Commit::default(), None).unwrap();
+        }
+        let keeper = std::thread::spawn(move || store.maintain(6).unwrap());
+        shelf.leave(|mut ending| ending.finish()).unwrap();
+        assert!(keeper.join().unwrap(), "it would have rested, for hours");
+    }
+
+    #[test]
+    fn who_closes_beside_another_waits_until_the_store_can_be_opened_again() {
+        let open = || Shelf::open(Kind::Memory, Path::new("beside"), Options::default(), |_| None);
+        for _ in 0..100 {
+            let (shelf, other) = (open().unwrap(), open().unwrap());
+            let mut closing = shelf.end(|closing| closing).unwrap();
+            let mut ending = other.leave(|ending| ending);
+            std::thread::scope(|scope| {
+                scope.spawn(|| closing.destroy().unwrap());
+                ending.finish().unwrap();
+                open().unwrap().leave(|mut ending| ending.finish()).unwrap();
+            });
         }
     }
 }

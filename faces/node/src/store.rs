@@ -2,20 +2,21 @@
 
 use crate::append;
 use crate::bell::Bell;
-use crate::error::{Result, commit, failure, read};
+use crate::error::{Result, closed, commit, failure, read, read_only};
+use crate::housekeeping::{self, Maintaining};
 use crate::lend::lend;
 use crate::log::NativeLog;
 use crate::offline::{BackupRow, Copying, Source};
 use crate::recovery::{DamageRow, RecoveryRow};
 use crate::segment::NativeSegment;
-use crate::shelf::{Closing, InUse, Kind, Shelf};
+use crate::shelf::{Closing, Ending, Kind, Shelf};
 use napi::Task;
-use napi::bindgen_prelude::{AsyncTask, ClassInstance, Env, Function, PromiseRaw, Uint8ArraySlice, Unknown};
+use napi::bindgen_prelude::{ClassInstance, Env, Function, PromiseRaw, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Durability, Mapped, Options, Purge, Purged, now};
+use thalweg_log::{Durability, InUse, Mapped, Options, Purge, Purged, Store, now};
 
 #[napi]
 pub struct Opening {
@@ -219,14 +220,8 @@ impl Opening {
     /// Names of all logs, sorted.
     #[napi]
     pub fn names(&self) -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        self.shelf.visit(|log| {
-            if log.visible().is_some() {
-                names.push(String::from_utf8_lossy(log.name()).into_owned());
-            }
-        })?;
-        names.sort_unstable();
-        Ok(names)
+        let logs = self.shelf.logs()?;
+        Ok(logs.iter().map(|log| String::from_utf8_lossy(log.name()).into_owned()).collect())
     }
 
     /// Hears of new logs; of those there are as well when asked for.
@@ -240,6 +235,7 @@ impl Opening {
     #[napi]
     pub fn commit(
         &self,
+        env: &Env,
         logs: Vec<ClassInstance<'_, NativeLog>>,
         mut staged: Uint8ArraySlice<'_>,
         bytes: u32,
@@ -251,7 +247,9 @@ impl Opening {
         self.shelf.store(|store| {
             let written = append::together(store, &logs, area, bytes as usize, time);
             written.map(drop).map_err(|error| commit(&error))
-        })
+        })?;
+        housekeeping::grew(env, &self.shelf, bytes);
+        Ok(())
     }
 
     /// What opening it found; undefined of a store that is only read, or has no files.
@@ -294,8 +292,7 @@ impl Opening {
     /// Waits, on this thread, until everything up to a ticket lasts.
     #[napi]
     pub fn persist(&self, ticket: f64) -> Result<()> {
-        let mut in_use = self.shelf.enter(Ok)?;
-        in_use.finish(|store| store.persist(ticket as u64).map_err(|error| commit(&error)))
+        self.shelf.enter_own()?.persist(ticket as u64).map_err(|error| commit(&error))
     }
 
     /// Lets go of the oldest entries, or of whole logs.
@@ -309,7 +306,7 @@ impl Opening {
         count_entries: bool,
     ) -> Result<PromiseRaw<'e, Vec<PurgedRow>>> {
         let before = before.map(|time| time as u64);
-        self.shelf.enter(|in_use| begin(env, Purging { in_use, log, before, destroy, count_entries }))
+        self.begin(env, |in_use| Purging { in_use: Some(in_use), log, before, destroy, count_entries })
     }
 
     /// Begins a new segment.
@@ -321,35 +318,45 @@ impl Opening {
     /// Housekeeping: a checkpoint when one is due, segments that no log needs. Whether there is more to do.
     #[napi]
     pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, bool>> {
-        self.shelf.enter(|in_use| begin(env, Maintaining { in_use }))
+        self.begin(env, |in_use| Maintaining { in_use: Some(in_use) })
     }
 
     /// Writes a backup of the store to a directory.
     #[napi]
     pub fn backup<'e>(&self, env: &'e Env, to: String) -> Result<PromiseRaw<'e, BackupRow>> {
-        let to = to.into();
-        if self.shelf.is_attached() {
-            let path = self.shelf.path().unwrap_or(Path::new("")).to_owned();
-            return self.shelf.maps(|_| begin(env, Copying { source: Source::Store(path), to }));
-        }
-        self.shelf.enter(|in_use| begin(env, Copying { source: Source::Open(in_use), to }))
+        self.shelf.queue(|| {
+            let source = Source::Open(Some(self.shelf.enter()?));
+            begin(env, Copying { source, to: to.into() })
+        })
     }
 
     /// Closes this opening, and the store with the last one.
     #[napi]
-    pub fn close(&self) -> AsyncTask<Ending> {
-        let left = std::mem::replace(&mut *self.left.lock(), true);
-        AsyncTask::new(Ending { closing: if left { None } else { self.shelf.leave() }, destroys: false })
+    pub fn close<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
+        let end = |ending| begin(env, Closes { ending });
+        match std::mem::replace(&mut *self.left.lock(), true) {
+            true => end(Ending::Nothing),
+            false => self.shelf.leave(end),
+        }
     }
 
     /// Closes the store for everybody and removes its files.
     #[napi]
-    pub fn destroy(&self) -> Result<AsyncTask<Ending>> {
+    pub fn destroy<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
         if self.shelf.is_attached() {
-            return Err(failure("READ_ONLY", "the store was opened to be read only"));
+            return Err(read_only());
         }
         *self.left.lock() = true;
-        Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), destroys: true }))
+        self.shelf.end(|closing| begin(env, Destroys { closing }))
+    }
+
+    /// Has the pool do what needs the store for writing.
+    fn begin<'e, T: Task + 'static>(
+        &self,
+        env: &'e Env,
+        task: impl FnOnce(InUse<Store>) -> T,
+    ) -> Result<PromiseRaw<'e, T::JsValue>> {
+        self.shelf.queue(|| begin(env, task(self.shelf.enter_own()?)))
     }
 }
 
@@ -390,27 +397,21 @@ impl Drop for Opening {
     /// Collected, or its environment ended, without having been closed.
     fn drop(&mut self) {
         if !std::mem::replace(&mut *self.left.lock(), true) {
-            drop(self.shelf.leave());
+            drop(self.shelf.leave(|ending| ending));
         }
     }
 }
 
-pub struct Ending {
-    /// What there is to end; nothing for one who is not the last.
-    closing: Option<Closing>,
-    destroys: bool,
+pub struct Closes {
+    ending: Ending,
 }
 
-impl Task for Ending {
+impl Task for Closes {
     type Output = ();
     type JsValue = ();
 
     fn compute(&mut self) -> Result<()> {
-        match &mut self.closing {
-            Some(closing) if self.destroys => closing.destroy(),
-            Some(closing) => closing.finish(),
-            None => Ok(()),
-        }
+        self.ending.finish()
     }
 
     fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
@@ -418,25 +419,26 @@ impl Task for Ending {
     }
 }
 
-pub struct Maintaining {
-    in_use: InUse,
+pub struct Destroys {
+    /// Nothing when somebody else closes it.
+    closing: Option<Closing>,
 }
 
-impl Task for Maintaining {
-    type Output = bool;
-    type JsValue = bool;
+impl Task for Destroys {
+    type Output = ();
+    type JsValue = ();
 
-    fn compute(&mut self) -> Result<bool> {
-        self.in_use.finish(|store| store.maintain(now()).map_err(|error| failure("IO", error)))
+    fn compute(&mut self) -> Result<()> {
+        self.closing.as_mut().ok_or_else(closed)?.destroy()
     }
 
-    fn resolve(&mut self, _env: Env, more: bool) -> Result<bool> {
-        Ok(more)
+    fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
+        Ok(())
     }
 }
 
 pub struct Purging {
-    in_use: InUse,
+    in_use: Option<InUse<Store>>,
     log: Option<String>,
     before: Option<u64>,
     destroy: bool,
@@ -461,11 +463,8 @@ impl Task for Purging {
         let (log, before) = (self.log.as_deref().map(str::as_bytes), self.before);
         let (destroy, count_entries) = (self.destroy, self.count_entries);
         let purge = Purge { log, before, destroy, count_entries, time: now() };
-        self.in_use.finish(|store| {
-            // What was appended and is not durable yet goes too.
-            let purged = store.persist(store.written()).and_then(|()| store.purge(&purge));
-            purged.map_err(|error| commit(&error))
-        })
+        let store = self.in_use.take().ok_or_else(closed)?;
+        store.purge_written(&purge).map_err(|error| commit(&error))
     }
 
     fn resolve(&mut self, _env: Env, purged: Vec<Purged>) -> Result<Vec<PurgedRow>> {

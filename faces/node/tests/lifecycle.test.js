@@ -145,55 +145,39 @@ for (const end of ["close", "destroy"]) {
   })
 }
 
-test("housekeeping that comes due is done one call at a time, and once more for what came due meanwhile", async (context) => {
-  const opened = store(context)
-  const { opening } = opened
-  const calls = []
-  opened.opening = { maintain: () => new Promise((resolve, reject) => calls.push({ resolve, reject })), close: () => opening.close() }
-  const turn = () => new Promise(setImmediate)
-  for (let n = 0; n < 5; n++) opened.grew((64 << 20) + 1)
-  assert.equal(calls.length, 1)
-  calls[0].resolve(true)
-  await turn()
-  assert.equal(calls.length, 2)
-  // What there is to do beyond is for whoever appends on.
-  calls[1].resolve(true)
-  await turn()
-  assert.equal(calls.length, 2)
-  opened.grew((64 << 20) + 1)
-  opened.grew(1)
-  assert.equal(calls.length, 3)
-  calls[2].resolve(true)
-  await turn()
-  assert.equal(calls.length, 4)
-  opened.grew(1)
-  calls[3].resolve(false)
-  await turn()
-  assert.equal(calls.length, 4)
-  // One that fails is followed by another when more comes due.
-  opened.grew((64 << 20) + 1)
-  assert.equal(calls.length, 5)
-  calls[4].reject(new Error("no room"))
-  await turn()
-  opened.grew((64 << 20) + 1)
-  assert.equal(calls.length, 6)
-  calls[5].resolve(false)
+test("who closes their opening beside another's destroy() waits until the store is gone", async (context) => {
+  const path = folder(context)
+  const [first, second] = [open(path, { durability: "os" }), open(path, { durability: "os" })]
+  for (let n = 0; n < 64; n++) first.log("a").appendSync(Buffer.alloc(1 << 20, n))
+  const destroyed = first.destroy()
+  await second.close()
+  assert.deepEqual(store(context, { path, durability: "os" }).logs(), [])
+  await destroyed
+})
+
+test("a store is kept by itself as it grows, whoever of those who have it open appends", async (context) => {
+  const options = { durability: "os", segmentBytesMax: 4 << 20, retainBytes: 8 << 20, path: folder(context) }
+  const opened = [store(context, options), store(context, options)]
+  // No one of them appends as much as makes it due.
+  for (let n = 0; n < 80; n++) opened[n % 2].log("a").appendSync(Buffer.alloc(1 << 20))
+  const deadline = Date.now() + 60_000
+  while (opened[0].stats().liveBytes > 40 << 20) {
+    assert.ok(Date.now() < deadline, "nothing goes")
+    await new Promise(setImmediate)
+  }
 })
 
 test("what was written is not refused because housekeeping finds the store closed", async (context) => {
   const path = folder(context)
   const [opened, other] = [open(path, { durability: "os" }), open(path, { durability: "os" })]
+  const log = opened.log("a")
+  for (let n = 0; n < 63; n++) log.appendSync(Buffer.alloc(1 << 20))
   const transaction = opened.transaction()
-  transaction.append(opened.log("a"), "x")
-  // It is due, and another thread closes the store in front of it.
-  opened.unmaintained = 64 << 20
-  const { commit } = opened.opening
-  let destroyed
-  opened.opening.commit = (...given) => {
-    commit.apply(opened.opening, given)
-    destroyed = other.opening.destroy()
-  }
-  await transaction.commit()
+  // It is due, and the store is closed as soon as it begins.
+  transaction.append(log, Buffer.alloc(2 << 20))
+  const committed = transaction.commit()
+  const destroyed = other.destroy()
+  await committed
   await destroyed
 })
 

@@ -71,7 +71,7 @@ fn sleep<T, F: Following>(
     let shared = seat.shared();
     let in_use = shared.enter()?;
     let following = seat.with(|sits| who(sits).clone())?;
-    let maps = in_use.backing()?.maps();
+    let maps = in_use.maps();
     Ok(py.detach(move || {
         // It has looked just now, so only once it is declared asleep; whatever woke it then, a signal perhaps, is looked into
         // with the interpreter's lock.

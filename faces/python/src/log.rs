@@ -6,19 +6,13 @@ use crate::error;
 use crate::payload::Payload;
 use crate::query::Words;
 use crate::scan::{Memory, Scan};
-use crate::shared::{Backing, Seat, Shared};
+use crate::shared::{Seat, Shared};
 use crate::walk::{Entrywise, Walk};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyIterator;
+use std::cell::Cell;
 use std::sync::Arc;
 use thalweg_log::{CommitError, Position, Query, Receipt, Time, now};
-
-/// Entries that `append_many` publishes at once, and bytes that they take, unless a single one has more.
-const GROUP_ENTRIES: usize = 1024;
-const GROUP_BYTES_MAX: usize = 1 << 20;
-/// What an entry takes beside its payload.
-pub(crate) const FRAME_BYTES: usize = 40;
 
 /// One log of a store. Made by `Store.log`.
 #[pyclass(module = "thalweg", frozen)]
@@ -49,29 +43,19 @@ impl Log {
         &self,
         append: impl FnOnce(&thalweg_log::Store) -> Result<Receipt, CommitError>,
     ) -> PyResult<Receipt> {
-        let written = self.shared.with(|open| match &open.backing {
-            Backing::Own(store) => Some(append(store)),
-            Backing::Attached(_) => None,
-        })?;
-        match written {
-            Some(written) => written.map_err(|error| self.failed(&error)),
-            None => Err(error::read_only()),
-        }
+        let written = self.shared.with(|open| open.opened.own().map(append))?;
+        written.ok_or_else(error::read_only)?.map_err(|error| self.failed(&error))
     }
 
     fn persist(&self, py: Python<'_>, ticket: Position) -> PyResult<()> {
-        let in_use = self.shared.enter()?;
-        let persisted = py.detach(move || match &in_use.backing {
-            Some(Backing::Own(store)) => store.persist(ticket),
-            _ => Ok(()),
-        });
-        persisted.map_err(|error| self.failed(&error))
+        let in_use = self.shared.enter_own()?;
+        py.detach(move || in_use.persist(ticket)).map_err(|error| self.failed(&error))
     }
 
     /// Where a query begins; what comes later than now is taken only by who follows.
     fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
         self.shared.with(|open| {
-            let reader = open.backing.reader(&self.log);
+            let reader = open.opened.reader(&self.log);
             Walk::new(match follows {
                 true => thalweg_log::Cursor::new(reader, query),
                 false => thalweg_log::Cursor::up_to_now(reader, query),
@@ -81,7 +65,7 @@ impl Log {
 }
 
 impl Log {
-    /// Appends what an iterable yields, each item made an entry by `taken`, group by group.
+    /// Appends what an iterable yields, each item made an entry by `taken`, group by group. A group in which one cannot be taken is left.
     fn append_groups<'py>(
         &self,
         py: Python<'py>,
@@ -89,18 +73,23 @@ impl Log {
         wait: bool,
         taken: impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
     ) -> PyResult<usize> {
-        // With room to spare in the largest segment, and in one that has something in it.
-        let bytes_max = GROUP_BYTES_MAX.min(self.shared.segment_bytes_max as usize / 4);
-        let mut groups = Groups { entries: entries.try_iter()?, taken, ahead: None, bytes_max };
+        let (mut entries, failed) = (entries.try_iter()?, Cell::new(None));
+        let note = |error| failed.set(Some(error));
+        let taken = std::iter::from_fn(|| entries.next()?.and_then(&taken).map_err(note).ok());
+        let bytes = |(_, data): &Timed<'_>| data.bytes().len();
+        let groups = self.shared.with(|open| Some(open.opened.own()?.runs(taken, bytes)))?;
         let (mut count, mut ticket) = (0, 0);
-        loop {
-            let group = groups.next()?;
-            if group.is_empty() {
-                break;
+        for group in groups.ok_or_else(error::read_only)? {
+            if let Some(error) = failed.take() {
+                return Err(error);
             }
             let timed: Vec<(Time, &[u8])> = group.iter().map(|(time, data)| (*time, data.bytes())).collect();
             ticket = self.write(|store| store.append_timed(&self.log, &timed))?.ticket;
             count += group.len();
+        }
+        // Where the first of a group cannot be taken there is none.
+        if let Some(error) = failed.take() {
+            return Err(error);
         }
         if wait && ticket != 0 {
             self.persist(py, ticket)?;
@@ -262,37 +251,3 @@ impl Log {
 
 /// An entry that is about to be appended.
 type Timed<'py> = (Time, Payload<'py>);
-
-/// What an iterable yields, in groups that are published at once: each fits into one commit, if each of its entries does.
-struct Groups<'py, F> {
-    entries: Bound<'py, PyIterator>,
-    taken: F,
-    /// The one that was too much for the group before.
-    ahead: Option<Timed<'py>>,
-    bytes_max: usize,
-}
-
-impl<'py, F: Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>> Groups<'py, F> {
-    /// The next group; an empty one when there is nothing more.
-    fn next(&mut self) -> PyResult<Vec<Timed<'py>>> {
-        let (mut group, mut bytes) = (Vec::new(), 0);
-        while group.len() < GROUP_ENTRIES
-            && let Some((time, payload)) = self.entry()?
-        {
-            bytes += FRAME_BYTES + payload.bytes().len();
-            if bytes > self.bytes_max && !group.is_empty() {
-                self.ahead = Some((time, payload));
-                break;
-            }
-            group.push((time, payload));
-        }
-        Ok(group)
-    }
-
-    fn entry(&mut self) -> PyResult<Option<Timed<'py>>> {
-        match self.ahead.take() {
-            Some(ahead) => Ok(Some(ahead)),
-            None => self.entries.next().map(|entry| (self.taken)(entry?)).transpose(),
-        }
-    }
-}

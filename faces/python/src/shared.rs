@@ -8,63 +8,34 @@
 //! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store is
 //! never dropped: it is the parent's to close.
 
-use crate::error::{closed, failure};
+use crate::error::{closed, failure, read_only};
 use crate::forks;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
-use thalweg_log::{Attached, Log, Maps, Reader, Store};
+use thalweg_log::{Closable, InUse, Maps, Opened, Store};
 
 /// Stores that are open in this process.
 static STORES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// A store of this process, or another's that is read here.
-#[derive(Clone)]
-pub(crate) enum Backing {
-    Own(Store),
-    Attached(Attached),
-}
-
-impl Backing {
-    pub(crate) fn reader(&self, log: &Arc<Log>) -> Reader {
-        match self {
-            Backing::Own(store) => store.reader(log),
-            Backing::Attached(attached) => attached.reader(log),
-        }
-    }
-
-    pub(crate) fn maps(&self) -> Maps {
-        match self {
-            Backing::Own(store) => store.maps(),
-            Backing::Attached(attached) => attached.maps(),
-        }
-    }
-}
-
 pub(crate) struct Shared {
     pub(crate) directory: Option<PathBuf>,
-    /// Of the largest segment there may be: a commit holds a little less.
-    pub(crate) segment_bytes_max: u32,
-    state: Mutex<State>,
-    left: Condvar,
+    store: Closable<Open>,
+    seats: Mutex<Seats>,
     forked: OnceLock<()>,
 }
 
-struct State {
-    open: Option<Open>,
-    /// Somebody is about to have closed it.
-    closing: bool,
-    in_use: usize,
-    /// Who sits where, and which places are free.
-    seats: Vec<Option<Weak<dyn Vacate>>>,
+/// Who sits where, and which places are free.
+#[derive(Default)]
+struct Seats {
+    places: Vec<Option<Weak<dyn Vacate>>>,
     free: Vec<usize>,
 }
 
 /// A store that is open, and its words.
 pub(crate) struct Open {
-    pub(crate) backing: Backing,
+    pub(crate) opened: Opened,
     pub(crate) maps: Maps,
 }
 
@@ -133,42 +104,20 @@ impl<T> Drop for Seat<T> {
             std::mem::forget(self.walker.get_mut().take());
             return;
         }
-        let mut state = self.shared.state.lock();
+        let mut seats = self.shared.seats.lock();
         // A store that was closed has no seats any more.
-        if let Some(seat) = state.seats.get_mut(self.place) {
+        if let Some(seat) = seats.places.get_mut(self.place) {
             *seat = None;
-            state.free.push(self.place);
+            seats.free.push(self.place);
         }
     }
 }
 
-/// The store in use: it is not dropped before this is.
-pub(crate) struct InUse<'s> {
-    pub(crate) backing: Option<Backing>,
-    shared: &'s Shared,
-}
-
-impl InUse<'_> {
-    pub(crate) fn backing(&self) -> PyResult<&Backing> {
-        self.backing.as_ref().ok_or_else(closed)
-    }
-}
-
-impl Drop for InUse<'_> {
-    fn drop(&mut self) {
-        self.backing = None;
-        self.shared.state.lock().in_use -= 1;
-        self.shared.left.notify_all();
-    }
-}
-
 impl Shared {
-    pub(crate) fn new(backing: Backing, directory: Option<PathBuf>, segment_bytes_max: u32) -> Arc<Shared> {
-        let open = Some(Open { maps: backing.maps(), backing });
-        let state = State { open, closing: false, in_use: 0, seats: Vec::new(), free: Vec::new() };
-        let (left, forked) = (Condvar::new(), OnceLock::new());
-        let state = Mutex::new(state);
-        let shared = Arc::new(Shared { directory, segment_bytes_max, state, left, forked });
+    pub(crate) fn new(opened: Opened, directory: Option<PathBuf>) -> Arc<Shared> {
+        let store = Closable::new(Open { maps: opened.maps(), opened });
+        let (seats, forked) = (Mutex::default(), OnceLock::new());
+        let shared = Arc::new(Shared { directory, store, seats, forked });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&shared));
@@ -185,96 +134,68 @@ impl Shared {
         }
     }
 
+    /// The store, unless this is a child that inherited it.
+    #[inline]
+    fn ours(&self) -> Option<&Closable<Open>> {
+        self.forked.get().is_none().then_some(&self.store)
+    }
+
     /// Does something short with the store. It must not call Python.
     #[inline]
     pub(crate) fn with<R>(&self, task: impl FnOnce(&Open) -> R) -> PyResult<R> {
-        if self.forked.get().is_none()
-            && let Some(open) = &self.state.lock().open
-        {
-            return Ok(task(open));
-        }
-        Err(self.over())
+        self.ours().and_then(|store| store.with(task)).ok_or_else(|| self.over())
     }
 
     /// The store for a call that may take its time without the interpreter's lock.
-    pub(crate) fn enter(&self) -> PyResult<InUse<'_>> {
-        let backing = self.with(|open| open.backing.clone())?;
-        self.state.lock().in_use += 1;
-        Ok(InUse { backing: Some(backing), shared: self })
+    pub(crate) fn enter(&self) -> PyResult<InUse<Opened>> {
+        let in_use = self.ours().and_then(|store| store.enter(|open| open.opened.clone()));
+        in_use.ok_or_else(|| self.over())
+    }
+
+    /// The same for what only whoever writes the store can do.
+    pub(crate) fn enter_own(&self) -> PyResult<InUse<Store>> {
+        self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }
 
     /// Has somebody sit down where closing the store can make them leave. In a store that was closed meanwhile nobody does.
     pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
-        let mut state = self.state.lock();
-        if state.open.is_none() {
-            drop(state);
-            return Err(self.over());
-        }
-        let place = state.free.pop().unwrap_or(state.seats.len());
-        let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });
-        let weak: Weak<dyn Vacate> = Arc::<Seat<T>>::downgrade(&seat);
-        match state.seats.get_mut(place) {
-            Some(free) => *free = Some(weak),
-            None => state.seats.push(Some(weak)),
-        }
-        Ok(seat)
+        self.with(|_| {
+            let mut seats = self.seats.lock();
+            let place = seats.free.pop().unwrap_or(seats.places.len());
+            let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });
+            let weak: Weak<dyn Vacate> = Arc::<Seat<T>>::downgrade(&seat);
+            match seats.places.get_mut(place) {
+                Some(free) => *free = Some(weak),
+                None => seats.places.push(Some(weak)),
+            }
+            seat
+        })
     }
 
     /// Has those leave who are idle: what they would keep mapped may be gone.
     pub(crate) fn send_idle_home(&self) {
-        let state = self.state.lock();
-        let seats: Vec<_> = state.seats.iter().flatten().filter_map(Weak::upgrade).collect();
-        drop(state);
+        let seats: Vec<_> = self.seats.lock().places.iter().flatten().filter_map(Weak::upgrade).collect();
         seats.iter().for_each(|seat| seat.vacate_idle());
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.forked.get().is_none() && self.state.lock().open.is_some()
+        self.ours().is_some_and(Closable::is_open)
     }
 
     /// Closes the store. Where somebody else does, waits until they are done; nothing when it is closed already.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.forked.get().is_some() {
-            return Ok(());
-        }
-        let (open, seats) = {
-            let mut state = self.state.lock();
-            state.closing |= state.open.is_some();
-            (state.open.take(), std::mem::take(&mut state.seats))
-        };
-        let Some(open) = open else {
-            py.detach(|| self.wait_until(|state| !state.closing));
+        let Some(store) = self.ours() else { return Ok(()) };
+        let Some(closing) = store.close() else {
+            py.detach(|| store.ended());
             return Ok(());
         };
+        let seats = std::mem::take(&mut self.seats.lock().places);
         seats.iter().flatten().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
-        let closed = py.detach(|| self.finish(open));
+        let closed = py.detach(|| {
+            closing.value().opened.interrupt();
+            closing.finish(|open| open.opened.close())
+        });
         closed.map_err(|error| crate::error::io("close the store", &error))
-    }
-
-    /// Waits for whoever has it in use, and ends it.
-    fn finish(&self, Open { backing, maps }: Open) -> io::Result<()> {
-        maps.wake_all();
-        drop(maps);
-        if let Backing::Own(store) = &backing {
-            // Housekeeping that rests is in use.
-            store.hurry();
-        }
-        self.wait_until(|state| state.in_use == 0);
-        let closed = match &backing {
-            Backing::Own(store) => store.close(),
-            Backing::Attached(_) => Ok(()),
-        };
-        drop(backing);
-        self.state.lock().closing = false;
-        self.left.notify_all();
-        closed
-    }
-
-    fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
-        let mut state = self.state.lock();
-        while !is_so(&state) {
-            self.left.wait(&mut state);
-        }
     }
 }
 
@@ -286,11 +207,7 @@ pub(crate) fn forked() {
     for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
         let _ = store.forked.set(());
         // Nobody waits in a child for a thread that only its parent has.
-        if let Some(state) = store.state.try_lock()
-            && let Some(Open { backing: Backing::Own(own), .. }) = &state.open
-        {
-            let _ = own.leave_to_parent();
-        }
+        let _ = store.store.try_with(|open| open.opened.own().map(Store::leave_to_parent));
         std::mem::forget(store);
     }
 }

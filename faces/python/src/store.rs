@@ -6,12 +6,12 @@ use crate::error;
 use crate::log::Log;
 use crate::offline::Backup;
 use crate::report::{Damage, Purged, Recovery, Report, Stats};
-use crate::shared::{Backing, Shared};
+use crate::shared::Shared;
 use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
-use thalweg_log::{Attached, BackupError, Disk, Durability, Options, Purge};
+use thalweg_log::{Attached, Disk, Durability, Opened, Options, Purge};
 
 /// Microseconds since the Unix epoch: the time that an entry gets when none is given.
 #[pyfunction]
@@ -66,18 +66,15 @@ pub(crate) fn open(
     let sizes = Options { segment_bytes_min, segment_bytes_max, ..usual };
     let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
     let opened = py.detach(|| match &path {
-        None => thalweg_log::Store::memory(options).map(|store| (Backing::Own(store), None)),
+        None => thalweg_log::Store::memory(options).map(|store| (Opened::Own(store), None)),
         Some(path) if read_only => {
-            Attached::open(&Disk::Real, path).map(|attached| (Backing::Attached(attached), None))
+            Attached::open(&Disk::Real, path).map(|attached| (Opened::Attached(attached), None))
         }
         Some(path) => thalweg_log::Store::open(&Disk::Real, path, options)
-            .map(|(store, found)| (Backing::Own(store), Some(found))),
+            .map(|(store, found)| (Opened::Own(store), Some(found))),
     });
-    let (backing, found) = opened.map_err(|error| error::open(&error))?;
-    Ok(Store {
-        shared: Shared::new(backing, path, segment_bytes_max),
-        recovery: found.as_ref().map(Recovery::from),
-    })
+    let (opened, found) = opened.map_err(|error| error::open(&error))?;
+    Ok(Store { shared: Shared::new(opened, path), recovery: found.as_ref().map(Recovery::from) })
 }
 
 /// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.
@@ -94,12 +91,8 @@ impl Store {
         py: Python<'_>,
         task: impl FnOnce(&thalweg_log::Store) -> R + Send,
     ) -> PyResult<R> {
-        let in_use = self.shared.enter()?;
-        let done = py.detach(move || match &in_use.backing {
-            Some(Backing::Own(store)) => Some(task(store)),
-            _ => None,
-        });
-        done.ok_or_else(error::read_only)
+        let in_use = self.shared.enter_own()?;
+        Ok(py.detach(move || task(&in_use)))
     }
 }
 
@@ -108,14 +101,11 @@ impl Store {
     /// The log of that name, made if there is none. A store that is only read has those that are there.
     fn log(&self, py: Python<'_>, name: &str) -> PyResult<Log> {
         let in_use = self.shared.enter()?;
-        let found = py.detach(move || match &in_use.backing {
-            Some(Backing::Own(store)) => {
+        let found = py.detach(move || match in_use.own() {
+            Some(store) => {
                 store.log(name.as_bytes()).map(Some).map_err(|error| error::commit(&error, Some(name)))
             }
-            Some(Backing::Attached(attached)) => {
-                attached.find(name.as_bytes()).map_err(|error| error::read(&error, Some(name)))
-            }
-            None => Ok(None),
+            None => in_use.find(name.as_bytes()).map_err(|error| error::read(&error, Some(name))),
         });
         match found? {
             Some(log) => Ok(Log::new(self.shared.clone(), log)),
@@ -127,21 +117,8 @@ impl Store {
     fn logs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let in_use = self.shared.enter()?;
         py.detach(move || {
-            let mut names = Vec::new();
-            let mut note = |log: &Arc<thalweg_log::Log>| {
-                if log.visible().is_some() {
-                    names.push(String::from_utf8_lossy(log.name()).into_owned());
-                }
-            };
-            match &in_use.backing {
-                Some(Backing::Own(store)) => store.visit(&mut note),
-                Some(Backing::Attached(attached)) => {
-                    attached.visit(&mut note).map_err(|error| error::read(&error, None))?;
-                }
-                None => {}
-            }
-            names.sort_unstable();
-            Ok(names)
+            let logs = in_use.logs().map_err(|error| error::read(&error, None))?;
+            Ok(logs.iter().map(|log| String::from_utf8_lossy(log.name()).into_owned()).collect())
         })
     }
 
@@ -149,11 +126,7 @@ impl Store {
     #[pyo3(signature = (*, existing=false))]
     fn births(&self, py: Python<'_>, existing: bool) -> PyResult<Births> {
         let in_use = self.shared.enter()?;
-        let backing = in_use.backing()?.clone();
-        let births = py.detach(move || match &backing {
-            Backing::Own(store) => Ok(store.births(existing)),
-            Backing::Attached(attached) => attached.births(existing),
-        });
+        let births = py.detach(|| in_use.births(existing));
         let births = births.map_err(|error| error::read(&error, None))?;
         Births::new(&self.shared, births)
     }
@@ -162,10 +135,7 @@ impl Store {
     #[pyo3(signature = (time=None))]
     fn transaction(&self, time: Option<u64>) -> PyResult<Transaction> {
         let time = time.unwrap_or_else(thalweg_log::now);
-        let pending = self.shared.with(|open| match &open.backing {
-            Backing::Own(store) => Some(Pending::new(store, time)),
-            Backing::Attached(_) => None,
-        })?;
+        let pending = self.shared.with(|open| open.opened.own().map(|store| Pending::new(store, time)))?;
         Transaction::new(&self.shared, pending.ok_or_else(error::read_only)?)
     }
 
@@ -198,8 +168,7 @@ impl Store {
         let time = thalweg_log::now();
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
         // What was appended and is not durable yet goes too.
-        let purged =
-            self.quietly(py, |store| store.persist(store.written()).and_then(|()| store.purge(&purge)))?;
+        let purged = self.quietly(py, |store| store.purge_written(&purge))?;
         let purged = purged.map_err(|error| error::commit(&error, log))?;
         self.shared.send_idle_home();
         Ok(purged.into_iter().map(Purged::from).collect())
@@ -232,13 +201,7 @@ impl Store {
 
     /// Spans that were found damaged when the store was opened, and, of one that is written, by reads since.
     fn damage(&self) -> PyResult<Vec<Damage>> {
-        self.shared.with(|open| {
-            let spans = match &open.backing {
-                Backing::Own(store) => store.damage(),
-                Backing::Attached(attached) => attached.damage().to_vec(),
-            };
-            spans.iter().map(Damage::from).collect()
-        })
+        self.shared.with(|open| open.opened.damage().iter().map(Damage::from).collect())
     }
 
     /// Verifies every bit of every file. While it is written, the last batches may count as torn.
@@ -258,12 +221,7 @@ impl Store {
     fn backup(&self, py: Python<'_>, to: Place) -> PyResult<Backup> {
         let Place(to) = to;
         let in_use = self.shared.enter()?;
-        let directory = self.shared.directory.clone();
-        let done = py.detach(move || match (&in_use.backing, directory) {
-            (Some(Backing::Own(store)), _) => store.backup(&to),
-            (_, Some(directory)) => thalweg_log::backup(&Disk::Real, &directory, &to),
-            (_, None) => Err(BackupError::Memory),
-        });
+        let done = py.detach(move || in_use.backup(&to));
         done.map(Backup::from).map_err(|error| error::backup(&error))
     }
 

@@ -1,7 +1,7 @@
 //! Entries that are written together.
 
 use crate::error;
-use crate::log::{FRAME_BYTES, Log};
+use crate::log::Log;
 use crate::payload::Payload;
 use crate::shared::{Seat, Shared, Sits};
 use pyo3::exceptions::PyValueError;
@@ -10,6 +10,8 @@ use pyo3::types::PyAny;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::{CommitError, Durability, Store, Time};
 
+/// What an entry takes beside its payload.
+const FRAME_BYTES: usize = 40;
 /// What is copied in some microseconds.
 const BRIEF_BYTES: usize = 64 * 1024;
 

@@ -4,6 +4,7 @@
 use super::{Next, Role};
 use crate::driver::Shared;
 use crate::target::Body;
+use thalweg_wire::http1::ResponseHead;
 
 /// How long one stays in the middle of something.
 const STAY_MS: u32 = 20;
@@ -33,6 +34,10 @@ impl Role for Churn {
         "churn"
     }
 
+    fn stream(&self) -> u64 {
+        self.streams + self.number
+    }
+
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
         let (step, stream) = (self.step % STEPS, self.step % self.streams.max(1));
         self.step += 1;
@@ -55,6 +60,13 @@ impl Role for Churn {
             _ => return Next::Anew,
         }
         Next::Sent
+    }
+
+    /// Whoever comes and goes meets what others left, too.
+    fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
+        if !(200..300).contains(&head.status) {
+            shared.counts.fail(|| format!("churn: status {}", head.status));
+        }
     }
 
     fn answered(&mut self, _: &mut Shared) {}

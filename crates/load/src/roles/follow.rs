@@ -90,6 +90,10 @@ impl Role for Follow {
         }
     }
 
+    fn stream(&self) -> u64 {
+        self.stream
+    }
+
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
         let mut query = format!("?offset={}&live={}", self.offset, self.name());
         if let Some(cursor) = &self.cursor {
@@ -106,8 +110,7 @@ impl Role for Follow {
 
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
         if !(200..300).contains(&head.status) {
-            let (name, status) = (self.name(), head.status);
-            shared.counts.fail(|| format!("{name}: status {status}"));
+            shared.refused(self.name(), self.stream, head);
         }
         let text = |name: &str| head.field(name).map(|value| String::from_utf8_lossy(value).into_owned());
         if self.via == Via::LongPoll {

@@ -37,14 +37,16 @@ pub(crate) trait Role {
     /// Its name, for complaints.
     fn name(&self) -> &'static str;
 
+    /// The stream that its request is about.
+    fn stream(&self) -> u64;
+
     /// What comes next. Asked on a fresh connection, behind each answer, and when a wait is over.
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next;
 
     /// The head of an answer.
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
         if !(200..300).contains(&head.status) {
-            let (name, status) = (self.name(), head.status);
-            shared.counts.fail(|| format!("{name}: status {status}"));
+            shared.refused(self.name(), self.stream(), head);
         }
     }
 

@@ -29,6 +29,10 @@ impl Role for Read {
         "read"
     }
 
+    fn stream(&self) -> u64 {
+        self.stream
+    }
+
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
         if self.offset.is_none() {
             self.begun_ns = monotonic_ns();
@@ -44,7 +48,7 @@ impl Role for Read {
         self.up_to_date = head.field("Stream-Up-To-Date").is_some() || next.is_none() || next == self.offset;
         if head.status != 200 {
             self.up_to_date = true;
-            shared.counts.fail(|| format!("read: status {}", head.status));
+            shared.refused(self.name(), self.stream, head);
         }
         self.offset = next;
     }

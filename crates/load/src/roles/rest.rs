@@ -31,6 +31,10 @@ impl Role for Rest {
         }
     }
 
+    fn stream(&self) -> u64 {
+        self.stream
+    }
+
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
         if self.attached && self.kind == Idle::KeptAlive {
             return Next::Rest;

@@ -45,20 +45,21 @@ pub(crate) struct Write {
     sent_ns: u64,
     answered_ns: u64,
     refused: bool,
-    /// Of the request under way.
-    number: u64,
+    /// The stream that the request under way is about.
+    stream: u64,
 }
 
 impl Write {
     pub(crate) fn new(work: Work, media: &'static str, pace: Option<Pace>) -> Self {
-        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, number: 0 }
+        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, stream: 0 }
     }
 
     fn request(&mut self, shared: &mut Shared, out: &mut Vec<u8>, now_ns: u64) {
         let (number, target) = (shared.issued, &shared.target);
         match &mut self.work {
             Work::Append { first, streams, record } => {
-                target.request(out, "POST", *first + number % *streams, "", &Body::Bytes(record, self.media));
+                self.stream = *first + number % *streams;
+                target.request(out, "POST", self.stream, "", &Body::Bytes(record, self.media));
             }
             Work::Publish { stream, record } => {
                 let serial = usize::try_from(*stream).ok().and_then(|at| shared.published.get_mut(at));
@@ -67,20 +68,22 @@ impl Write {
                     *next - 1
                 });
                 record::stamp(record, now_ns, serial);
+                self.stream = *stream;
                 target.request(out, "POST", *stream, "", &Body::Bytes(record, self.media));
             }
             Work::Fill { stream, chunk, times } => {
                 *times -= 1;
+                self.stream = *stream;
                 target.request(out, "POST", *stream, "", &Body::Bytes(chunk, self.media));
             }
             Work::Create { first } => {
                 let fields = format!("Content-Type: {}\r\n", self.media);
-                self.number = *first + number;
-                target.request(out, "PUT", self.number, "", &Body::Empty(&fields));
+                self.stream = *first + number;
+                target.request(out, "PUT", self.stream, "", &Body::Empty(&fields));
             }
             Work::Fork { first, fields } => {
-                self.number = *first + number;
-                target.request(out, "PUT", self.number, "", &Body::Empty(fields));
+                self.stream = *first + number;
+                target.request(out, "PUT", self.stream, "", &Body::Empty(fields));
             }
         }
     }
@@ -92,6 +95,10 @@ impl Role for Write {
             Work::Append { .. } | Work::Publish { .. } | Work::Fill { .. } => "append",
             Work::Create { .. } | Work::Fork { .. } => "create",
         }
+    }
+
+    fn stream(&self) -> u64 {
+        self.stream
     }
 
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
@@ -124,13 +131,13 @@ impl Role for Write {
         shared.counts.existed += u64::from(creates && matches!(head.status, 200 | 409));
         if !(200..300).contains(&head.status) {
             self.refused = true;
-            let (status, stream) = (head.status, creates.then(|| shared.target.name(self.number)));
-            let name = self.name();
-            shared.counts.fail(|| match (status, stream) {
-                (409, Some(stream)) => format!("the stream {stream} exists otherwise"),
-                (_, Some(stream)) => format!("{name} {stream}: status {status}"),
-                _ => format!("{name}: status {status}"),
-            });
+            if creates && head.status == 409 {
+                // The next one is another stream's.
+                let stream = shared.target.name(self.stream);
+                shared.counts.fail(|| format!("the stream {stream} exists otherwise"));
+            } else {
+                shared.refused(self.name(), self.stream, head);
+            }
         }
     }
 

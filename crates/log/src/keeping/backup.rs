@@ -17,6 +17,7 @@
 //! Checked by the tests, with a writer that rotates, deletes and checkpoints at once, and on the simulated disk with the
 //! power cut at any moment.
 
+use crate::attach::Attached;
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError};
@@ -178,6 +179,17 @@ impl Store {
         let flushed = self.flush();
         flushed.map_err(|source| BackupError::Io { action: "flush", file: directory.clone(), source })?;
         backup(&self.shared.disk, directory, to)
+    }
+}
+
+impl Attached {
+    /// Writes a backup of this store; see [`backup()`]. What was visible before the call is in it.
+    ///
+    /// # Errors
+    /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
+    pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
+        let (disk, directory) = self.home();
+        backup(disk, directory, to)
     }
 }
 

@@ -153,6 +153,11 @@ impl Attached {
         self.sight.segments.release(keep);
     }
 
+    /// Where it is.
+    pub(crate) fn home(&self) -> (&Disk, &Path) {
+        (&self.neighbour.disk, &self.neighbour.directory)
+    }
+
     /// So many threads are not to be had for tasks that wait.
     #[cfg(test)]
     pub(crate) fn refuse_threads(&self) -> &Mutex<u32> {

@@ -3,6 +3,7 @@
 //! ```text
 //! append, commit     what callers ask for: entries, or one change of one log, each one batch; staged and revealed here
 //! writer             the one writer: chains batches and publishes them, behind one lock
+//! packing            which entries of many are one batch together
 //! tip, ahead         where a batch is put down: through the map or by a call, and the pages in front of it
 //! sizes, spare       the next segment: how large it is, and its file, made ahead of time
 //! reserve            room held back, so that a full disk can let go
@@ -17,6 +18,7 @@ pub(crate) mod append;
 pub(crate) mod commit;
 pub(crate) mod committer;
 pub(crate) mod groups;
+pub(crate) mod packing;
 pub(crate) mod reserve;
 pub(crate) mod sizes;
 pub(crate) mod soon;
