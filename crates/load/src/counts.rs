@@ -17,6 +17,8 @@ pub(crate) struct Counts {
     pub(crate) body_bytes: u64,
     /// Records that were appended and answered, measured or not.
     pub(crate) appended: u64,
+    /// Streams that were created, forks among them, measured or not.
+    pub(crate) created: u64,
     /// Answers that were a refusal, ends in the middle of something, and what else no client wants to see. Counted from the
     /// first moment on.
     pub(crate) failed: u64,
@@ -40,6 +42,7 @@ impl Counts {
             operations: 0,
             body_bytes: 0,
             appended: 0,
+            created: 0,
             failed: 0,
             existed: 0,
             out_of_order: 0,

@@ -144,10 +144,10 @@ fn create(common: &Common, span: Span, connections: u32, work: &Work, limit: u64
     let mut report =
         session.open_and_measure(span, (0..connections).map(role), |shared| shared.over >= connections)?;
     let counts = &session.shared().counts;
-    if let Some(why) = counts.complaints.first().filter(|_| counts.appended == 0 && counts.existed > 0) {
+    if let Some(why) = counts.complaints.first().filter(|_| counts.created == 0 && counts.existed > 0) {
         return Err(Error::Conflict(why.clone()));
     }
-    report.insert("created".to_owned(), session.shared().counts.appended.into());
+    report.insert("created".to_owned(), session.shared().counts.created.into());
     Ok(report)
 }
 

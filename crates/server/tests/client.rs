@@ -595,6 +595,14 @@ fn a_copy_interrupted_within_what_a_fork_inherited_is_gone_on_with_there() {
 }
 
 #[test]
+fn a_load_of_appends_counts_what_it_appended() {
+    let (_directory, server) = memory();
+    let load = ["bench", "append", "--connections", "2", "--streams", "20", "--operations", "50"];
+    let report = &json_of(&server.url, &load)[0];
+    assert_eq!(report["appended"], 50, "{report}");
+}
+
+#[test]
 fn without_a_warm_up_every_operation_of_a_load_counts_however_early_it_is_done() {
     let (_directory, server) = memory();
     // Far fewer operations than connections: the first few connections do them all while the others are still opened.

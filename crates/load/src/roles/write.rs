@@ -144,7 +144,10 @@ impl Role for Write {
     fn answered(&mut self, shared: &mut Shared) {
         self.answered_ns = monotonic_ns();
         if !self.refused {
-            shared.counts.appended += 1;
+            match self.work {
+                Work::Create { .. } | Work::Fork { .. } => shared.counts.created += 1,
+                _ => shared.counts.appended += 1,
+            }
             // Where records are delivered, it is deliveries that are counted.
             if !matches!(self.work, Work::Publish { .. }) {
                 shared.counts.done(self.answered_ns - self.sent_ns);
