@@ -63,7 +63,6 @@ impl ConnectOptions {
             spin: self.spin.unwrap_or(usual.spin),
             plain: self.plain.unwrap_or(usual.plain),
             reconnect: if self.reconnect.unwrap_or(false) { RECONNECT } else { Reconnect::Never },
-            ..usual
         })
     }
 }
