@@ -22,7 +22,7 @@ export class ServiceError extends Error {
 export interface SyncCallOptions {
   /** How long anybody wants the answer, in milliseconds. */
   readonly deadlineMs?: number | undefined
-  /** Of a stream: how many items may come before they are taken; 64 unless said otherwise. */
+  /** Of a stream: how many items may come before they are taken; as many as the server says unless said otherwise. */
   readonly credit?: number | undefined
 }
 
@@ -41,6 +41,8 @@ export interface ConnectOptions {
   deadlineMs?: number
   /** Calls in flight at most, 1,024 unless said otherwise; further ones wait in this process. */
   inFlightMax?: number
+  /** Bytes of requests that may wait in this process; a call beyond them fails with `OVERLOADED`. 64 MiB unless said otherwise. */
+  unsentBytesMax?: number
   /** The longest frame to send or to take, 16 MiB unless said otherwise. */
   frameBytesMax?: number
   /** Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else. */

@@ -363,6 +363,18 @@ def ended() -> None:
     equal(told, ["cleaned up"])
 
 
+def placed() -> None:
+    trailing = frames(directory / "refused")["trailing_byte"]
+    missing, other = b"\x91\x92\xabEchoAliases\x80", b"\x91\x92\xabEchoAliases\x81\xaesequenceNumber\xc0"
+    for frame, place in ((trailing, "frame"), (missing, "EchoAliases.sequenceNumber"), (other, "EchoAliases.sequenceNumber")):
+        try:
+            again(frame)
+        except runtime.DecodeError as error:
+            equal(error.place, place)
+        else:
+            raise AssertionError(f"{frame!r} was taken")
+
+
 for name, frame in golden.items():
     check(name, lambda: equal(again(frame), frame))
     check(f"every prefix of {name}", lambda: prefixes(frame))
@@ -370,6 +382,7 @@ for name, frame in frames(directory / "accepted").items():
     check(name, lambda: equal(again(frame), golden[name.split(".")[0]]))
 for name, frame in frames(directory / "refused").items():
     check(f"refused {name}", lambda: raises(runtime.DecodeError, lambda: again(frame)))
+check("what is wrong is placed by its name on the wire", placed)
 check("mutations", mutations)
 check("values are what the frames say", values)
 check("what reading holds in memory is bounded by the frame", memory)

@@ -78,6 +78,10 @@ for (const [name, frame] of frames(join(directory, "accepted"))) {
 for (const [name, frame] of frames(join(directory, "refused"))) {
   await check(`refused ${name}`, () => throws(() => again(frame), DecodeError));
 }
+await check("what is wrong is placed by its name on the wire", () => {
+  throws(() => again(frames(join(directory, "refused")).get("trailing_byte") as Uint8Array), { place: "frame" });
+  throws(() => again(Buffer.from("\x91\x92\xabEchoAliases\x80", "latin1")), { place: "EchoAliases.sequenceNumber" });
+});
 
 /** A struct of optional fields is one byte on the wire, and so is a map. */
 await check("what reading holds in memory is bounded by the frame", () => {

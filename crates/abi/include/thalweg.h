@@ -176,6 +176,11 @@ struct thalweg_call_options {
    * Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the server says.
    */
   uint32_t credit;
+  /**
+   * One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels it. Without this
+   * either may come, and whoever takes it has to tell.
+   */
+  bool unary;
 };
 
 /**

@@ -42,6 +42,9 @@ pub struct ThalwegCallOptions {
     pub deadline_ms: u64,
     /// Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the server says.
     pub credit: u32,
+    /// One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels it. Without this
+    /// either may come, and whoever takes it has to tell.
+    pub unary: bool,
 }
 
 /// What suits a client of a local service.
@@ -114,6 +117,10 @@ pub(crate) unsafe fn options_of(options: *const ThalwegClientOptions) -> ClientO
 
 impl From<&ThalwegCallOptions> for CallOptions {
     fn from(of: &ThalwegCallOptions) -> Self {
-        Self { deadline: duration(of.deadline_ms), credit: (of.credit > 0).then_some(of.credit) }
+        Self {
+            deadline: duration(of.deadline_ms),
+            credit: (of.credit > 0).then_some(of.credit),
+            unary: of.unary,
+        }
     }
 }

@@ -97,6 +97,7 @@ fn wrong_frames_are_refused() {
     assert_eq!(refused("u8_256").to_string(), "EchoNumbers.tiny: an integer out of range at byte 20");
     assert_eq!(refused("unknown_message").wrong, Wrong::UnknownMessage);
     assert_eq!(refused("trailing_byte").wrong, Wrong::Trailing);
+    assert_eq!(refused("trailing_byte").place, "frame", "no field that is whole is to blame");
 }
 
 /// Every language's mutations come from this generator, so that their outcomes can be compared.

@@ -261,7 +261,11 @@ impl Gateway {
         }
         let mut items = Items::default();
         let asked = Asked { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
-        let options = CallOptions { deadline: Some(bounds.patience), credit: Some(bounds.credit()) };
+        let options = CallOptions {
+            deadline: Some(bounds.patience),
+            credit: Some(bounds.credit()),
+            unary: method.item.is_none(),
+        };
         let made = backend.call(frame, asked, options, |came, frame| match came {
             Came::Item => answer::item(plan, method, &mut items, bounds.stream(), frame),
             Came::End(code) => {

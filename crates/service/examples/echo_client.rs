@@ -197,7 +197,8 @@ fn run(endpoint: &Endpoint) -> Outcome<u64> {
     passed += unknown(&mut client)?;
     let credit = CallOptions { credit: Some(4), ..CallOptions::default() };
     passed += endless(&mut client, credit, true, Fault::Cancelled)?;
-    let overdue = CallOptions { credit: Some(1), deadline: Some(Duration::from_millis(50)) };
+    let overdue =
+        CallOptions { credit: Some(1), deadline: Some(Duration::from_millis(50)), ..CallOptions::default() };
     passed += endless(&mut client, overdue, false, Fault::DeadlineExceeded)?;
     let mut call = SyncClient::new(client);
     call.set_options(CallOptions { credit: Some(16), ..CallOptions::default() });

@@ -183,12 +183,12 @@ impl AsyncClient {
         }
     }
 
-    fn begin(&self, request: &[u8]) -> Result<Frames, Error> {
+    fn begin(&self, request: &[u8], options: CallOptions) -> Result<Frames, Error> {
         let mut state = self.shared.state.lock();
-        let call = state.client.call(request, self.options)?;
+        let call = state.client.call(request, options)?;
         state.calls.insert(call, Waiting::default());
         state.stale = true;
-        Ok(Frames { shared: Arc::clone(&self.shared), call, options: self.options, yielded: false })
+        Ok(Frames { shared: Arc::clone(&self.shared), call, options, yielded: false })
     }
 }
 
@@ -197,13 +197,13 @@ impl AsyncCall for AsyncClient {
     type Frames = Frames;
 
     async fn call(&self, request: Vec<u8>) -> Result<Vec<u8>, Error> {
-        let mut frames = self.begin(&request)?;
+        let mut frames = self.begin(&request, CallOptions { unary: true, ..self.options })?;
         drop(request);
         frames.next().await
     }
 
     async fn stream(&self, request: Vec<u8>) -> Result<Frames, Error> {
-        self.begin(&request)
+        self.begin(&request, self.options)
     }
 }
 

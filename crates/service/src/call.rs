@@ -28,6 +28,9 @@ pub struct CallOptions {
     /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the server's
     /// welcome says; 0 is refused, for a frame has no way to say it.
     pub credit: Option<u32>,
+    /// One frame answers: an item in its place fails the call as [`Fault::BadAnswer`], and cancels it. Without this either may
+    /// come, and whoever takes it has to tell.
+    pub unary: bool,
 }
 
 /// What came of a call.

@@ -170,7 +170,7 @@ impl Client {
         self.session.admit(request)?;
         self.ensure_line()?;
         let deadline = options.deadline.or(self.options.deadline);
-        let (call, head) = self.session.begin(request.len(), deadline, options.credit.unwrap_or(0));
+        let (call, head) = self.session.begin(request.len(), deadline, &options);
         if let Some(at) = deadline.and_then(|deadline| Instant::now().checked_add(deadline)) {
             self.session.until(call, at);
         }

@@ -60,6 +60,15 @@ impl SyncClient {
         &mut self.client
     }
 
+    fn begin(&mut self, request: &[u8], options: CallOptions) -> Result<(), Error> {
+        if let Some(left) = self.current.take() {
+            self.client.forget(left.call);
+        }
+        let call = self.client.call(request, options)?;
+        self.current = Some(Current { call, taken: 0 });
+        Ok(())
+    }
+
     /// Gives the client back. A stream that was not read to its end goes on.
     pub fn into_client(self) -> Client {
         self.client
@@ -70,12 +79,11 @@ impl Call for SyncClient {
     type Error = Error;
 
     fn send(&mut self, request: &[u8]) -> Result<(), Error> {
-        if let Some(left) = self.current.take() {
-            self.client.forget(left.call);
-        }
-        let call = self.client.call(request, self.options)?;
-        self.current = Some(Current { call, taken: 0 });
-        Ok(())
+        self.begin(request, self.options)
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Result<(), Error> {
+        self.begin(request, CallOptions { unary: true, ..self.options })
     }
 
     fn receive(&mut self) -> Result<&[u8], Error> {

@@ -119,7 +119,11 @@ fn a_stream_gives_credit_as_it_is_read() {
         });
         // The call is made before there is a welcome.
         let client = AsyncClient::new(Client::begin(&endpoint, options(way)).unwrap()).unwrap();
-        let client = client.with(CallOptions { deadline: Some(Duration::from_secs(30)), credit });
+        let client = client.with(CallOptions {
+            deadline: Some(Duration::from_secs(30)),
+            credit,
+            ..CallOptions::default()
+        });
         let read = async {
             let mut frames = client.stream(b"count".to_vec()).await.unwrap();
             for item in 0..1_000_u32 {
@@ -189,7 +193,8 @@ fn deadlines_and_lost_connections_reach_the_future() {
         peer.request();
     });
     let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
-    let soon = client.with(CallOptions { deadline: Some(Duration::from_millis(5)), credit: None });
+    let soon =
+        client.with(CallOptions { deadline: Some(Duration::from_millis(5)), ..CallOptions::default() });
     let error = soon.run_until(soon.call(b"a".to_vec())).unwrap().unwrap_err();
     assert_eq!(error.fault, Fault::DeadlineExceeded);
     let error = client.run_until(client.call(b"b".to_vec())).unwrap().unwrap_err();

@@ -186,7 +186,7 @@ fn a_deadline_ends_a_call_whoever_waits_and_tells_the_server() {
             while peer.request().header.kind != Kind::Goodbye {}
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
-        let limit = CallOptions { deadline: Some(Duration::from_millis(20)), credit: None };
+        let limit = CallOptions { deadline: Some(Duration::from_millis(20)), ..CallOptions::default() };
         let id = client.call(b"slow", limit).unwrap();
         let error = client.wait(id).unwrap_err();
         assert_eq!((error.fault, error.retry()), (Fault::DeadlineExceeded, Retry::Unknown));
@@ -222,7 +222,7 @@ fn streams_carry_items_credit_and_cancellation() {
         });
         let mut client = Client::connect(&endpoint, options(way)).unwrap();
         assert_eq!(client.credit(), 64);
-        let id = client.call(b"count", CallOptions { deadline: None, credit: Some(2) }).unwrap();
+        let id = client.call(b"count", CallOptions { credit: Some(2), ..CallOptions::default() }).unwrap();
         assert_eq!(client.wait(id).unwrap(), b"1");
         assert_eq!(next(&mut client), (id, "item 2".into()));
         client.grant(id, 5);
@@ -241,7 +241,7 @@ fn a_credit_of_nothing_is_refused_and_nothing_is_sent() {
         peer.end(&request.header, &request.payload);
     });
     let mut client = Client::connect(&endpoint, options(Way::Multiplexed)).unwrap();
-    let error = client.call(b"count", CallOptions { deadline: None, credit: Some(0) }).unwrap_err();
+    let error = client.call(b"count", CallOptions { credit: Some(0), ..CallOptions::default() }).unwrap_err();
     assert_eq!(error.fault, Fault::BadArgument, "{error}");
     assert_eq!((client.in_flight(), client.has_unsent()), (0, false));
     let call = client.call(b"next", CallOptions::default()).unwrap();

@@ -49,7 +49,7 @@ fn a_stream_is_read_under_credit_and_one_that_is_left_is_cancelled() {
             peer.end(&next.header, b"next");
         });
         let mut client = SyncClient::connect(&endpoint, options(way)).unwrap();
-        client.set_options(CallOptions { deadline: None, credit: Some(4) });
+        client.set_options(CallOptions { credit: Some(4), ..CallOptions::default() });
         client.send(b"count").unwrap();
         for item in 0..99_u32 {
             assert_eq!(client.receive().unwrap(), item.to_le_bytes());

@@ -114,7 +114,7 @@ impl Caller {
         request[0] = step.ask as u8;
         // Whoever hangs is let go by its deadline, if by nothing else.
         let deadline = (step.ask == Ask::Hang).then_some(Duration::from_millis(15));
-        let call = self.client.call(&request, CallOptions { deadline, credit: None }).unwrap();
+        let call = self.client.call(&request, CallOptions { deadline, ..CallOptions::default() }).unwrap();
         self.open.insert(call, Open { request, ask: step.ask, items: 0, cancelled: false });
     }
 

@@ -38,6 +38,14 @@ pub trait Call {
     /// It could not be sent.
     fn send(&mut self, request: &[u8]) -> Result<(), Self::Error>;
 
+    /// Sends a request that one frame answers: whoever can tell a stream's item from an answer takes none for one.
+    ///
+    /// # Errors
+    /// It could not be sent.
+    fn ask(&mut self, request: &[u8]) -> Result<(), Self::Error> {
+        self.send(request)
+    }
+
     /// Waits for the next frame that answers what was sent: the only one of a call, or one of a stream.
     ///
     /// # Errors
@@ -53,6 +61,10 @@ impl<C: Call + ?Sized> Call for Box<C> {
         (**self).send(request)
     }
 
+    fn ask(&mut self, request: &[u8]) -> Result<(), Self::Error> {
+        (**self).ask(request)
+    }
+
     fn receive(&mut self) -> Result<&[u8], Self::Error> {
         (**self).receive()
     }
@@ -64,6 +76,10 @@ impl<C: Call + ?Sized> Call for &mut C {
 
     fn send(&mut self, request: &[u8]) -> Result<(), Self::Error> {
         (**self).send(request)
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Result<(), Self::Error> {
+        (**self).ask(request)
     }
 
     fn receive(&mut self) -> Result<&[u8], Self::Error> {

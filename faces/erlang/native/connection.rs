@@ -229,6 +229,7 @@ impl State {
         if expect.is_bounded() && self.waiters.len() - self.unbounded >= self.in_flight_max as usize {
             return Err(Error::new(Fault::Overloaded, ""));
         }
+        let options = CallOptions { unary: !expect.is_patient(), ..options };
         let call = client.call(&self.buffer, options)?;
         if self.buffer.capacity() > INLINE_BYTES_MAX {
             self.buffer = Vec::new();

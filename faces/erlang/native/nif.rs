@@ -318,7 +318,7 @@ pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let connection = handle::of(env, *term)?;
     let [credit, within] = env.tuple(*wishes)? else { return None };
     let credit = Some(u32::try_from(env.natural(*credit)?).ok()?);
-    let options = CallOptions { deadline: deadline(env, *within), credit };
+    let options = CallOptions { deadline: deadline(env, *within), credit, ..CallOptions::default() };
     let bytes = env.iodata(*frame)?;
     let mut state = match written(env, connection, |out| self::frame(env, bytes, out)) {
         Ok(state) => state,

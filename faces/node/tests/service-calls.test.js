@@ -4,7 +4,7 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { Client, bytes, connect, echo, endpoint, serve, text } = require("./service-helpers.js")
+const { Client, bytes, connect, echo, endpoint, failure, serve, text } = require("./service-helpers.js")
 
 for (const kind of ["sock", "shm"]) {
   test(`a call is answered (${kind})`, async (context) => {
@@ -92,6 +92,54 @@ test("more calls than may be in flight wait for their turn", async (context) => 
   const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => client.call(Uint8Array.of(n))))
   assert.deepEqual(answers.map(([n]) => n), Array.from({ length: 50 }, (_, n) => n))
   assert.ok(most <= 3, `${most} were in flight`)
+})
+
+/** A handler that says back what it was asked once the test says so. */
+function held() {
+  const asked = []
+  const dispatch = (frame, reply) => new Promise((resolve) => {
+    const answer = () => resolve(reply.end(frame))
+    asked.push({ frame, answer })
+  })
+  return { asked, dispatch }
+}
+
+test("a call that waits for its turn is over when its time is", async (context) => {
+  const path = endpoint(context)
+  const { asked, dispatch } = held()
+  await serve(context, path, dispatch)
+  const client = await connect(context, path, { inFlightMax: 1 })
+  const first = client.call(bytes("first"))
+  const late = await failure(client.call(bytes("late"), { deadlineMs: 20 }))
+  assert.deepEqual([late.code, late.retry], ["DEADLINE_EXCEEDED", "unknown"])
+  const brief = await connect(context, path, { inFlightMax: 1, deadlineMs: 20 })
+  const ends = await Promise.all([1, 2, 3].map((n) => failure(brief.call(Uint8Array.of(n)))))
+  assert.deepEqual(ends.map(({ code }) => code), Array(3).fill("DEADLINE_EXCEEDED"))
+  while (!asked.some(({ frame }) => text(frame) === "first")) await new Promise(setImmediate)
+  for (const { answer } of asked) answer()
+  assert.equal(text(await first), "first")
+  assert.ok(asked.every(({ frame }) => text(frame) !== "late"))
+})
+
+test("calls that wait for their turn keep their requests, and no more of them than may wait", async (context) => {
+  const path = endpoint(context)
+  const { asked, dispatch } = held()
+  await serve(context, path, dispatch)
+  const client = await connect(context, path, { inFlightMax: 1, unsentBytesMax: 4096 })
+  const first = client.call(bytes("first"))
+  const request = bytes("second")
+  const second = client.call(request)
+  request.fill(0)
+  const controller = new AbortController()
+  const large = client.call(Buffer.alloc(3000), { signal: controller.signal })
+  const refused = await failure(client.call(Buffer.alloc(3000)))
+  assert.deepEqual([refused.code, refused.retry], ["OVERLOADED", "safe"])
+  controller.abort(new Error("enough"))
+  assert.equal((await failure(large)).message, "enough")
+  const third = client.call(Buffer.alloc(3000))
+  const answering = setInterval(() => asked.shift()?.answer(), 1)
+  context.after(() => clearInterval(answering))
+  assert.deepEqual([text(await first), text(await second), (await third).length], ["first", "second", 3000])
 })
 
 test("what was answered is not written over by what comes later", async (context) => {

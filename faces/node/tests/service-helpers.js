@@ -47,12 +47,12 @@ function framed(kind, id, payload = Buffer.alloc(0), { fault = 0, length = paylo
   return frame
 }
 
-function welcome({ fault = 0, version = 1, schema = Buffer.alloc(32) } = {}) {
+function welcome({ fault = 0, version = 1, credit = 64, schema = Buffer.alloc(32) } = {}) {
   const bytes = Buffer.alloc(48)
   bytes.write("TwSv")
   bytes.writeUInt16LE(version, 4)
   bytes.writeUInt16LE(fault, 6)
-  bytes.writeUInt32LE(64, 12)
+  bytes.writeUInt32LE(credit, 12)
   bytes.set(schema, 16)
   return bytes
 }
@@ -79,7 +79,8 @@ async function peer(context, path, heard, greeting = welcome()) {
         if (received.length < end) return
         const frame = received.subarray(0, end)
         received = received.subarray(end)
-        heard({ kind: frame[4], id: frame.readBigUInt64LE(8), payload: frame.subarray(HEADER_BYTES) }, socket)
+        const [id, credit] = [frame.readBigUInt64LE(8), frame.readUInt32LE(20)]
+        heard({ kind: frame[4], id, credit, payload: frame.subarray(HEADER_BYTES) }, socket)
       }
     })
   })

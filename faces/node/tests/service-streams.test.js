@@ -4,7 +4,9 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { bytes, connect, endpoint, failure, serve, text } = require("./service-helpers.js")
+const {
+  KIND, bytes, connect, endpoint, failure, framed, peer, serve, text, welcome,
+} = require("./service-helpers.js")
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 20))
 
@@ -50,6 +52,33 @@ test("a stream runs no further ahead than its reader allows", async (context) =>
   let count = 1
   for await (const frame of stream) assert.equal(text(frame), count < 1000 ? `${count++}` : "end")
   assert.equal(count, 1000)
+})
+
+test("a stream begins with the credit that its server says", async (context) => {
+  const path = endpoint(context)
+  const heard = []
+  await peer(context, path, ({ kind, id, credit }, socket) => {
+    heard.push([kind, credit])
+    if (kind === KIND.REQUEST) for (let n = 0; n < 4; n++) socket.write(framed(KIND.ITEM, id, bytes(`${n}`)))
+    if (kind === KIND.CREDIT || credit > 0) socket.write(framed(KIND.END, id, bytes("end")))
+  }, welcome({ credit: 4 }))
+  const client = await connect(context, path)
+  const frames = []
+  for await (const frame of client.stream(bytes("x"))) frames.push(text(frame))
+  assert.deepEqual(frames, ["0", "1", "2", "3", "end"])
+  assert.deepEqual(heard.slice(0, 2), [[KIND.REQUEST, 0], [KIND.CREDIT, 2]])
+})
+
+test("an item answers no call, and ends its producer", async (context) => {
+  const path = endpoint(context)
+  const { dispatch, seen } = counter()
+  await serve(context, path, dispatch)
+  const client = await connect(context, path)
+  const error = await failure(client.call(bytes("1000000000")))
+  assert.deepEqual([error.code, error.retry], ["BAD_ANSWER", "unknown"])
+  while (seen.ended === 0) await settled()
+  assert.equal(seen.gone, 1)
+  assert.equal(text(await client.call(bytes("0"))), "end")
 })
 
 test("whoever stops early ends the producer", async (context) => {

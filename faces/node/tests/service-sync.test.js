@@ -42,12 +42,20 @@ for (const kind of ["sock", "shm"]) {
 
   test(`streams come to their end (${kind})`, async (context) => {
     const client = await elsewhere(context, kind)
-    const frames = [...client.stream(bytes("count 500"), { credit: 8 })].map(text)
-    assert.deepEqual(frames, [...Array.from({ length: 500 }, (_, n) => `${n}`), "end"])
+    for (const options of [{ credit: 8 }, undefined]) {
+      const frames = [...client.stream(bytes("count 500"), options)].map(text)
+      assert.deepEqual(frames, [...Array.from({ length: 500 }, (_, n) => `${n}`), "end"])
+    }
     for (const frame of client.stream(bytes("count 1000000000"))) if (text(frame) === "9") break
     assert.equal(text(client.call(bytes("after"))), "after")
   })
 }
+
+test("an item answers no call", async (context) => {
+  const client = await elsewhere(context, "sock")
+  for (let n = 0; n < 3; n++) assert.throws(() => client.call(bytes("count 1000000000")), { code: "BAD_ANSWER" })
+  assert.equal(text(client.call(bytes("after"))), "after")
+})
 
 test("what goes wrong is typed", async (context) => {
   const client = await elsewhere(context, "sock")

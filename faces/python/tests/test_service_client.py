@@ -23,6 +23,7 @@ from service_support import (
     waiting,
 )
 from thalweg.service import (
+    BadAnswer,
     BadArgument,
     BadFrame,
     BadRequest,
@@ -42,6 +43,13 @@ from thalweg.service import (
 
 class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
     kind = "sock"
+
+    async def test_an_item_answers_no_call(self):
+        with self.assertRaises(BadAnswer):
+            await self.transport.call(types.encode_request(ENDLESS))
+        await self.echo.cancelled.wait()
+        await self.still_serves()
+        self.assertEqual(self.transport.in_flight, 0)
 
     async def asyncSetUp(self) -> None:
         self.echo = Patient()

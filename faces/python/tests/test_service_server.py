@@ -11,7 +11,9 @@ import threading
 import time
 import unittest
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import thalweg.service
 from service_support import (
@@ -442,6 +444,60 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(transport.is_shared, kind == "shm")
                     await echo_client.EchoClient(transport).fields(FIELDS)
             self.assertEqual((server.statistics()["requests"], server.statistics()["answers"]), (2, 2))
+
+
+class Plain:
+    """Counts, says fields back, and ends the thread that serves it when it is asked for bytes."""
+
+    def fields(self, request):
+        return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
+
+    def count(self, request):
+        for value in range(request.first, request.last + 1):
+            yield types.EchoCountItem(value=value)
+        yield types.EchoCountResponse(count=request.last - request.first + 1)
+
+    def bytes(self, request):
+        raise SystemExit
+
+
+class PlainFunctions(Place):
+    def setUp(self) -> None:
+        super().setUp()
+        path, ready, module = self.endpoint(), threading.Event(), import_module("thalweg.service.serve")
+        self.turned, turn = threading.Semaphore(0), module._Loop.turn
+
+        def counted(loop):
+            turn(loop)
+            self.turned.release()
+
+        self.enterContext(mock.patch.object(module._Loop, "turn", counted))
+        service = echo_server.service_sync(Plain())
+        thread = threading.Thread(target=lambda: module.serve(service, path, ready=ready.set))
+        thread.start()
+        self.addCleanup(thread.join)
+        ready.wait()
+        self.transport = self.enterContext(SyncClient(path))
+        self.other = self.enterContext(SyncClient(path))
+        self.addCleanup(self.end)
+
+    def end(self):
+        with SyncClient(self.endpoint()) as last:
+            last.send(types.encode_request(types.EchoBytes(data=b"")))
+            last.flush()
+
+    def test_what_others_ask_is_no_credit(self):
+        items = echo_client.EchoSyncClient(self.transport).count(types.EchoCount(first=1, last=300), credit=2)
+        self.assertEqual(next(items), types.EchoCountItem(value=1))
+        calls = []
+        # More turns than it holds back of items for which there is no credit.
+        for _ in range(64):
+            calls.append(self.other.send(FIELDS_FRAME))
+            self.other.flush()
+            self.assertTrue(self.turned.acquire(timeout=60))
+        self.assertEqual([item.value for item in items if hasattr(item, "value")], list(range(2, 301)))
+        for call in calls:
+            self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
 
 
 class Programs(Place):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import unittest
+from test import support
 
 from service_support import (
     END,
@@ -26,13 +27,16 @@ from service_support import (
     types,
     waiting,
 )
+from support import status_of_child
 from thalweg.service import (
+    BadAnswer,
     BadArgument,
     Cancelled,
     Client,
     Closed,
     ConnectTimeout,
     DeadlineExceeded,
+    DecodeError,
     Disconnected,
     NoServer,
     NoSharedMemory,
@@ -141,6 +145,56 @@ class Waiting(Place):
         self.still_serves()
         while self.transport.in_flight:
             self.still_serves()
+
+    def test_an_item_answers_no_call(self):
+        frame = types.encode_request(ENDLESS)
+        for _ in range(3):
+            with self.assertRaises(BadAnswer):
+                self.transport.call(frame)
+            with self.assertRaises(BadAnswer):
+                self.transport.receive(self.transport.send(frame))
+        self.still_serves()
+        self.assertEqual(self.transport.in_flight, 0)
+        # The producers heard that nobody wants more.
+        while self.server.server.statistics()["in_flight"] > 0:
+            self.still_serves()
+
+    def test_a_stream_that_is_let_go_of_is_silent_whatever_became_of_its_client(self):
+        with support.catch_unraisable_exception() as caught:
+            stream = self.transport.stream(types.encode_request(ENDLESS), credit=1)
+            next(stream)
+            kept = [stream]
+            del stream
+
+            def let_go():
+                kept.clear()
+                self.assertIsNone(caught.unraisable)
+
+            self.assertEqual(status_of_child(let_go), 0)
+            self.transport.close()
+            let_go()
+
+    def test_a_stream_that_ends_without_its_response_says_so(self):
+        class Short:
+            def stream(self, request, **_):
+                yield b"\x92\xadEchoCountItem\x81\xa5value\x07"
+
+        items = echo_client.EchoSyncClient(Short()).count(ENDLESS)
+        self.assertEqual(next(items), types.EchoCountItem(value=7))
+        with self.assertRaisesRegex(DecodeError, "ended without its response"):
+            next(items)
+
+    def test_what_is_wrong_is_placed_by_its_name_on_the_wire(self):
+        head = b"\x92\xb3EchoAliasesResponse"
+        whole = types.encode_response(types.EchoPutResponse(version=1))
+        for frame, place in (
+            (head + b"\x80", "EchoAliasesResponse.sequenceNumber"),
+            (head + b"\x81\xaesequenceNumber\xc0", "EchoAliasesResponse.sequenceNumber"),
+            (whole + b"\0", "frame"),
+        ):
+            with self.subTest(frame=frame), self.assertRaises(DecodeError) as caught:
+                types.decode_response(frame)
+            self.assertEqual(caught.exception.place, place)
 
     def test_two_threads_may_use_one_client(self):
         wrong = []

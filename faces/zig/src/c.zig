@@ -26,6 +26,7 @@ pub const ClientOptions = extern struct {
 pub const CallOptions = extern struct {
     deadline_ms: u64 = 0,
     credit: u32 = 0,
+    unary: bool = false,
 };
 
 pub const EventKind = enum(c_uint) { nothing = 0, item = 1, end = 2, failed = 3 };

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from . import echo_types as types
 from .messagepack import Read
-from .service import SyncTransport, Transport, answer
+from .service import SyncTransport, Transport, answer, unended
 
 _ERROR = "EchoErrorResponse"
 _CountHeard: TypeAlias = types.EchoCountItem | types.EchoCountResponse
@@ -134,6 +134,7 @@ class EchoClient:
             yield value
             if isinstance(value, types.EchoCountResponse):
                 return
+        raise unended()
 
     async def put(
         self, request: types.EchoPut, *, deadline: float | None = None
@@ -267,6 +268,7 @@ class EchoSyncClient:
             yield value
             if isinstance(value, types.EchoCountResponse):
                 return
+        raise unended()
 
     def put(
         self, request: types.EchoPut, *, deadline: float | None = None

@@ -95,7 +95,7 @@ class Reader:
     def finish(self) -> None:
         """Ends the frame."""
         if self._at < len(self._frame):
-            raise self._error("bytes behind the message", self._at)
+            raise self.refuse("bytes behind the message", "frame")
 
     def _take(self, count: int) -> bytes:
         at = self._at
@@ -290,14 +290,14 @@ class Reader:
             if field is None:
                 raise self.refuse("a field nobody declared", place)
             name = field[0]
-            self._place = f"{place}.{name}"
+            self._place = f"{place}.{key.decode()}"
             if name in values:
                 raise self._error("a field or key that is there twice", self._at)
             values[name] = field[2](self)
         self._place = place
-        for name, is_required, _ in fields.values():
+        for key, (name, is_required, _) in fields.items():
             if is_required and name not in values:
-                raise self.refuse("a field is missing", f"{place}.{name}")
+                raise self.refuse("a field is missing", f"{place}.{key.decode()}")
         return values
 
     def request(self) -> str:

@@ -202,6 +202,11 @@ def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) ->
     raise Refused(fields["message"])
 
 
+def unended() -> DecodeError:
+    """What is raised of a stream whose frames are over and whose response never came."""
+    return DecodeError("frame", "the stream ended without its response", 0)
+
+
 def _share() -> None:
     """Takes what programs catch from the package thalweg, where it is installed."""
     try:
@@ -228,4 +233,5 @@ __all__ = [
     "refuse",
     "send_items",
     "send_items_sync",
+    "unended",
 ]

@@ -34,7 +34,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoBytesResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Bytes, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -48,7 +48,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoFieldsResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Fields, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -62,7 +62,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoNestedResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Nested, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -76,7 +76,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoAliasesResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Aliases, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -90,7 +90,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoBlobsResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Blobs, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -104,7 +104,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoFailResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Fail, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -118,7 +118,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoNumbersResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Numbers, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -132,7 +132,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoPlacesResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Places, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -157,7 +157,7 @@ impl<C: Call> EchoClient<C> {
     pub fn put(&mut self, request: &EchoPut<'_>) -> Result<EchoPutResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Put, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -171,7 +171,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoPeekResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Peek, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -185,7 +185,7 @@ impl<C: Call> EchoClient<C> {
     ) -> Result<EchoPeekResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::PeekCommitted, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 }

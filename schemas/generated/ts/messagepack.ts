@@ -92,7 +92,7 @@ export class Reader {
 
   /** Ends the frame. */
   finish(): void {
-    if (this.#at < this.#frame.length) throw this.#error("bytes behind the message", this.#at);
+    if (this.#at < this.#frame.length) throw this.refuse("bytes behind the message", "frame");
   }
 
   /** Passes `count` bytes and returns where they begin. */

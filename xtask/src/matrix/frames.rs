@@ -25,6 +25,11 @@ pub(super) fn response() -> Vec<u8> {
     message(b"\x92", "EchoFieldsResponse", FIELDS)
 }
 
+/// An item of a stream.
+pub(super) fn item() -> Vec<u8> {
+    message(b"\x92", "EchoCountItem", b"\x81\xa5value\x07")
+}
+
 /// The service's error.
 pub(super) fn error() -> Vec<u8> {
     message(b"\x92", "EchoErrorResponse", b"\x81\xa7message\xa2no")
@@ -102,6 +107,7 @@ mod tests {
             |name: &str, frame: &[u8], length: usize| assert_eq!(read(name)[..length], frame[..length]);
         begins("fields_request", &message(b"\x91\x92", "EchoFields", FIELDS), 20);
         begins("fields_response", &response(), 27);
+        begins("count_item", &item(), 22);
         begins("error_response", &error(), 28);
         begins("count_request", &endless(), 19);
         assert_eq!(read("put_request"), about_fork("Put", "main", Some(b"v")));

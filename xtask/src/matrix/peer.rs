@@ -69,6 +69,12 @@ impl Visit {
         self.raw(&[&header.encode()[..], payload].concat())
     }
 
+    /// Sends what is an item by its kind, whatever it carries.
+    fn item(&mut self, id: u64, payload: &[u8]) -> std::io::Result<()> {
+        let header = Header::new(Kind::Item, id, payload.len() as u32);
+        self.raw(&[&header.encode()[..], payload].concat())
+    }
+
     /// Answers a call as it should be.
     pub(super) fn answer(&mut self, id: u64) -> std::io::Result<()> {
         self.end(id, 0, &frames::response())
@@ -94,6 +100,22 @@ pub(super) fn bad_responses(visit: &mut Visit) -> std::io::Result<()> {
         let id = visit.request()?;
         visit.end(id, 0, &payload)?;
     }
+    visit.behave()
+}
+
+/// A stream where one frame is to answer, and then a response that comes as an item and an item that comes as the end. What is
+/// sent of the calls after that is nobody's.
+pub(super) fn misplaced_items(visit: &mut Visit) -> std::io::Result<()> {
+    visit.greet(0)?;
+    let streamed = visit.request()?;
+    visit.item(streamed, &frames::item())?;
+    let itemised = visit.request()?;
+    visit.item(streamed, &frames::item())?;
+    visit.answer(streamed)?;
+    visit.item(itemised, &frames::response())?;
+    let ended = visit.request()?;
+    visit.answer(itemised)?;
+    visit.end(ended, 0, &frames::item())?;
     visit.behave()
 }
 

@@ -65,6 +65,7 @@ pub(super) fn troubles() -> Vec<Trouble> {
         steps,
     };
     let spoiled = frames::bad_responses().into_iter().map(|_| "decode".to_owned()).chain([ok()]);
+    let misplaced = [fault(Fault::BadAnswer), fault(Fault::BadAnswer), fault(Fault::BadAnswer), ok()];
     // The service's own words travel as an answer; a number of a newer version is none that this one knows.
     let faults = Fault::ALL.iter().map(|of| fault(*of)).chain([fault(Fault::BadAnswer), ok()]);
     let gone = format!("{}|{}", fault(Fault::Disconnected), fault(Fault::Closed));
@@ -78,6 +79,7 @@ pub(super) fn troubles() -> Vec<Trouble> {
         door("another version", |visit| visit.greet(Fault::VersionMismatch as u16), Fault::VersionMismatch),
         door("another protocol", peer::another_protocol, Fault::BadFrame),
         peer("bad answers", peer::bad_responses, asked(spoiled)),
+        peer("misplaced items", peer::misplaced_items, asked(misplaced)),
         peer("each fault", peer::every_fault, asked(faults)),
         peer("too long an answer", peer::too_long, asked([fault(Fault::FrameTooLarge), ok()])),
         peer("answers twice", peer::twice, asked([ok(), ok(), ok()])),

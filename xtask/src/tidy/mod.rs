@@ -4,6 +4,7 @@
 
 mod arrows;
 mod licences;
+mod orphans;
 mod rules;
 mod source;
 
@@ -37,13 +38,16 @@ pub(crate) fn run() -> Outcome {
     let mut tally = Tally::default();
     let mut findings = arrows::check(&root)?;
     findings.extend(licences::check(&root)?);
-    let mut sources = Vec::new();
+    let (mut sources, mut named) = (Vec::new(), Vec::new());
     for directory in ["crates", "faces", "xtask", "bench"] {
         for path in rust_files(&root.join(directory))? {
             let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            sources.push(Source::new(path.strip_prefix(&root).unwrap_or(&path), &text));
+            let source = Source::new(path.strip_prefix(&root).unwrap_or(&path), &text);
+            named.extend(orphans::named(&source, &text));
+            sources.push(source);
         }
     }
+    findings.extend(orphans::check(sources.iter().map(|source| source.path.as_path()), &named));
     let test_modules: Vec<PathBuf> = sources.iter().flat_map(Source::test_modules).collect();
     for source in &mut sources {
         if test_modules.iter().any(|module| source.path.starts_with(module)) {

@@ -46,18 +46,28 @@ impl Source {
 
     /// Files and folders that this file declares as test modules (`#[cfg(test)] mod name;`).
     pub(crate) fn test_modules(&self) -> Vec<PathBuf> {
+        let home = self.home();
+        let names = self.modules().filter(|(line, _)| self.tests[*line]);
+        names.flat_map(|(_, name)| [home.join(name), home.join(name).with_extension("rs")]).collect()
+    }
+
+    /// The modules that this file declares to be in files of their own, and on which line.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.code.iter().enumerate().filter_map(|(number, line)| {
+            let line = line.trim();
+            let (visibility, name) = line.strip_suffix(';')?.rsplit_once("mod ")?;
+            let is_declared =
+                visibility.is_empty() || visibility.starts_with("pub") && visibility.ends_with(' ');
+            is_declared.then_some((number, name.trim_start_matches("r#")))
+        })
+    }
+
+    /// Where the modules lie that this file declares.
+    pub(crate) fn home(&self) -> PathBuf {
         let parent = self.path.parent().unwrap_or(Path::new(""));
         let stem = self.path.file_stem().unwrap_or_default();
         // A root's children lie beside it, another module's in the folder of its name.
-        let home = if ["lib", "main", "mod"].iter().any(|s| stem == *s) {
-            parent.to_owned()
-        } else {
-            parent.join(stem)
-        };
-        let declared = self.code.iter().zip(&self.tests).filter(|(_, test)| **test).map(|(line, _)| line);
-        let names = declared.filter_map(|l| l.trim_start().trim_start_matches("pub ").strip_prefix("mod "));
-        let names = names.filter_map(|rest| rest.trim_end().strip_suffix(';'));
-        names.flat_map(|name| [home.join(name), home.join(name).with_extension("rs")]).collect()
+        if ["lib", "main", "mod"].iter().any(|s| stem == *s) { parent.to_owned() } else { parent.join(stem) }
     }
 
     /// Takes the whole file for a test.

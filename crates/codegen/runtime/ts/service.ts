@@ -125,6 +125,11 @@ export function refuse(reply: Reply, tag: string, error: unknown): void {
   reply.fail(error.isUnknownMessage ? "UNKNOWN_COMMAND" : "BAD_REQUEST", error.message);
 }
 
+/** What is thrown of a stream whose frames are over and whose response never came. */
+export function unended(): DecodeError {
+  return new DecodeError("frame", "the stream ended without its response", 0);
+}
+
 /** The error in a frame whose tag was read already. */
 export function refused(reader: Reader, place: string): Refused {
   let message: string | undefined;

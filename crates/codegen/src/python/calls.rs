@@ -18,7 +18,8 @@ impl Python<'_> {
         if streams {
             text.line(format!("from {} import Read", self.module("messagepack")));
         }
-        text.line(format!("from {} import SyncTransport, Transport, answer", self.module("service")));
+        let words = if streams { "answer, unended" } else { "answer" };
+        text.line(format!("from {} import SyncTransport, Transport, {words}", self.module("service")));
         text.line("");
         text.line(format!("_ERROR = \"{}\"", self.service.error.tag));
         for command in &self.service.commands {
@@ -98,6 +99,7 @@ impl Python<'_> {
                 text.line(format!("if isinstance(value, {}):", types(&command.response)));
                 text.line("    return");
             });
+            text.line("raise unended()");
         });
     }
 

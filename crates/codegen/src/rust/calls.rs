@@ -49,7 +49,8 @@ impl Rust<'_> {
                     |text| {
                         text.line("self.frame.clear();");
                         text.line("request_frame(request, &mut self.frame);");
-                        text.line("self.call.send(&self.frame).map_err(CallError::Transport)?;");
+                        let how = if command.item.is_some() { "send" } else { "ask" };
+                        text.line(format!("self.call.{how}(&self.frame).map_err(CallError::Transport)?;"));
                         text.line(match command.item {
                             Some(_) => "Ok(Items::new(&mut self.call))".to_owned(),
                             None => format!(

@@ -8,7 +8,8 @@ impl TypeScript<'_> {
     pub(super) fn client(&self) -> String {
         let mut text = self.head("Clients");
         text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
-        text.line(format!("import {{ refused }} from \"{}\";", self.module("service")));
+        let words = if self.service.has_streams() { "refused, unended" } else { "refused" };
+        text.line(format!("import {{ {words} }} from \"{}\";", self.module("service")));
         let interfaces = "CallOptions, SyncCallOptions, SyncTransport, Transport";
         text.line(format!("import type {{ {interfaces} }} from \"{}\";", self.module("service")));
         text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
@@ -109,7 +110,7 @@ impl TypeScript<'_> {
                     "{keyword}*{method}({parameters}): {generator}<types.{item}, types.{response}, void> {{\n  \
                      for{wait} (const frame of this.#transport.stream(ask{name}(request), options)) {{\n    \
                      const heard = hear{name}(frame);\n    if (\"end\" in heard) return heard.end;\n    \
-                     yield heard.item;\n  }}\n  throw new Error(\"the stream ended without its response\");\n}}"
+                     yield heard.item;\n  }}\n  throw unended();\n}}"
                 ));
             }
         }

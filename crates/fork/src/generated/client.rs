@@ -33,7 +33,7 @@ impl<C: Call> ForksClient<C> {
     ) -> Result<ForksForkResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Fork, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -47,7 +47,7 @@ impl<C: Call> ForksClient<C> {
     ) -> Result<ForksRebindResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Rebind, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -61,7 +61,7 @@ impl<C: Call> ForksClient<C> {
     ) -> Result<ForksShutdownResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Shutdown, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -75,7 +75,7 @@ impl<C: Call> ForksClient<C> {
     ) -> Result<ForksEmancipateResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Emancipate, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -89,7 +89,7 @@ impl<C: Call> ForksClient<C> {
     ) -> Result<ForksServersResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Servers, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 }

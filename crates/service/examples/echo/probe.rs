@@ -24,7 +24,7 @@ pub fn run(endpoint: &Endpoint, words: &[String]) -> Outcome {
             return Ok(());
         }
     };
-    let late = CallOptions { deadline: Some(Duration::from_millis(50)), credit: None };
+    let late = CallOptions { deadline: Some(Duration::from_millis(50)), ..CallOptions::default() };
     for step in steps {
         let outcome = match &step[..] {
             "echo" => asked(&mut call, CallOptions::default()),

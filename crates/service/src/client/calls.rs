@@ -18,6 +18,8 @@ struct Slot {
     end: u64,
     /// Items that its stream may still send.
     credit: u64,
+    /// One frame answers it, and no stream.
+    unary: bool,
 }
 
 /// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is added to it.
@@ -32,15 +34,15 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// A new call, whose stream may send so many items. Its request's place is set once it is known.
-    pub(crate) fn begin(&mut self, credit: u64) -> CallId {
+    /// A new call, whose stream may send so many items, unless one frame answers it. Its request's place is set once it is known.
+    pub(crate) fn begin(&mut self, credit: u64, unary: bool) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { number: VACANT, end: 0, credit: 0 });
+            self.slots.push(Slot { number: VACANT, end: 0, credit: 0, unary });
             (self.slots.len() - 1) as u32
         });
         let number = self.sequence << SLOT_BITS | u64::from(slot);
-        self.slots[slot as usize] = Slot { number, end: u64::MAX, credit };
+        self.slots[slot as usize] = Slot { number, end: u64::MAX, credit, unary };
         self.len += 1;
         CallId(number)
     }
@@ -78,6 +80,12 @@ impl Calls {
         let left = slot.credit.checked_sub(1);
         slot.credit = left.unwrap_or(0);
         left.is_some()
+    }
+
+    /// Whether the call is in flight and one frame answers it.
+    pub(crate) fn is_unary(&self, call: CallId) -> bool {
+        self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && slot.unary)
+            && call.0 != VACANT
     }
 
     /// Whether the call is in flight.
@@ -127,7 +135,7 @@ mod tests {
         for number in [0, 1, u64::MAX, 1 << SLOT_BITS] {
             assert!(!calls.has(CallId(number)) && !calls.end(CallId(number)));
         }
-        let call = calls.begin(UNCOUNTED);
+        let call = calls.begin(UNCOUNTED, false);
         assert!(calls.has(call));
         assert!(!calls.has(CallId(call.0 + 1)) && !calls.has(CallId(call.0 + (1 << SLOT_BITS))));
     }
@@ -146,7 +154,7 @@ mod tests {
                         prop_assert!(calls.end(call) && !calls.end(call) && !calls.has(call));
                     }
                     _ => {
-                        let call = calls.begin(UNCOUNTED);
+                        let call = calls.begin(UNCOUNTED, false);
                         prop_assert!(seen.insert(call) && calls.has(call));
                         model.insert(call);
                     }

@@ -13,7 +13,7 @@ use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
-use crate::call::CallId;
+use crate::call::{CallId, CallOptions};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -141,11 +141,17 @@ impl Session {
 
     /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`]
     /// comes next.
-    pub(crate) fn begin(&mut self, length: usize, deadline: Option<Duration>, credit: u32) -> (CallId, Head) {
+    pub(crate) fn begin(
+        &mut self,
+        length: usize,
+        deadline: Option<Duration>,
+        options: &CallOptions,
+    ) -> (CallId, Head) {
+        let credit = options.credit.unwrap_or(0);
         // Nobody counts where there is no credit, and before the welcome has said what there is.
         let known = if credit > 0 { Some(credit) } else { self.credit };
         let known = known.filter(|_| !self.bounds.plain).map_or(UNCOUNTED, u64::from);
-        let call = self.calls.begin(known);
+        let call = self.calls.begin(known, options.unary);
         // Admitted requests are far shorter than four gibibytes.
         let length = length as u32;
         if self.bounds.plain {
@@ -385,6 +391,11 @@ impl Session {
             let Some(range) = self.incoming.take(HEADER_BYTES, length) else { return Ok(None) };
             match header.kind {
                 Kind::Item if self.calls.has(call) => {
+                    if let Some(why) = self.no_item(call, &range) {
+                        self.tell(Header::new(Kind::Cancel, call.0, 0));
+                        self.calls.end(call);
+                        return Ok(Some(bad_answer(call, why)));
+                    }
                     if !self.calls.spend(call) {
                         return Err(Error::new(Fault::BadFrame, "the server sent an item beyond its credit"));
                     }
@@ -392,6 +403,9 @@ impl Session {
                 }
                 Kind::End if self.calls.end(call) => {
                     let what = match header.fault {
+                        0 if names_item(self.incoming.frame(range.clone())) == Some(true) => {
+                            return Ok(Some(bad_answer(call, "the last frame is an item")));
+                        }
                         0 => What::End,
                         code => What::Failed(refusal(code, self.incoming.frame(range.clone()))),
                     };
@@ -419,8 +433,12 @@ impl Session {
                 continue;
             }
             let Some(range) = self.incoming.take(LENGTH_BYTES, length as usize) else { return Ok(None) };
-            if is_item(self.incoming.frame(range.clone())) {
+            if names_item(self.incoming.frame(range.clone())) == Some(true) {
                 if self.calls.has(call) {
+                    if let Some(why) = self.no_item(call, &range) {
+                        self.calls.end(call);
+                        return Ok(Some(bad_answer(call, why)));
+                    }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
                 }
                 continue;
@@ -431,6 +449,15 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// Why what came as an item of a call is none.
+    fn no_item(&self, call: CallId, range: &Range<usize>) -> Option<&'static str> {
+        if self.calls.is_unary(call) {
+            return Some("an item of a stream, where one frame was to answer");
+        }
+        let names_another = names_item(self.incoming.frame(range.clone())) == Some(false);
+        names_another.then_some("what came as an item is none")
     }
 
     fn too_long(&mut self, call: CallId, length: usize) -> Option<Found> {
@@ -460,9 +487,14 @@ impl Head {
     }
 }
 
-/// Plain connections carry no kinds: there an item is known by its tag, which ends so by the rules of the schema.
-fn is_item(frame: &[u8]) -> bool {
-    Reader::new(frame).response().is_ok_and(|tag| tag.ends_with(b"Item"))
+/// Whether a frame's tag is an item's, which alone ends so by the rules of the schema; `None` where it has none, which whoever
+/// reads it will say. Plain connections carry no kinds and go by this; elsewhere it has to fit the kind.
+fn names_item(frame: &[u8]) -> Option<bool> {
+    Reader::new(frame).response().ok().map(|tag| tag.ends_with(b"Item"))
+}
+
+fn bad_answer(call: CallId, why: &str) -> Found {
+    Found { call, what: What::Failed(Error::new(Fault::BadAnswer, why)), place: Place::Nowhere }
 }
 
 #[cold]

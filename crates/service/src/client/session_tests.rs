@@ -10,8 +10,12 @@ fn session(plain: bool) -> Session {
 }
 
 fn ask(session: &mut Session, request: &[u8]) -> CallId {
+    ask_with(session, request, &CallOptions::default())
+}
+
+fn ask_with(session: &mut Session, request: &[u8], options: &CallOptions) -> CallId {
     session.admit(request).unwrap();
-    let (call, head) = session.begin(request.len(), None, 0);
+    let (call, head) = session.begin(request.len(), None, options);
     session.queue(call, &head, request, 0);
     call
 }
@@ -300,6 +304,68 @@ fn the_next_connection_has_a_credit_of_its_own() {
     assert_eq!(std::iter::from_fn(|| session.next()).count(), 3);
     assert!(session.take_broken().is_none());
     assert_eq!(session.credit(), 3);
+}
+
+/// What this side told the server since it last sent.
+fn said(session: &mut Session) -> Vec<(Kind, u64)> {
+    let unsent = session.unsent();
+    let headers = unsent.chunks(HEADER_BYTES).map(|bytes| Header::decode(bytes, 0).unwrap().unwrap());
+    let said = headers.map(|header| (header.kind, header.id)).collect();
+    session.sent(unsent.len());
+    said
+}
+
+#[test]
+fn an_item_of_a_call_that_one_frame_answers_fails_and_cancels_it() {
+    let (item, response) = (error_frame("EchoCountItem", "x"), error_frame("EchoFieldsResponse", "x"));
+    for frame in [item.as_slice(), &response, b"no frame"] {
+        let mut session = session(false);
+        let call = ask_with(&mut session, b"", &CallOptions { unary: true, ..CallOptions::default() });
+        let other = ask(&mut session, b"");
+        session.sent(session.unsent().len());
+        for _ in 0..3 {
+            hear(&mut session, Header::new(Kind::Item, call.number(), 0), frame);
+        }
+        end(&mut session, call, &response);
+        end(&mut session, other, b"ok");
+        let told = session.take(other).map(|found| told(&session, &found));
+        assert_eq!(told, Some("end ok".into()));
+        assert_eq!(next(&mut session), Some((call, "bad_answer".into())));
+        assert_eq!((next(&mut session), session.in_flight(), session.knows(call)), (None, 0, false));
+        assert_eq!(said(&mut session), [(Kind::Cancel, call.number())]);
+    }
+}
+
+#[test]
+fn a_frame_whose_kind_and_tag_differ_is_a_bad_answer() {
+    let (item, response) = (error_frame("EchoCountItem", "x"), error_frame("EchoCountResponse", "x"));
+    for (kind, frame, cancels) in [(Kind::Item, &response, true), (Kind::End, &item, false)] {
+        let mut session = session(false);
+        let call = ask(&mut session, b"");
+        session.sent(session.unsent().len());
+        hear(&mut session, Header::new(Kind::Item, call.number(), 0), &item);
+        hear(&mut session, Header::new(kind, call.number(), 0), frame);
+        end(&mut session, call, &response);
+        assert!(next(&mut session).is_some_and(|(of, what)| of == call && what.starts_with("item")));
+        assert_eq!(next(&mut session), Some((call, "bad_answer".into())));
+        assert_eq!((next(&mut session), session.in_flight()), (None, 0));
+        assert_eq!(said(&mut session).len(), usize::from(cancels));
+    }
+}
+
+#[test]
+fn a_plain_item_of_a_call_that_one_frame_answers_fails_it_and_no_other() {
+    let mut session = session(true);
+    let call = ask_with(&mut session, b"", &CallOptions { unary: true, ..CallOptions::default() });
+    let other = ask(&mut session, b"");
+    for tag in ["EchoCountItem", "EchoCountItem", "EchoCountResponse", "EchoFieldsResponse"] {
+        let frame = error_frame(tag, "x");
+        session.room().extend_from_slice(&(frame.len() as u32).to_le_bytes());
+        session.room().extend_from_slice(&frame);
+    }
+    assert_eq!(next(&mut session), Some((call, "bad_answer".into())));
+    assert!(next(&mut session).is_some_and(|(of, what)| of == other && what.starts_with("end")));
+    assert_eq!((next(&mut session), session.in_flight()), (None, 0));
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateGetResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Get, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -44,7 +44,7 @@ impl<C: Call> StateClient<C> {
     pub fn put(&mut self, request: &StatePut<'_>) -> Result<StatePutResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Put, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -58,7 +58,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateRemoveResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Remove, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -72,7 +72,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateBatchResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Batch, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -86,7 +86,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateScanResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Scan, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -100,7 +100,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateCountResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Count, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -114,7 +114,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateRootResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Root, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -128,7 +128,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateForkResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Fork, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -142,7 +142,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateDropResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Drop, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -156,7 +156,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateForksResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Forks, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -170,7 +170,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateDiffResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Diff, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -184,7 +184,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateHistoryResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::History, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -199,7 +199,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateOpenResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Open, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -213,7 +213,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateRejoinResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Rejoin, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -228,7 +228,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateSnapshotResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Snapshot, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -243,7 +243,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateCommitResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Commit, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -257,7 +257,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateRollbackResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Rollback, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -271,7 +271,7 @@ impl<C: Call> StateClient<C> {
     ) -> Result<StateCloseResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Close, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 }

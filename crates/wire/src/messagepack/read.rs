@@ -67,7 +67,8 @@ impl<'a> Reader<'a> {
     /// Something is left of it.
     #[inline]
     pub fn finish(&self) -> Read<()> {
-        if self.at < self.frame.len() { Err(self.error(Wrong::Trailing, self.at)) } else { Ok(()) }
+        // What was read last is whole, so it is not to blame.
+        if self.at < self.frame.len() { Err(self.refuse(Wrong::Trailing, "frame")) } else { Ok(()) }
     }
 
     /// An error that begins at `at`.

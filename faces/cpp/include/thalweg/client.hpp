@@ -166,7 +166,8 @@ private:
         // None is 0: one that has passed already is as short as one can be.
         auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
         if (given.deadline.count() != 0) ms = std::max<decltype(ms)>(ms, 1);
-        const thalweg_call_options options{.deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit};
+        const thalweg_call_options options{
+            .deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit, .unary = false};
         Begun begun{.call = 0, .credit = given.credit};
         check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
         if (begun.credit == 0) begun.credit = thalweg_client_state_of(client_).credit;

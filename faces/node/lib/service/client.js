@@ -8,19 +8,21 @@
 const binding = require("../binding.js")
 const { Inbox, Outbox } = require("./area.js")
 const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
-const { connectOptions, milliseconds } = require("./options.js")
+const { checkedCredit, connectOptions, milliseconds } = require("./options.js")
+const { Queue } = require("./queue.js")
 const { Call, Items } = require("./waiter.js")
 
 const CALL = 1
 const CANCEL = 2
 const GRANT = 3
+const STREAM = 4
 
 const ITEM = 1
 const END = 2
 const FAILED = 3
 
-const CREDIT = 64
 const IN_FLIGHT_MAX = 1024
+const UNSENT_BYTES_MAX = 64 << 20
 // A turn's requests go over before they are this many bytes.
 const SAID_BYTES_MAX = 1 << 20
 
@@ -53,13 +55,15 @@ class Client {
     this.waiters = []
     this.free = []
     this.inFlight = 0
-    // Calls beyond the bound, oldest first.
-    this.queue = []
+    // Calls beyond the bound.
+    this.queue = new Queue(options.unsentBytesMax ?? UNSENT_BYTES_MAX)
     // Who waits for the connection.
     this.joiners = []
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
     const settings = connectOptions(options)
+    // What a call that says nothing else has.
+    this.deadline = milliseconds(options.deadlineMs, "deadlineMs")
     this.native = native(() => binding.connectService(endpoint, settings))
     native(() => this.native.watch(() => this.receive()))
   }
@@ -67,15 +71,14 @@ class Client {
   /** Sends a request; resolves to the frame that answers it. */
   call(request, options) {
     const promise = new Promise(capture)
-    this.ask(new Call(resolveMade, rejectMade), request, options, 0)
+    this.ask(new Call(resolveMade, rejectMade), CALL, request, options, 0)
     return promise
   }
 
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   stream(request, options) {
-    const credit = options?.credit ?? CREDIT
-    if (!(Number.isInteger(credit) && credit > 0)) throw badArgument("credit is a number of items")
-    return new Items(credit, (items) => this.ask(items, request, options, credit))
+    const credit = checkedCredit(options)
+    return new Items(credit, (items) => this.ask(items, STREAM, request, options, credit))
   }
 
   /** Whether frames go through shared memory. */
@@ -105,10 +108,9 @@ class Client {
     const error = new ServiceError("CLOSED", "this client was closed")
     const { waiters, queue, joiners } = this
     this.waiters = []
-    this.queue = []
     this.joiners = []
     for (const waiter of waiters) waiter?.fail(error)
-    for (const { waiter } of queue) waiter.fail(error)
+    queue.fail(error)
     for (const { reject } of joiners) reject(error)
   }
 
@@ -117,29 +119,29 @@ class Client {
   }
 
   /** Begins a call for whoever waits for it. */
-  ask(waiter, request, options, credit) {
+  ask(waiter, what, request, options, credit) {
     if (this.isClosed) return waiter.fail(new ServiceError("CLOSED", "this client was closed"))
     if (!(request instanceof Uint8Array)) return waiter.fail(badArgument("a request is a Uint8Array"))
-    let deadline = 0
+    let { deadline } = this
     if (options !== undefined) {
       try {
-        deadline = milliseconds(options.deadlineMs, "deadlineMs")
+        deadline = milliseconds(options.deadlineMs, "deadlineMs") || deadline
       } catch (error) {
         return waiter.fail(error)
       }
       if (!waiter.obey(options.signal)) return
     }
-    if (this.inFlight >= this.inFlightMax) this.queue.push({ waiter, request, deadline, credit })
-    else this.put(waiter, request, deadline, credit)
+    if (this.inFlight >= this.inFlightMax) this.queue.put(waiter, { what, request, deadline, credit })
+    else this.put(waiter, what, request, deadline, credit)
   }
 
-  put(waiter, request, deadline, credit) {
+  put(waiter, what, request, deadline, credit) {
     const slot = this.free.length > 0 ? this.free.pop() : this.waiters.length
     this.waiters[slot] = waiter
     waiter.slot = slot
     waiter.client = this
     this.inFlight++
-    this.outbox.put(CALL, slot, deadline, credit, request)
+    this.outbox.put(what, slot, deadline, credit, request)
     if (this.outbox.used > SAID_BYTES_MAX) this.flush()
     else this.flushLater()
   }
@@ -152,6 +154,11 @@ class Client {
   grant(waiter, items) {
     this.outbox.put(GRANT, waiter.slot, items, 0, null)
     this.flushLater()
+  }
+
+  /** Items that a stream may send before it is granted more, as the server says. */
+  window() {
+    return this.native.credit()
   }
 
   /** Flushes when everything that runs now has run, promises included. */
@@ -179,9 +186,10 @@ class Client {
     if (this.isClosed) return
     this.inbox.receive(this.native, this)
     if (this.joiners.length > 0) this.join()
-    while (this.queue.length > 0 && this.inFlight < this.inFlightMax) {
-      const { waiter, request, deadline, credit } = this.queue.shift()
-      if (!waiter.isOver) this.put(waiter, request, deadline, credit)
+    while (this.inFlight < this.inFlightMax) {
+      const next = this.queue.take()
+      if (next === undefined) break
+      this.put(next.waiter, next.what, next.request, next.deadline, next.credit)
     }
     this.hold()
   }

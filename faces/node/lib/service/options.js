@@ -20,6 +20,14 @@ function hash(schema) {
   throw badArgument("schema is SCHEMA_HASH of the generated types: 64 hexadecimal digits")
 }
 
+/** How many items a stream may send at first; 0 leaves that to the server. */
+function checkedCredit(options) {
+  const credit = options?.credit
+  if (credit === undefined || credit === null) return 0
+  if (Number.isInteger(credit) && credit > 0 && credit <= 0xffff_ffff) return credit
+  throw badArgument("credit is a number of items, 1 or more")
+}
+
 function whole(options, name, least, most) {
   const value = options[name]
   if (value !== undefined && !(Number.isInteger(value) && value >= least && value <= most)) {
@@ -38,6 +46,7 @@ function connectOptions(options) {
   whole(options, "inFlightMax", 1, 1 << 20)
   whole(options, "frameBytesMax", 1, 1 << 30)
   whole(options, "ringBytes", 0, 1 << 30)
+  whole(options, "unsentBytesMax", 1, 0xffff_ffff)
   duration(options, "connectWithinMs")
   if (options.deadlineMs !== undefined) milliseconds(options.deadlineMs, "deadlineMs")
   return { ...options, schema: hash(options.schema) }
@@ -54,4 +63,4 @@ function listenOptions(options) {
   return { ...options, schema: hash(options.schema) }
 }
 
-module.exports = { connectOptions, listenOptions, milliseconds }
+module.exports = { checkedCredit, connectOptions, listenOptions, milliseconds }

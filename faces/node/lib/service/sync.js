@@ -5,9 +5,8 @@
 
 const binding = require("../binding.js")
 const { badArgument, faulty, native } = require("./error.js")
-const { connectOptions, milliseconds } = require("./options.js")
+const { checkedCredit, connectOptions, milliseconds } = require("./options.js")
 
-const CREDIT = 64
 const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
 
@@ -56,7 +55,7 @@ class SyncClient {
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   *stream(request, options) {
     check(request)
-    const credit = options?.credit ?? CREDIT
+    let credit = checkedCredit(options)
     const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
     const call = native(() => this.native.begin(request, deadline, credit))
     let taken = 0
@@ -64,7 +63,9 @@ class SyncClient {
       for (;;) {
         const frame = native(() => this.delivered(this.native.next(call, this.slab, this.at)))
         const isOver = !this.native.knows(call)
-        if (!isOver && ++taken * 2 >= credit) {
+        // The client may have connected anew for this very call.
+        if (credit === 0) credit = this.native.credit()
+        if (!isOver && ++taken * 2 >= credit && credit > 0) {
           native(() => this.native.grant(call, taken))
           taken = 0
         }

@@ -5,6 +5,8 @@
 class Waiter {
   constructor() {
     this.client = null
+    // While it waits for its turn.
+    this.queue = null
     this.slot = -1
     this.isOver = false
     this.signal = null
@@ -33,6 +35,7 @@ class Waiter {
   over() {
     if (this.isOver) return false
     this.isOver = true
+    this.queue?.drop(this)
     if (this.signal !== null) this.signal.removeEventListener("abort", this)
     return true
   }
@@ -47,7 +50,7 @@ class Call extends Waiter {
   }
 
   item() {
-    // The call expects no stream: the frame that ends it decides.
+    // None comes: the native side fails a call that says it is none of a stream.
   }
 
   end(frame) {
@@ -120,7 +123,10 @@ class Items extends Waiter {
   /** One was taken: the server may send as many as were, half the credit at a time. */
   granted() {
     this.taken++
-    if (this.client === null || this.isOver || this.taken * 2 < this.credit) return
+    if (this.client === null || this.isOver) return
+    // A call may be made before there is a connection, whose server then says what a stream begins with.
+    if (this.credit === 0) this.credit = this.client.window()
+    if (this.credit === 0 || this.taken * 2 < this.credit) return
     this.client.grant(this, this.taken)
     this.taken = 0
   }

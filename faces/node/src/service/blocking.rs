@@ -71,7 +71,7 @@ impl BlockingCaller {
         // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
         let area = unsafe { area.as_mut() };
         self.with(|client| {
-            let call = client.call(&request, options(deadline_ms, 0))?;
+            let call = client.call(&request, CallOptions { unary: true, ..options(deadline_ms, 0) })?;
             answer(client, call).map(|frame| self.deliver(frame, area, from))
         })
     }
@@ -135,6 +135,12 @@ impl BlockingCaller {
         })
     }
 
+    /// Items that a new stream may send at first; 0 where streams know no credit.
+    #[napi]
+    pub fn credit(&self) -> u32 {
+        self.client.borrow().as_ref().map_or(0, Client::credit)
+    }
+
     /// Whether frames go through shared memory.
     #[napi]
     pub fn is_shared(&self) -> bool {
@@ -161,5 +167,6 @@ fn options(deadline_ms: u32, credit: u32) -> CallOptions {
     CallOptions {
         deadline: (deadline_ms > 0).then(|| Duration::from_millis(u64::from(deadline_ms))),
         credit: (credit > 0).then_some(credit),
+        unary: false,
     }
 }

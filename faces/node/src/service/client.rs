@@ -2,7 +2,8 @@
 //! reactor brought comes back in one.
 //!
 //! ```text
-//! out     CALL slot, deadline in ms or 0, credit, request | CANCEL slot | GRANT slot, items
+//! out     CALL slot, deadline in ms or 0, 0, request | STREAM slot, deadline in ms or 0, credit or 0, request
+//!         | CANCEL slot | GRANT slot, items
 //! in      ITEM slot, frame | END slot, frame | FAILED slot, fault, words
 //! ```
 //!
@@ -24,6 +25,7 @@ use thalweg_wire::fault::Fault;
 const CALL: u32 = 1;
 const CANCEL: u32 = 2;
 const GRANT: u32 = 3;
+const STREAM: u32 = 4;
 
 const ITEM: u32 = 1;
 const END: u32 = 2;
@@ -61,6 +63,7 @@ impl Line {
         let options = CallOptions {
             deadline: (record.first > 0).then(|| Duration::from_millis(u64::from(record.first))),
             credit: (record.second > 0).then_some(record.second),
+            unary: record.what == CALL,
         };
         match self.client.call(request, options) {
             Ok(call) => {
@@ -76,7 +79,7 @@ impl Line {
     }
 
     fn say(&mut self, record: Record, payload: &[u8]) {
-        if record.what == CALL {
+        if matches!(record.what, CALL | STREAM) {
             return self.call(record, payload);
         }
         let Some(call) = self.calls.get(record.slot as usize).copied().flatten() else { return };
@@ -200,6 +203,12 @@ impl Caller {
             Some(error) => Err(fault(error)),
             None => Ok(client.is_connected()),
         }
+    }
+
+    /// Items that a new stream may send at first; 0 where streams know no credit, and while there is no connection.
+    #[napi]
+    pub fn credit(&self) -> u32 {
+        self.line.borrow().as_ref().map_or(0, |line| line.client.credit())
     }
 
     /// Whether frames go through shared memory.

@@ -39,6 +39,7 @@ pub struct ConnectOptions {
     pub connect_within_ms: Option<f64>,
     pub deadline_ms: Option<f64>,
     pub in_flight_max: Option<u32>,
+    pub unsent_bytes_max: Option<u32>,
     pub frame_bytes_max: Option<u32>,
     pub shared: Option<bool>,
     pub ring_bytes: Option<u32>,
@@ -55,13 +56,13 @@ impl ConnectOptions {
             connect_within: self.connect_within_ms.map_or(usual.connect_within, milliseconds),
             deadline: self.deadline_ms.map(milliseconds),
             in_flight_max: self.in_flight_max.unwrap_or(usual.in_flight_max),
+            unsent_bytes_max: self.unsent_bytes_max.map_or(usual.unsent_bytes_max, |bytes| bytes as usize),
             frame_bytes_max: self.frame_bytes_max.unwrap_or(usual.frame_bytes_max),
             shared: self.shared.unwrap_or(usual.shared),
             ring_bytes: self.ring_bytes.unwrap_or(usual.ring_bytes),
             spin: self.spin.unwrap_or(usual.spin),
             plain: self.plain.unwrap_or(usual.plain),
             reconnect: if self.reconnect.unwrap_or(false) { RECONNECT } else { Reconnect::Never },
-            ..usual
         })
     }
 }

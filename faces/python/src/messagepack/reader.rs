@@ -7,6 +7,7 @@ use super::decode_error;
 use super::leaf::{Known, Leaf};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::fmt::Display;
 use thalweg_wire::messagepack::{DecodeError, Reader as Walk, Wrong};
 
 static METHODS: Known = Known::new();
@@ -34,7 +35,8 @@ const MAP: usize = 11 * WORD;
 enum Place {
     Frame,
     Struct(Py<PyString>),
-    Field(Py<PyString>, Py<PyString>),
+    /// By its name on the wire, as in every language.
+    Field(Py<PyString>, Py<PyBytes>),
 }
 
 impl Reader {
@@ -71,7 +73,7 @@ impl Reader {
         let place = match &self.place {
             Place::Frame => "frame".to_owned(),
             Place::Struct(name) => name.to_string(),
-            Place::Field(of, name) => format!("{of}.{name}"),
+            Place::Field(of, name) => field(of, name.as_bytes(py)),
         };
         decode_error(py, place, wrong.to_string(), at)
     }
@@ -118,6 +120,7 @@ impl Reader {
 
     /// Ends the frame.
     fn finish(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.place = Place::Frame;
         self.step(py, |walk| walk.finish())
     }
 
@@ -262,7 +265,7 @@ impl Reader {
                 return Err(decode_error(py, place.to_string(), Wrong::UnknownField.to_string(), at));
             };
             let field = Field::of(&field)?;
-            slf.borrow_mut().place = Place::Field(place.clone().unbind(), field.name.clone().unbind());
+            slf.borrow_mut().place = Place::Field(place.clone().unbind(), key.unbind());
             if values.contains(&field.name)? {
                 let reader = slf.borrow();
                 return Err(reader.refusal(py, &Wrong::Duplicate, reader.at));
@@ -297,6 +300,12 @@ impl<'py> Field<'py> {
     }
 }
 
+/// A field as it is named when it is refused.
+#[cold]
+fn field(of: impl Display, name: &[u8]) -> String {
+    format!("{of}.{}", String::from_utf8_lossy(name))
+}
+
 /// Whether everything that has to be there is.
 fn required<'py>(
     slf: &Bound<'py, Reader>,
@@ -304,10 +313,10 @@ fn required<'py>(
     fields: &Bound<'py, PyDict>,
     values: &Bound<'py, PyDict>,
 ) -> PyResult<()> {
-    for (_, row) in fields {
-        let field = Field::of(&row)?;
-        if field.is_required.is_truthy()? && !values.contains(&field.name)? {
-            let place = format!("{place}.{}", field.name);
+    for (key, row) in fields {
+        let row = Field::of(&row)?;
+        if row.is_required.is_truthy()? && !values.contains(&row.name)? {
+            let place = field(place, key.cast::<PyBytes>()?.as_bytes());
             return Err(decode_error(slf.py(), place, Wrong::Missing.to_string(), slf.borrow().at));
         }
     }

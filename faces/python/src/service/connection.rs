@@ -22,6 +22,8 @@ const ITEM: u8 = 0;
 const END: u8 = 1;
 const FAILED: u8 = 2;
 
+const UNARY: CallOptions = CallOptions { deadline: None, credit: None, unary: true };
+
 /// One connection to a service, and its calls.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Connection {
@@ -110,12 +112,12 @@ impl Connection {
         &self,
         request: &Bound<'_, PyAny>,
         deadline: Option<f64>,
-        credit: Option<u32>,
+        options: CallOptions,
     ) -> PyResult<CallId> {
         let py = request.py();
         let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;
         let payload = Payload::of(request)?;
-        self.with(py, |client| client.call(payload.bytes(), CallOptions { deadline, credit }).raise(py))
+        self.with(py, |client| client.call(payload.bytes(), CallOptions { deadline, ..options }).raise(py))
     }
 }
 
@@ -186,10 +188,22 @@ impl Connection {
         })
     }
 
-    /// Queues a request and names its call. It leaves with the next flush, turn or wait.
+    /// Queues a request that one frame answers, and names its call. It leaves with the next flush, turn or wait.
+    #[pyo3(signature = (request, deadline=None))]
+    fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<u64> {
+        self.begin_call(request, deadline, UNARY).map(CallId::number)
+    }
+
+    /// The same of a request that a stream answers.
     #[pyo3(signature = (request, deadline=None, credit=None))]
-    fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>, credit: Option<u32>) -> PyResult<u64> {
-        self.begin_call(request, deadline, credit).map(CallId::number)
+    fn stream(
+        &self,
+        request: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+        credit: Option<u32>,
+    ) -> PyResult<u64> {
+        let options = CallOptions { credit, ..CallOptions::default() };
+        self.begin_call(request, deadline, options).map(CallId::number)
     }
 
     /// Nobody waits for the answer any more; the call still ends.
@@ -201,6 +215,20 @@ impl Connection {
     fn forget(&self, py: Python<'_>, call: u64) {
         let call = CallId::from_number(call);
         if let Err(Away::Busy) = self.client.try_with(py, |client| client.forget(call)) {
+            self.left.lock().push(call);
+        }
+    }
+
+    /// Forgets the call, and the cancellation leaves now, if it can; else with whatever leaves next. For who lets go of a call
+    /// whatever became of the client: nothing happens when it was closed, nor in a child that has none.
+    fn leave(&self, py: Python<'_>, call: u64) {
+        let call = CallId::from_number(call);
+        let left = self.client.try_with(py, |client| {
+            client.forget(call);
+            // What went wrong with the connection shows in the calls that there still are.
+            let _ = client.flush();
+        });
+        if let Err(Away::Busy) = left {
             self.left.lock().push(call);
         }
     }
@@ -231,7 +259,7 @@ impl Connection {
     #[pyo3(signature = (request, deadline=None))]
     fn ask(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<Py<PyAny>> {
         let py = request.py();
-        let call = self.begin_call(request, deadline, None)?;
+        let call = self.begin_call(request, deadline, UNARY)?;
         let event = self.await_event(py, call).inspect_err(|_| self.say(py, |client| client.forget(call)))?;
         Self::answer(py, event).map(|(_, frame)| frame)
     }

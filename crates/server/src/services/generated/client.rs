@@ -34,7 +34,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogCreateResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Create, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -48,7 +48,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogAppendResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Append, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -62,7 +62,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogReadResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Read, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -90,7 +90,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogHeadResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Head, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -104,7 +104,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogForkResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Fork, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
@@ -118,7 +118,7 @@ impl<C: Call> LogClient<C> {
     ) -> Result<LogRemoveResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
-        self.call.send(&self.frame).map_err(CallError::Transport)?;
+        self.call.ask(&self.frame).map_err(CallError::Transport)?;
         answer::<commands::Remove, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 }

@@ -88,7 +88,7 @@ class Client(AsyncScope):
         At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
         that is closed, or let go of, before its end is cancelled.
         """
-        call = self._connection.call(request, deadline, credit)
+        call = self._connection.stream(request, deadline, credit)
         inbox = self._streams[call] = _Inbox()
         if not self._stirred:
             self._stir()

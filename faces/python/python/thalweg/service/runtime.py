@@ -183,3 +183,8 @@ def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) ->
     fields = reader.struct(error, {b"message": ("message", True, Reader.string)})
     reader.finish()
     raise Refused(fields["message"])
+
+
+def unended() -> DecodeError:
+    """What is raised of a stream whose frames are over and whose response never came."""
+    return DecodeError("frame", "the stream ended without its response", 0)

@@ -14,10 +14,8 @@ from .._native import Reply as NativeReply
 from .options import ServerOptions
 from .runtime import SyncReply, error_frame
 
-_GO: Final = 0
 _WAIT: Final = 1
-_LOOK_SECONDS: Final = 0.05
-"""How long a server that was stopped sleeps before it looks whether its grace is over."""
+_GONE: Final = 2
 
 
 class SyncServed(Protocol):
@@ -111,8 +109,7 @@ class _Reply:
 
     def item(self, frame: bytes) -> bool:
         flow = self._native.item(frame)
-        # What others ask meanwhile is taken in, and answered after this.
+        # What others ask meanwhile is taken in, and answered after this; it is no credit.
         while flow == _WAIT and self._native.watch():
             self._loop.turn()
-            flow = _GO
-        return flow != 2 and not self._native.is_cancelled
+        return flow != _GONE and not self._native.is_cancelled

@@ -35,7 +35,7 @@ class SyncClient(Scope):
         At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
         that is closed, or let go of, before its end is cancelled.
         """
-        call = self._connection.call(request, deadline, credit)
+        call = self._connection.stream(request, deadline, credit)
         return SyncStream(self._connection, call, credit)
 
     def send(self, request: bytes, *, deadline: float | None = None) -> int:
@@ -106,8 +106,7 @@ class SyncStream:
         """Cancels the call, unless it has ended."""
         if not self._over:
             self._over = True
-            self._connection.forget(self._call)
-            self._connection.flush()
+            self._connection.leave(self._call)
 
     def _take(self) -> None:
         """Gives credit back half a window at a time, so that the producer seldom waits for its reader."""
