@@ -176,6 +176,76 @@ fn carelessness(folder: []const u8) !void {
     holds(std.mem.indexOf(u8, thalweg.detail(), "come back later") != null, "what the handler said, in the words");
 }
 
+/// Answers, and then goes on as if it had not.
+const Hasty = struct {
+    fn twice(responder: anytype, response: anytype) !void {
+        try responder.ok(response);
+        try responder.ok(response);
+        holds(responder.cancelled(), "that nobody waits for a second answer");
+        return error.TooLate;
+    }
+
+    pub fn bytes(_: Hasty, request: types.EchoBytes, responder: anytype) !void {
+        return twice(responder, types.EchoBytesResponse{ .data = request.data });
+    }
+    pub fn put(_: Hasty, _: types.EchoPut, responder: anytype) !void {
+        return twice(responder, types.EchoPutResponse{ .version = 1 });
+    }
+    pub fn count(_: Hasty, _: types.EchoCount, responder: anytype) !void {
+        try responder.ok(.{ .count = 0 });
+        holds(try responder.item(.{ .value = 1 }) == .gone, "an item behind the end");
+        return responder.err("too late");
+    }
+    pub fn peek(_: Hasty, _: types.EchoPeek, responder: anytype) !void {
+        try responder.abandon();
+        return error.TooLate;
+    }
+    pub const peekCommitted = neither;
+    pub const fields = neither;
+    pub const nested = neither;
+    pub const aliases = neither;
+    pub const blobs = neither;
+    pub const fail = neither;
+    pub const numbers = neither;
+    pub const places = neither;
+
+    fn neither(_: Hasty, _: anytype, _: anytype) !void {
+        return error.Unasked;
+    }
+
+    var watched: std.heap.DebugAllocator(.{}) = .init;
+    var forks = echo.Forks.init(std.heap.c_allocator, .{ .post = post });
+
+    fn post(_: ?*anyopaque, _: *echo.Forks.Job) void {
+        holds(false, "that each has its turn at once");
+    }
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        thalweg.Dispatcher(echo).dispatchInTurn(watched.allocator(), Hasty{}, &forks, incoming);
+    }
+};
+
+fn haste(folder: []const u8) !void {
+    const running = try Running.start(path(folder, "hasty.sock"), serving, Hasty.take);
+    const arena = memory.allocator();
+    {
+        defer running.end();
+        var client = try Client.open(path(folder, "hasty.sock"), calling);
+        defer client.close();
+        var waiting = Waiting.init(arena, &client);
+        for (0..3) |_| {
+            holds(serves(&client), "the first of two answers");
+            holds((try waiting.put(arena, .{ .fork = "main", .value = "" })).ok.version == 1, "the first in its turn");
+            const items = try waiting.count(.{ .first = 1, .last = 2 });
+            holds((try items.next(arena)).end.count == 0, "the end of a stream without items");
+            fails(waiting.peek(arena, .{ .fork = "main" }), error.Abandoned, "a call that was abandoned and failed");
+            const refused = try waiting.fail(arena, .{ .reason = "x" });
+            holds(std.mem.eql(u8, refused.refused, "Unasked"), "an error before any answer");
+        }
+    }
+    Hasty.forks.deinit();
+    holds(Hasty.watched.deinit() == .ok, "that each call's memory is freed once");
+}
+
 /// Answers at once, one by one.
 fn serially(folder: []const u8) !void {
     const endpoint = path(folder, "serial.sock");
@@ -281,6 +351,7 @@ fn everything(folder: []const u8) !void {
     try nonsense(folder, "nonsense.shm");
     try limits(folder);
     try carelessness(folder);
+    try haste(folder);
     try serially(folder);
     try spawning(folder);
     try remotely();

@@ -133,9 +133,29 @@ pub const Reply = struct {
         cancelled: ?*const fn (context: *anyopaque) bool = null,
         /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed.
         changed: ?*const fn (context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void = null,
-        /// Frees what was kept for the call, the request and the allocator among it. The last to be called.
+        /// Whether nobody has ended the call yet; whoever hears so has to. Without this, nobody ends it twice.
+        claim: ?*const fn (context: *anyopaque) bool = null,
+        /// Keeps what `release` would free, and the other ways with it, until `drop`.
+        hold: ?*const fn (context: *anyopaque) void = null,
+        drop: ?*const fn (context: *anyopaque) void = null,
+        /// Frees what was kept for the call, the request and the allocator among it. Called once, by whoever ended it.
         release: ?*const fn (context: *anyopaque) void = null,
     };
+
+    /// The right to end the call, which is given once.
+    fn claim(self: Reply) bool {
+        return if (self.ways.claim) |claims| claims(self.context) else true;
+    }
+
+    /// Keeps the call's memory while its method runs, which may answer it.
+    pub fn hold(self: Reply) void {
+        if (self.ways.hold) |holds| holds(self.context);
+    }
+
+    /// Ends a `hold`.
+    pub fn drop(self: Reply) void {
+        if (self.ways.drop) |drops| drops(self.context);
+    }
 
     /// Lets go of what was kept for the call; what answers it does this last.
     pub fn release(self: Reply) void {
@@ -148,24 +168,21 @@ pub const NoItem = struct {
     pub const T = noreturn;
 };
 
-/// Writes a frame into memory of the allocator, and hands it on.
-fn hand(
-    comptime Codec: type,
-    allocator: Allocator,
-    context: *anyopaque,
-    comptime Outcome: type,
-    way: *const fn (context: *anyopaque, frame: []const u8) Outcome,
-    value: Codec.T,
-) mp.EncodeError!Outcome {
-    var writer: mp.Writer = .{ .allocator = allocator };
-    defer writer.deinit();
-    try mp.frameOf(false, Codec, &writer, value);
-    return way(context, writer.written());
+/// Writes a frame into memory of the allocator, and ends the call with it. Of a call that has ended nothing is heard.
+fn end(comptime Codec: type, allocator: Allocator, reply: Reply, value: Codec.T) mp.EncodeError!void {
+    {
+        var writer: mp.Writer = .{ .allocator = allocator };
+        defer writer.deinit();
+        try mp.frameOf(false, Codec, &writer, value);
+        if (!reply.claim()) return;
+        reply.ways.end(reply.context, writer.written());
+    }
+    reply.release();
 }
 
 /// Answers one request, once, now or later, from any thread; then nothing that came with the request may be used any more.
 /// Zig runs nothing when a value goes out of scope, so each responder has to be answered by hand, on every path; `abandon`
-/// is the answer of who has none.
+/// is the answer of who has none. While its method runs, a second answer is dropped.
 pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: type) type {
     return struct {
         reply: Reply,
@@ -173,8 +190,7 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Answers; a stream ends with it.
         pub fn ok(self: @This(), response: Response.T) mp.EncodeError!void {
-            try hand(Response, self.allocator, self.reply.context, void, self.reply.ways.end, response);
-            self.reply.release();
+            return end(Response, self.allocator, self.reply, response);
         }
 
         /// Answers with the service's error.
@@ -189,7 +205,10 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Sends one item of a stream.
         pub fn item(self: @This(), value: Item.T) mp.EncodeError!Flow {
-            return hand(Item, self.allocator, self.reply.context, Flow, self.reply.ways.item, value);
+            var writer: mp.Writer = .{ .allocator = self.allocator };
+            defer writer.deinit();
+            try mp.frameOf(false, Item, &writer, value);
+            return self.reply.ways.item(self.reply.context, writer.written());
         }
 
         /// Whether nobody waits for the answer any more.
@@ -215,19 +234,23 @@ pub fn fail(
     const fails = reply.ways.fail;
     // The service's own error is an answer like any other.
     if (fails != null and fault != .refused) {
+        if (!reply.claim()) return;
         fails.?(reply.context, fault, message);
-    } else {
-        // What a handler says may quote anything, and a frame with that in it could not be read.
-        var words: mp.Writer = .{ .allocator = allocator };
-        defer words.deinit();
-        try mp.readable(&words, message);
-        try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = words.written() });
+        return reply.release();
     }
-    reply.release();
+    // What a handler says may quote anything, and a frame with that in it could not be read. The allocator may be one that
+    // is freed with the call: that is held until the words are.
+    reply.hold();
+    defer reply.drop();
+    var words: mp.Writer = .{ .allocator = allocator };
+    defer words.deinit();
+    try mp.readable(&words, message);
+    return end(Error, allocator, reply, .{ .message = words.written() });
 }
 
 /// Ends a call that could not even be refused.
 pub fn giveUp(reply: Reply) void {
+    if (!reply.claim()) return;
     if (reply.ways.fail) |fails| fails(reply.context, .abandoned, "") else reply.ways.end(reply.context, "");
     reply.release();
 }
