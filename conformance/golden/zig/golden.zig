@@ -147,6 +147,25 @@ fn values() !void {
     try equal(writer.written(), named("echo_places_request"));
 }
 
+/// Text that nobody could read does not leave, wherever it stands.
+fn misfits() !void {
+    const arena = memory.allocator();
+    const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
+    for ([_][]const u8{ "\xff", "caf\xe9", "\xed\xa0\x80", "\xc3" }) |text| {
+        try unwritable(.{ .fail = .{ .reason = text } });
+        var keyed = places;
+        keyed.counts = &.{.{ .key = text, .value = 1 }};
+        try unwritable(.{ .places = keyed });
+    }
+}
+
+fn unwritable(request: types.EchoRequest) !void {
+    var writer: mp.Writer = .{ .allocator = memory.allocator() };
+    if (types.EchoRequestCodec.encode(&writer, request)) return error.Taken else |problem| {
+        if (problem != error.NotUtf8) return problem;
+    }
+}
+
 const Service = struct {
     pub fn bytes(_: Service, request: types.EchoBytes, responder: echo.server.BytesResponder) !void {
         try responder.ok(.{ .data = request.data });
@@ -169,8 +188,9 @@ const Service = struct {
     pub fn numbers(_: Service, _: types.EchoNumbers, responder: echo.server.NumbersResponder) !void {
         try responder.err("caf\xc3\xa9, caf\xe9, \xed\xa0\x80");
     }
-    pub fn places(_: Service, _: types.EchoPlaces, _: echo.server.PlacesResponder) !void {
-        return error.Unprepared;
+    pub fn places(_: Service, of: types.EchoPlaces, responder: echo.server.PlacesResponder) !void {
+        const counts = [_]mp.Entry(u64){.{ .key = "caf\xe9", .value = 1 }};
+        try responder.ok(.{ .places = of.places, .counts = &counts, .grid = of.grid, .mood = of.mood });
     }
     pub fn count(_: Service, request: types.EchoCount, responder: echo.server.CountResponder) !void {
         var sent: u32 = 0;
@@ -238,6 +258,9 @@ fn calls() !void {
     var numbers: types.EchoNumbers = undefined;
     inline for (@typeInfo(types.EchoNumbers).@"struct".fields) |field| @field(numbers, field.name) = 0;
     try equal((try client.numbers(arena, numbers)).refused, "caf\u{e9}, caf\u{fffd}, \u{fffd}\u{fffd}\u{fffd}");
+    const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
+    try equal((try client.places(arena, places)).refused, "NotUtf8");
+    if (client.fail(arena, .{ .reason = "caf\xe9" })) |_| return error.Taken else |problem| try holds(problem == error.NotUtf8);
     try wire.send("nonsense");
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive());
     try equal(nonsense.error_response.message, "frame: WrongKind at byte 1");
@@ -350,6 +373,7 @@ pub fn main() void {
     for (frames.refused) |frame| check(frame.name, refuses(frame.bytes));
     check("mutations", mutations());
     check("values are what the frames say", values());
+    check("text that is not UTF-8 is not written", misfits());
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
     check("a stream ends with an item that cannot be read", unreadable());

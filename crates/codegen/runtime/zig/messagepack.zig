@@ -24,8 +24,8 @@ pub const DecodeError = error{
     OutOfMemory,
 };
 
-/// Why a value could not be written.
-pub const EncodeError = error{ Duplicate, OutOfMemory };
+/// Why a value could not be written: two entries with one key, text that no peer would read, or memory.
+pub const EncodeError = error{ Duplicate, NotUtf8, OutOfMemory };
 
 /// Walks one frame. After an error, `at` and `place` say where.
 pub const Reader = struct {
@@ -202,6 +202,7 @@ pub const Writer = struct {
         return self.tagged(many + 1, u32, @intCast(count));
     }
 
+    /// A name that was declared; what a caller says goes through `String`.
     pub fn string(self: *Writer, value: []const u8) EncodeError!void {
         if (value.len < 32) {
             try self.byte(0xa0 | @as(u8, @intCast(value.len)));
@@ -312,6 +313,7 @@ pub const String = struct {
     }
 
     pub fn write(writer: *Writer, value: []const u8) EncodeError!void {
+        if (!std.unicode.utf8ValidateSlice(value)) return error.NotUtf8;
         return writer.string(value);
     }
 };
@@ -471,7 +473,7 @@ pub fn Map(comptime Codec: type) type {
             try sort(sorted);
             try writer.fields(sorted.len);
             for (sorted) |entry| {
-                try writer.string(entry.key);
+                try String.write(writer, entry.key);
                 try Codec.write(writer, entry.value);
             }
         }
