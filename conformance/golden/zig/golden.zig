@@ -217,6 +217,7 @@ const Wire = struct {
     queue: [8][]const u8 = undefined,
     first: usize = 0,
     end: usize = 0,
+    left: u64 = 0,
 
     pub fn send(self: *Wire, frame: []const u8) !void {
         self.first = 0;
@@ -229,6 +230,14 @@ const Wire = struct {
         if (self.first == self.end) return error.NothingCame;
         defer self.first += 1;
         return self.queue[self.first];
+    }
+
+    pub fn sent(_: *Wire) u64 {
+        return 7;
+    }
+
+    pub fn leave(self: *Wire, call: u64) void {
+        self.left += call;
     }
 
     fn item(context: *anyopaque, frame: []const u8) echo.service.Flow {
@@ -275,13 +284,45 @@ fn streams() !void {
     try holds((try items.next(arena)).item.value == 7);
     try holds((try items.next(arena)).item.value == 8);
     try holds((try items.next(arena)).end.count == 2);
-    _ = try client.count(.{ .first = 0, .last = 0xffffffff });
-    try holds(wire.end == 6);
+    const many = try client.count(.{ .first = 0, .last = 0xffffffff });
+    try holds(wire.end == 6 and wire.left == 0);
+    many.close();
+    try holds(wire.left == 7);
+    wire.queue[0] = "nonsense";
+    if (many.next(arena)) |_| return error.Read else |_| {}
+    try holds(wire.left == 14);
+}
+
+/// What a frame asks for beyond its bound is its own fault; what memory there is not, is not.
+fn exhausted() !void {
+    const arena = memory.allocator();
+    // Each byte of the list is a struct that takes more than 64.
+    const Wide = struct { a: ?[32]u8, b: ?[32]u8, c: ?[32]u8, d: ?[32]u8 };
+    const of = mp.Optional(mp.Bin32);
+    const table = .{ .{ "a", "a", of }, .{ "b", "b", of }, .{ "c", "c", of }, .{ "d", "d", of } };
+    const List = mp.List(mp.Struct(Wide, "Wide", table));
+    const frame = try arena.alloc(u8, 400_000);
+    @memset(frame, 0x80);
+    @memcpy(frame[0..5], "\xdd\x00\x06\x1a\x7b");
+    var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
+    if (List.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.TooMuchMemory);
+    var nothing: [0]u8 = .{};
+    var none = std.heap.FixedBufferAllocator.init(&nothing);
+    reader = .{ .frame = "\x91\x80", .allocator = none.allocator() };
+    if (List.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.OutOfMemory);
+    // Whoever dispatches hears of it, and the one who asked is not told that the request was wrong.
+    var wire: Wire = .{};
+    const reply: echo.service.Reply = .{ .context = &wire, .ways = &.{ .item = Wire.item, .end = Wire.finish } };
+    const request = named("echo_places_request");
+    if (echo.server.dispatch(Service{}, none.allocator(), request, reply)) return error.Taken else |problem| {
+        try holds(problem == error.OutOfMemory and wire.end == 0);
+    }
 }
 
 /// Many calls at once, of which one brings what is no item.
 const Many = struct {
     cancelled: u64 = 0,
+    forgotten: u64 = 0,
 
     pub const Begun = struct { call: u64, credit: u32 };
 
@@ -295,6 +336,9 @@ const Many = struct {
     pub fn cancel(self: *Many, call: u64) void {
         self.cancelled = call;
     }
+    pub fn forget(self: *Many, call: u64) void {
+        self.forgotten += call;
+    }
 };
 
 fn unreadable() !void {
@@ -304,6 +348,11 @@ fn unreadable() !void {
     defer pipeline.deinit();
     var items = try pipeline.count(.{ .first = 7, .last = 8 });
     if (items.next(arena)) |_| return error.Read else |_| {}
+    try holds(many.forgotten == 7 and many.cancelled == 0);
+    items.forget();
+    (try pipeline.bytes(.{ .data = "" })).forget();
+    try holds(many.forgotten == 21);
+    items.cancel();
     try holds(many.cancelled == 7);
 }
 
@@ -377,6 +426,7 @@ pub fn main() void {
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
     check("a stream ends with an item that cannot be read", unreadable());
+    check("what takes too much memory is told from what there is not", exhausted());
     check("requests say how they are ordered", order());
     check("calls of one fork begin in turn, but for those that nobody waits for", turns());
     std.debug.print("golden-zig: {d} passed, {d} failed\n", .{ passed, failed });

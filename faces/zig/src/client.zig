@@ -119,6 +119,20 @@ pub const Client = struct {
         self.taken = 0;
     }
 
+    /// The call that was sent last; 0 once it has ended.
+    pub fn sent(self: *const Client) u64 {
+        return self.waited.call;
+    }
+
+    /// Nobody reads on what was sent last, if this is the call: nothing is heard of it any more, and the server is told at once.
+    pub fn leave(self: *Client, call: u64) void {
+        if (call == 0 or self.waited.call != call) return;
+        self.waited.call = 0;
+        self.forget(call);
+        // A connection that cannot be written to shows in the next call.
+        self.flush() catch {};
+    }
+
     /// Waits for the next frame that answers what was sent.
     pub fn receive(self: *Client) Error![]const u8 {
         var event: c.Event = undefined;

@@ -246,6 +246,61 @@ fn haste(folder: []const u8) !void {
     holds(Hasty.watched.deinit() == .ok, "that each call's memory is freed once");
 }
 
+/// A stream that brings one thing, and then waits for whoever reads it to leave.
+const Held = struct {
+    var bell: system.Bell = undefined;
+    var replies: [4]thalweg.Reply = undefined;
+    var taken: usize = 0;
+    var brings: []const u8 = undefined;
+
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        replies[taken] = incoming.reply;
+        taken += 1;
+        _ = incoming.reply.item(brings);
+        incoming.reply.changed(left, null);
+    }
+    fn left(_: ?*anyopaque) callconv(.c) void {
+        bell.ring();
+    }
+};
+
+/// Who leaves a stream makes no other call: the server hears of it all the same, and what waits behind the stream goes on.
+fn leaving(folder: []const u8, comptime name: []const u8) !void {
+    const endpoint = path(folder, name);
+    Held.bell = system.Bell.init();
+    defer Held.bell.deinit();
+    Held.taken = 0;
+    const arena = memory.allocator();
+    var writer: echo.mp.Writer = .{ .allocator = arena };
+    try types.EchoResponseCodec.encode(&writer, .{ .count_item = .{ .value = 5 } });
+    const running = try Running.start(endpoint, serving, Held.take);
+    defer running.end();
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    var waiting = Waiting.init(arena, &client);
+    for ([_]bool{ true, false }) |is_read| {
+        Held.brings = if (is_read) writer.written() else "nonsense";
+        const items = try waiting.count(.{ .first = 0, .last = 9 });
+        if (is_read) {
+            holds((try items.next(arena)).item.value == 5, "an item");
+            items.close();
+        } else {
+            fails(items.next(arena), error.WrongKind, "an item that cannot be read");
+        }
+        holds(Held.bell.heard(10_000), "that the server hears that a stream was left");
+        items.close();
+    }
+    // A stream that was left by another call has no say in the next one.
+    Held.brings = writer.written();
+    const before = try waiting.count(.{ .first = 0, .last = 9 });
+    const items = try waiting.count(.{ .first = 0, .last = 9 });
+    before.close();
+    holds((try items.next(arena)).item.value == 5, "an item of the stream that was not left");
+    items.close();
+    for (Held.replies[0..Held.taken]) |reply| reply.drop();
+    holds(client.state().in_flight == 0, "nothing is under way");
+}
+
 /// Answers at once, one by one.
 fn serially(folder: []const u8) !void {
     const endpoint = path(folder, "serial.sock");
@@ -352,6 +407,8 @@ fn everything(folder: []const u8) !void {
     try limits(folder);
     try carelessness(folder);
     try haste(folder);
+    try leaving(folder, "leaving.sock");
+    try leaving(folder, "leaving.shm");
     try serially(folder);
     try spawning(folder);
     try remotely();

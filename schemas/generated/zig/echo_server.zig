@@ -57,6 +57,8 @@ pub fn dispatch(
 ) mp.EncodeError!void {
     var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
     const request = types.EchoRequestCodec.read(&reader) catch |problem| {
+        // No fault of the request's.
+        if (problem == error.OutOfMemory) return error.OutOfMemory;
         const message = try std.fmt.allocPrint(
             arena,
             "{s}: {s} at byte {d}",
@@ -108,6 +110,8 @@ pub fn dispatchInTurn(
 ) mp.EncodeError!void {
     var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
     const request = types.EchoRequestCodec.read(&reader) catch |problem| {
+        // No fault of the request's.
+        if (problem == error.OutOfMemory) return error.OutOfMemory;
         const message = try std.fmt.allocPrint(
             arena,
             "{s}: {s} at byte {d}",

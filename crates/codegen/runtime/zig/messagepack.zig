@@ -8,7 +8,8 @@
 const std = @import("std");
 const Allocator = std.mem.Allocator;
 
-/// Why bytes are not the value they should be, or memory did not suffice.
+/// Why bytes are not the value they should be, `TooMuchMemory` among it: more than such a frame may take. `OutOfMemory` is no
+/// fault of theirs: the allocator had none.
 pub const DecodeError = error{
     Truncated,
     Trailing,
@@ -21,6 +22,7 @@ pub const DecodeError = error{
     Missing,
     UnknownWord,
     UnknownMessage,
+    TooMuchMemory,
     OutOfMemory,
 };
 
@@ -110,7 +112,7 @@ pub const Reader = struct {
     fn hold(self: *Reader, comptime T: type, count: usize) DecodeError![]T {
         const room = self.frame.len *| held_per_byte +| held_besides;
         const held = self.held +| count *| @sizeOf(T);
-        if (held > room) return error.OutOfMemory;
+        if (held > room) return error.TooMuchMemory;
         self.held = held;
         return self.allocator.alloc(T, count);
     }

@@ -1,8 +1,9 @@
 //! What stands between generated code and whoever carries its frames: a transport under a client, a `Reply` under a
 //! server. Generated code speaks these words, transports execute them, neither sees the other.
 //!
-//! A transport is any type with `send(self, frame: []const u8) !void` and `receive(self) ![]const u8`; what `receive`
-//! returns is valid until the next call.
+//! A transport is any type with `send(self, frame: []const u8) !void`, `receive(self) ![]const u8`, `sent(self) u64` and
+//! `leave(self, call: u64) void`: what `receive` returns is valid until the next call, `sent` is the number of the call that
+//! was sent last, and `leave` says that nobody waits for more of that call, if it is the last and has not ended.
 
 const std = @import("std");
 const mp = @import("messagepack.zig");
@@ -51,21 +52,32 @@ fn heard(
     };
 }
 
-/// A stream being read.
+/// A stream being read. Who does not read it to its end closes it, or its call, and what that holds at the server, stays
+/// until the next one.
 pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: type, comptime Error: type) type {
     return struct {
         transport: *Transport,
+        call: u64,
 
-        /// What comes next; nothing does after the end.
+        /// What comes next; nothing does after the end, or after an error.
         pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
-            return heard(Item, Response, Error, arena, try self.transport.receive());
+            const frame = try self.transport.receive();
+            // Behind what cannot be read nobody waits for more.
+            errdefer self.close();
+            return heard(Item, Response, Error, arena, frame);
+        }
+
+        /// Leaves the stream, at once. Behind its end, and once another call was made, there is nothing to leave.
+        pub fn close(self: @This()) void {
+            self.transport.leave(self.call);
         }
     };
 }
 
 /// A call under way on a transport that carries many at once: one with a type `Begun` of `call`, a
 /// number, and `credit`, the items that a stream may bring before it is granted more; `begin(self, frame) !Begun`; `wait(self, call) ![]const u8`, which
-/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`.
+/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`, after which the call still ends;
+/// `forget(self, call) void`, after which nothing is heard of it, or kept.
 pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error: type) type {
     return struct {
         transport: *Transport,
@@ -76,9 +88,14 @@ pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error
             return answer(Response, Error, arena, try self.transport.wait(self.call));
         }
 
-        /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
+        /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled: it is to be waited for.
         pub fn cancel(self: @This()) void {
             self.transport.cancel(self.call);
+        }
+
+        /// The same for who does not wait either. Nothing of the call is kept.
+        pub fn forget(self: @This()) void {
+            self.transport.forget(self.call);
         }
     };
 }
@@ -95,7 +112,7 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
         pub fn next(self: *@This(), arena: Allocator) !Next(Item.T, Response.T) {
             const frame = try self.transport.wait(self.call);
             // Behind what cannot be read nobody waits for more.
-            errdefer self.cancel();
+            errdefer self.forget();
             const what = try heard(Item, Response, Error, arena, frame);
             if (what == .item) self.taken += 1;
             // Half at a time: the server goes on while the other half is on its way.
@@ -106,9 +123,14 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
             return what;
         }
 
-        /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
+        /// Tells the server that nobody waits for more. The call still ends, usually as cancelled: it is to be read to that.
         pub fn cancel(self: @This()) void {
             self.transport.cancel(self.call);
+        }
+
+        /// The same for who does not read on. Nothing of the stream is kept.
+        pub fn forget(self: @This()) void {
+            self.transport.forget(self.call);
         }
     };
 }

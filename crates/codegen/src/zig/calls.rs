@@ -87,7 +87,7 @@ impl Zig<'_> {
                 let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
                 text.lines(&format!(
                     "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
-                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_ }};\n}}"
+                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_, .call = self.transport_.sent() }};\n}}"
                 ));
             }
         }
@@ -208,6 +208,8 @@ impl Zig<'_> {
         text.lines(&format!(
             "    var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
              const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
+             // No fault of the request's.\n        \
+             if (problem == error.OutOfMemory) return error.OutOfMemory;\n        \
              const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
              .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
              const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;\n        \
