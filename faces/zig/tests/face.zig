@@ -246,7 +246,7 @@ fn haste(folder: []const u8) !void {
     holds(Hasty.watched.deinit() == .ok, "that each call's memory is freed once");
 }
 
-/// A stream that brings one thing, and then waits for whoever reads it to leave.
+/// A stream that brings one thing twice, and then waits for whoever reads it to leave.
 const Held = struct {
     var bell: system.Bell = undefined;
     var replies: [4]thalweg.Reply = undefined;
@@ -256,7 +256,8 @@ const Held = struct {
     fn take(_: *EchoService, incoming: thalweg.Incoming) void {
         replies[taken] = incoming.reply;
         taken += 1;
-        _ = incoming.reply.item(brings);
+        // Nobody waits for a third one: what changes is that nobody waits for anything.
+        holds(incoming.reply.item(brings) == .go and incoming.reply.item(brings) == .wait, "two items");
         incoming.reply.changed(left, null);
     }
     fn left(_: ?*anyopaque) callconv(.c) void {
@@ -280,6 +281,7 @@ fn leaving(folder: []const u8, comptime name: []const u8) !void {
     var waiting = Waiting.init(arena, &client);
     for ([_]bool{ true, false }) |is_read| {
         Held.brings = if (is_read) writer.written() else "nonsense";
+        client.with(.{ .credit = 2 });
         const items = try waiting.count(.{ .first = 0, .last = 9 });
         if (is_read) {
             holds((try items.next(arena)).item.value == 5, "an item");
@@ -287,12 +289,15 @@ fn leaving(folder: []const u8, comptime name: []const u8) !void {
         } else {
             fails(items.next(arena), error.WrongKind, "an item that cannot be read");
         }
-        holds(Held.bell.heard(10_000), "that the server hears that a stream was left");
+        const heard = Held.bell.heard(10_000);
+        holds(heard and Held.replies[Held.taken - 1].cancelled(), "that the server hears that a stream was left");
         items.close();
     }
     // A stream that was left by another call has no say in the next one.
     Held.brings = writer.written();
+    client.with(.{ .credit = 2 });
     const before = try waiting.count(.{ .first = 0, .last = 9 });
+    client.with(.{ .credit = 2 });
     const items = try waiting.count(.{ .first = 0, .last = 9 });
     before.close();
     holds((try items.next(arena)).item.value == 5, "an item of the stream that was not left");

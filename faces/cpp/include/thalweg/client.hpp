@@ -84,6 +84,15 @@ public:
         return frame(event);
     }
 
+    void leave() noexcept override {
+        const std::uint64_t left = std::exchange(waited_, {}).call;
+        kept_.clear();
+        if (left == 0 || client_ == nullptr) return;
+        // A connection that cannot be written to shows in the next call.
+        static_cast<void>(thalweg_client_forget(client_, left));
+        static_cast<void>(thalweg_client_flush(client_));
+    }
+
     // Many at once.
 
     Begun begin(FrameView request, std::shared_ptr<Listener> listener) override {
