@@ -452,7 +452,8 @@ void deadlines() {
     options.deadline_ms = 60'000;
     thalweg::Client client(path, options);
     echo::EchoAsyncClient calls(client);
-    for (const auto deadline : {std::chrono::nanoseconds(1), std::chrono::nanoseconds(std::chrono::milliseconds(-50))}) {
+    using std::chrono::nanoseconds;
+    for (const nanoseconds deadline : {nanoseconds(1), nanoseconds(0), nanoseconds(std::chrono::milliseconds(-50))}) {
         client.with({.deadline = deadline});
         auto pending = calls.bytes(one_byte);
         for (int n = 0; n < 20 && !pending.ready(); n++) client.turn(Wait::within(std::chrono::milliseconds(100)));

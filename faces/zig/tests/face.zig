@@ -306,6 +306,13 @@ fn leaving(folder: []const u8, comptime name: []const u8) !void {
     holds(client.state().in_flight == 0, "nothing is under way");
 }
 
+/// No deadline is none, and any other is one.
+fn deadlines() void {
+    holds((thalweg.CallOptions{}).inC().deadline_ms == 0, "no deadline");
+    holds((thalweg.CallOptions{ .deadline_ms = 0 }).inC().deadline_ms == 1, "a deadline that has passed");
+    holds((thalweg.CallOptions{ .deadline_ms = 50 }).inC().deadline_ms == 50, "a deadline");
+}
+
 /// Answers at once, one by one.
 fn serially(folder: []const u8) !void {
     const endpoint = path(folder, "serial.sock");
@@ -414,6 +421,7 @@ fn everything(folder: []const u8) !void {
     try haste(folder);
     try leaving(folder, "leaving.sock");
     try leaving(folder, "leaving.shm");
+    deadlines();
     try serially(folder);
     try spawning(folder);
     try remotely();
