@@ -150,6 +150,27 @@ void values(std::map<std::string, Frame>& golden) {
     holds(out == golden["echo_places_request"], hex(out));
 }
 
+/// Text that nobody could read does not leave, wherever it stands.
+void misfits(std::map<std::string, Frame>& golden) {
+    const auto refused = [](const auto& request, const std::string& field) {
+        try {
+            Frame out;
+            thalweg::request_frame(request, out);
+        } catch (const thalweg::EncodeError& wrong) {
+            return holds(wrong.place == field, wrong.what());
+        }
+        throw Broken(field + " was taken");
+    };
+    const std::vector<std::string> broken{"\xff", "caf\xe9", "\xed\xa0\x80", "\xc3"};
+    for (const std::string& text : broken) {
+        refused(echo::EchoFail{.reason = text}, "reason");
+        refused(echo::EchoFailView{.reason = text}, "reason");
+        echo::EchoPlaces places = thalweg::own(std::get<echo::EchoPlacesView>(echo::decode_request(golden["echo_places_request"])));
+        places.counts.emplace(text, 1);
+        refused(places, "counts");
+    }
+}
+
 class Service : public echo::EchoHandler {
 public:
     void bytes(echo::EchoBytesView request, thalweg::Responder<echo::EchoBytesResponse> responder) override {
@@ -172,7 +193,11 @@ public:
     void numbers(echo::EchoNumbersView, thalweg::Responder<echo::EchoNumbersResponse>) override {
         throw std::runtime_error("caf\xc3\xa9, caf\xe9, \xed\xa0\x80");
     }
-    void places(echo::EchoPlacesView, thalweg::Responder<echo::EchoPlacesResponse>) override {}
+    void places(echo::EchoPlacesView, thalweg::Responder<echo::EchoPlacesResponse> responder) override {
+        echo::EchoPlacesResponse response{};
+        response.counts.emplace("caf\xe9", 1);
+        responder.ok(response);
+    }
     void count(
         echo::EchoCountView request, thalweg::Responder<echo::EchoCountResponse, echo::EchoCountItem> responder
     ) override {
@@ -239,6 +264,9 @@ void calls() {
     holds(refusal([&] { client.aliases(echo::EchoAliases{}); }).starts_with("the handler threw"), "an int");
     const std::string readable = "caf\u00e9, caf\ufffd, \ufffd\ufffd\ufffd";
     holds(refusal([&] { client.numbers(echo::EchoNumbers{}); }) == readable, "words that are no UTF-8");
+    const std::string wrong = "counts: a string that is not UTF-8";
+    holds(refusal([&] { client.places(echo::EchoPlaces{}); }) == wrong, "an answer that nobody could read");
+    throws<thalweg::EncodeError>("taken", [&] { client.fail(echo::EchoFail{.reason = "caf\xe9"}); });
     wire.send(Frame{1, 2, 3});
     const Frame answer = thalweg::own(thalweg::BytesView(wire.receive()));
     holds(std::holds_alternative<echo::EchoErrorResponseView>(echo::decode_response(answer)), "nonsense");
@@ -309,6 +337,7 @@ int main(int count, char** arguments) {
     }
     check("mutations", [&] { mutations(golden, arguments[2]); });
     check("values are what the frames say", [&] { values(golden); });
+    check("text that is not UTF-8 is not written", [&] { misfits(golden); });
     check("calls are answered", calls);
     check("streams bring items and then their end", streams);
     check("requests say how they are ordered", order);

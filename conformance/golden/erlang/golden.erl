@@ -31,6 +31,7 @@ main([Directory, Outcomes]) ->
                 {"values that do not fit are refused", fun misfits/0},
                 {"calls are answered", fun calls/0},
                 {"streams bring items and then their end", fun streams/0},
+                {"streams are left, however reading them ends", fun left_streams/0},
                 {"requests say how they are ordered", fun order/0}
             ],
     Failed = length([failed || Check <- Checks, not check(Check)]),
@@ -221,15 +222,19 @@ count(Value, Last, Count, Send) ->
 carry(Request) ->
     Self = self(),
     erlang:put(items, 0),
-    echo_server:dispatch(?MODULE, iolist_to_binary(Request), fun({_, Frame}) ->
-        Self ! {frame, iolist_to_binary(Frame)},
+    echo_server:dispatch(?MODULE, iolist_to_binary(Request), fun({Kind, Frame}) ->
+        Self ! {came(Kind), iolist_to_binary(Frame)},
         erlang:put(items, get(items) + 1),
         get(items) < 5
     end).
 
+came(item) -> item;
+came(last) -> ok.
+
 next() ->
     receive
-        {frame, Frame} -> {ok, Frame}
+        {ok, Frame} -> {ok, Frame};
+        {item, Frame} -> {item, Frame}
     after 0 -> {error, nothing_came}
     end.
 
@@ -250,11 +255,52 @@ calls() ->
 streams() ->
     Transport = fun(Request) ->
         carry(Request),
-        {ok, fun next/0}
+        {ok, {fun next/0, fun left/0}}
     end,
     Fold = fun(#{value := Value}, Values) -> [Value | Values] end,
     {ok, {#{count := 3}, [9, 8, 7]}} = echo_client:count(Transport, #{first => 7, last => 9}, Fold, []),
-    {ok, {#{count := 4}, _}} = echo_client:count(Transport, #{first => 0, last => 16#ffffffff}, Fold, []).
+    {ok, {#{count := 4}, _}} = echo_client:count(Transport, #{first => 0, last => 16#ffffffff}, Fold, []),
+    ok = last_left(2).
+
+left() ->
+    self() ! left,
+    ok.
+
+%% So many streams were left since this was asked last.
+last_left(Streams) ->
+    receive
+        left -> last_left(Streams - 1)
+    after 0 ->
+        0 = Streams,
+        ok
+    end.
+
+%% However reading a stream ends, it is left; and what is no item, or no end, ends it.
+left_streams() ->
+    Item = iolist_to_binary(echo_types:encode_response({count_item, #{value => 7}})),
+    End = iolist_to_binary(echo_types:encode_response({count_response, #{count => 1}})),
+    Counted = fun(Came, Fold) ->
+        put(came, Came),
+        Next = fun() ->
+            [First | Rest] = get(came),
+            put(came, Rest),
+            First
+        end,
+        echo_client:count(fun(_) -> {ok, {Next, fun left/0}} end, #{first => 7, last => 7}, Fold, none)
+    end,
+    Last = fun(#{value := Value}, _) -> Value end,
+    {ok, {#{count := 1}, 7}} = Counted([{item, Item}, {ok, End}], Last),
+    {error, {decode_error, _, _, _}} = Counted([{item, <<"nonsense">>}], Last),
+    {error, {unexpected, count_item}} = Counted([{ok, Item}], Last),
+    {error, {unexpected, count_response}} = Counted([{item, End}], Last),
+    {error, lost} = Counted([{item, Item}, {error, lost}], Last),
+    thrown =
+        try
+            Counted([{item, Item}], fun(_, _) -> throw(thrown) end)
+        catch
+            Thrown -> Thrown
+        end,
+    ok = last_left(6).
 
 order() ->
     {write, <<"main">>} = echo_types:access_of({put, #{fork => <<"main">>, value => <<>>}}),

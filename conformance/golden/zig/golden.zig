@@ -147,6 +147,25 @@ fn values() !void {
     try equal(writer.written(), named("echo_places_request"));
 }
 
+/// Text that nobody could read does not leave, wherever it stands.
+fn misfits() !void {
+    const arena = memory.allocator();
+    const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
+    for ([_][]const u8{ "\xff", "caf\xe9", "\xed\xa0\x80", "\xc3" }) |text| {
+        try unwritable(.{ .fail = .{ .reason = text } });
+        var keyed = places;
+        keyed.counts = &.{.{ .key = text, .value = 1 }};
+        try unwritable(.{ .places = keyed });
+    }
+}
+
+fn unwritable(request: types.EchoRequest) !void {
+    var writer: mp.Writer = .{ .allocator = memory.allocator() };
+    if (types.EchoRequestCodec.encode(&writer, request)) return error.Taken else |problem| {
+        if (problem != error.NotUtf8) return problem;
+    }
+}
+
 const Service = struct {
     pub fn bytes(_: Service, request: types.EchoBytes, responder: echo.server.BytesResponder) !void {
         try responder.ok(.{ .data = request.data });
@@ -169,8 +188,9 @@ const Service = struct {
     pub fn numbers(_: Service, _: types.EchoNumbers, responder: echo.server.NumbersResponder) !void {
         try responder.err("caf\xc3\xa9, caf\xe9, \xed\xa0\x80");
     }
-    pub fn places(_: Service, _: types.EchoPlaces, _: echo.server.PlacesResponder) !void {
-        return error.Unprepared;
+    pub fn places(_: Service, of: types.EchoPlaces, responder: echo.server.PlacesResponder) !void {
+        const counts = [_]mp.Entry(u64){.{ .key = "caf\xe9", .value = 1 }};
+        try responder.ok(.{ .places = of.places, .counts = &counts, .grid = of.grid, .mood = of.mood });
     }
     pub fn count(_: Service, request: types.EchoCount, responder: echo.server.CountResponder) !void {
         var sent: u32 = 0;
@@ -197,6 +217,7 @@ const Wire = struct {
     queue: [8][]const u8 = undefined,
     first: usize = 0,
     end: usize = 0,
+    left: u64 = 0,
 
     pub fn send(self: *Wire, frame: []const u8) !void {
         self.first = 0;
@@ -209,6 +230,14 @@ const Wire = struct {
         if (self.first == self.end) return error.NothingCame;
         defer self.first += 1;
         return self.queue[self.first];
+    }
+
+    pub fn sent(_: *Wire) u64 {
+        return 7;
+    }
+
+    pub fn leave(self: *Wire, call: u64) void {
+        self.left += call;
     }
 
     fn item(context: *anyopaque, frame: []const u8) echo.service.Flow {
@@ -238,6 +267,9 @@ fn calls() !void {
     var numbers: types.EchoNumbers = undefined;
     inline for (@typeInfo(types.EchoNumbers).@"struct".fields) |field| @field(numbers, field.name) = 0;
     try equal((try client.numbers(arena, numbers)).refused, "caf\u{e9}, caf\u{fffd}, \u{fffd}\u{fffd}\u{fffd}");
+    const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
+    try equal((try client.places(arena, places)).refused, "NotUtf8");
+    if (client.fail(arena, .{ .reason = "caf\xe9" })) |_| return error.Taken else |problem| try holds(problem == error.NotUtf8);
     try wire.send("nonsense");
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive());
     try equal(nonsense.error_response.message, "frame: WrongKind at byte 1");
@@ -252,13 +284,45 @@ fn streams() !void {
     try holds((try items.next(arena)).item.value == 7);
     try holds((try items.next(arena)).item.value == 8);
     try holds((try items.next(arena)).end.count == 2);
-    _ = try client.count(.{ .first = 0, .last = 0xffffffff });
-    try holds(wire.end == 6);
+    const many = try client.count(.{ .first = 0, .last = 0xffffffff });
+    try holds(wire.end == 6 and wire.left == 0);
+    many.close();
+    try holds(wire.left == 7);
+    wire.queue[0] = "nonsense";
+    if (many.next(arena)) |_| return error.Read else |_| {}
+    try holds(wire.left == 14);
+}
+
+/// What a frame asks for beyond its bound is its own fault; what memory there is not, is not.
+fn exhausted() !void {
+    const arena = memory.allocator();
+    // Each byte of the list is a struct that takes more than 64.
+    const Wide = struct { a: ?[32]u8, b: ?[32]u8, c: ?[32]u8, d: ?[32]u8 };
+    const of = mp.Optional(mp.Bin32);
+    const table = .{ .{ "a", "a", of }, .{ "b", "b", of }, .{ "c", "c", of }, .{ "d", "d", of } };
+    const List = mp.List(mp.Struct(Wide, "Wide", table));
+    const frame = try arena.alloc(u8, 400_000);
+    @memset(frame, 0x80);
+    @memcpy(frame[0..5], "\xdd\x00\x06\x1a\x7b");
+    var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
+    if (List.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.TooMuchMemory);
+    var nothing: [0]u8 = .{};
+    var none = std.heap.FixedBufferAllocator.init(&nothing);
+    reader = .{ .frame = "\x91\x80", .allocator = none.allocator() };
+    if (List.read(&reader)) |_| return error.Taken else |problem| try holds(problem == error.OutOfMemory);
+    // Whoever dispatches hears of it, and the one who asked is not told that the request was wrong.
+    var wire: Wire = .{};
+    const reply: echo.service.Reply = .{ .context = &wire, .ways = &.{ .item = Wire.item, .end = Wire.finish } };
+    const request = named("echo_places_request");
+    if (echo.server.dispatch(Service{}, none.allocator(), request, reply)) return error.Taken else |problem| {
+        try holds(problem == error.OutOfMemory and wire.end == 0);
+    }
 }
 
 /// Many calls at once, of which one brings what is no item.
 const Many = struct {
     cancelled: u64 = 0,
+    forgotten: u64 = 0,
 
     pub const Begun = struct { call: u64, credit: u32 };
 
@@ -272,6 +336,9 @@ const Many = struct {
     pub fn cancel(self: *Many, call: u64) void {
         self.cancelled = call;
     }
+    pub fn forget(self: *Many, call: u64) void {
+        self.forgotten += call;
+    }
 };
 
 fn unreadable() !void {
@@ -281,6 +348,11 @@ fn unreadable() !void {
     defer pipeline.deinit();
     var items = try pipeline.count(.{ .first = 7, .last = 8 });
     if (items.next(arena)) |_| return error.Read else |_| {}
+    try holds(many.forgotten == 7 and many.cancelled == 0);
+    items.forget();
+    (try pipeline.bytes(.{ .data = "" })).forget();
+    try holds(many.forgotten == 21);
+    items.cancel();
     try holds(many.cancelled == 7);
 }
 
@@ -350,9 +422,11 @@ pub fn main() void {
     for (frames.refused) |frame| check(frame.name, refuses(frame.bytes));
     check("mutations", mutations());
     check("values are what the frames say", values());
+    check("text that is not UTF-8 is not written", misfits());
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
     check("a stream ends with an item that cannot be read", unreadable());
+    check("what takes too much memory is told from what there is not", exhausted());
     check("requests say how they are ordered", order());
     check("calls of one fork begin in turn, but for those that nobody waits for", turns());
     std.debug.print("golden-zig: {d} passed, {d} failed\n", .{ passed, failed });

@@ -178,11 +178,13 @@ impl Erlang<'_> {
             .collect();
         text.block("-export([", "]).", |text| list(text, &exported, ","));
         text.lines(
-            "-export_type([transport/0, stream_transport/0, outcome/1]).\n\n\
+            "-export_type([transport/0, stream_transport/0, next/0, outcome/1]).\n\n\
              %% Sends a request and returns the frame that answers it.\n\
              -type transport() :: fun((iodata()) -> {ok, binary()} | {error, term()}).\n\
-             %% Sends a request and returns what brings one frame of the answering stream after the other.\n\
-             -type stream_transport() :: fun((iodata()) -> {ok, fun(() -> {ok, binary()} | {error, term()})} | {error, term()}).\n\
+             %% Sends a request and returns two functions: what brings one frame of the answering stream after the other, items and\n\
+             %% then the end, and what leaves the stream, which does nothing behind its end.\n\
+             -type stream_transport() :: fun((iodata()) -> {ok, {next(), fun(() -> ok)}} | {error, term()}).\n\
+             -type next() :: fun(() -> {item, binary()} | {ok, binary()} | {error, term()}).\n\
              %% The response, the words of the server's error, or why there is neither.\n\
              -type outcome(Response) :: {ok, Response} | {refused, binary()} | {error, term()}.",
         );
@@ -205,13 +207,15 @@ impl Erlang<'_> {
                     let item_type = format!("{module}:'{}'()", self.names.message(item));
                     let item = atom(&item.stem);
                     text.lines(&format!(
-                        "%% Folds over the items.\n\
+                        "%% Folds over the items. However that ends, nothing is left of the stream.\n\
                          -spec {method}(stream_transport(), {request}, fun(({item_type}, Acc) -> Acc), Acc) ->\n    \
                          outcome({{{response}, Acc}}).\n{method}(Transport, Request, Fold, Acc) ->\n    \
                          case Transport({module}:encode_request({{{asks}, Request}})) of\n        \
-                         {{ok, Next}} -> {method}_items_(Next, Fold, Acc);\n        Other -> no_answer_(Other)\n    end.\n\n\
+                         {{ok, {{Next, Cancel}}}} ->\n            try\n                {method}_items_(Next, Fold, Acc)\n            \
+                         after\n                Cancel()\n            end;\n        \
+                         Other -> no_answer_(Other)\n    end.\n\n\
                          {method}_items_(Next, Fold, Acc) ->\n    case heard_(Next()) of\n        \
-                         {{ok, {{{item}, Item}}}} -> {method}_items_(Next, Fold, Fold(Item, Acc));\n        \
+                         {{item, {{{item}, Item}}}} -> {method}_items_(Next, Fold, Fold(Item, Acc));\n        \
                          {{ok, {{{answers}, Response}}}} -> {{ok, {{Response, Acc}}}};\n        \
                          Other -> no_answer_(Other)\n    end."
                     ));
@@ -223,12 +227,29 @@ impl Erlang<'_> {
                 "\nask_(Transport, Request) ->\n    heard_(Transport({module}:encode_request(Request)))."
             ));
         }
-        text.lines(&format!(
-            "\nheard_({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard_(Error) -> Error.\n\n\
-             no_answer_({{ok, {{{error}, #{{message := Message}}}}}}) -> {{refused, Message}};\n\
-             no_answer_({{ok, {{Name, _}}}}) -> {{error, {{unexpected, Name}}}};\nno_answer_({{error, _}} = Error) -> Error."
-        ));
+        self.answers(&mut text, &module, &error);
         text.finish()
+    }
+
+    /// What came of a request: read, and said why it is no answer.
+    fn answers(&self, text: &mut Text, module: &str, error: &str) {
+        text.line("");
+        let is_streaming = self.service.commands.iter().any(|command| command.item.is_some());
+        if is_streaming {
+            text.lines(&format!(
+                "heard_({{item, Frame}}) ->\n    case {module}:decode_response(Frame) of\n        \
+                 {{ok, What}} -> {{item, What}};\n        Error -> Error\n    end;"
+            ));
+        }
+        text.lines(&format!(
+            "heard_({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard_(Error) -> Error.\n\n\
+             no_answer_({{ok, {{{error}, #{{message := Message}}}}}}) -> {{refused, Message}};\n\
+             no_answer_({{ok, {{Name, _}}}}) -> {{error, {{unexpected, Name}}}};"
+        ));
+        if is_streaming {
+            text.line("no_answer_({item, {Name, _}}) -> {error, {unexpected, Name}};");
+        }
+        text.line("no_answer_({error, _} = Error) -> Error.");
     }
 
     fn server(&self) -> String {

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use thalweg_wire::service::{
@@ -115,6 +116,8 @@ struct Wire {
     service: Service,
     queue: Queue,
     frame: Vec<u8>,
+    /// Streams whose reader is gone.
+    left: Arc<AtomicUsize>,
 }
 
 impl Wire {
@@ -138,6 +141,10 @@ impl Call for Wire {
     fn receive(&mut self) -> Result<&[u8], Self::Error> {
         self.frame = self.pop()?;
         Ok(&self.frame)
+    }
+
+    fn leave(&mut self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -201,13 +208,18 @@ fn errors_silence_and_nonsense_are_told_apart() {
 
 #[test]
 fn streams_bring_items_and_then_their_end() {
-    let mut client = EchoClient::new(Wire::default());
+    let wire = Wire::default();
+    let left = Arc::clone(&wire.left);
+    let mut client = EchoClient::new(wire);
     let mut items = client.count(&EchoCount { first: 7, last: 9 }).unwrap();
     for value in 7..=9 {
         assert_eq!(items.next(), Ok(Next::Item(EchoCountItem { value })));
     }
     assert_eq!(items.next(), Ok(Next::End(EchoCountResponse { count: 3 })));
     assert_eq!(items.next(), Err(CallError::Transport("nothing came")));
+    assert_eq!(left.load(Ordering::Relaxed), 0);
+    drop(items);
+    assert_eq!(left.load(Ordering::Relaxed), 1, "whoever carries it hears that nobody reads on");
     // A reader that went away stops the handler.
     let mut items = client.count(&EchoCount { first: 0, last: u32::MAX }).unwrap();
     assert_eq!((0..5).filter(|_| matches!(items.next(), Ok(Next::Item(_)))).count(), 5);

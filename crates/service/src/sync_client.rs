@@ -1,7 +1,7 @@
 //! A [`Client`] as generated code wants it when it waits: one call at a time.
 //!
 //! A stream's credit is given back as its items are taken, half a window at a time, so that its producer seldom waits for
-//! its reader. A stream that is left before its end is cancelled by the next call.
+//! its reader. A stream that is left before its end is cancelled at once.
 
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::client::{Client, ClientOptions};
@@ -110,6 +110,14 @@ impl Call for SyncClient {
                 self.current = None;
                 if is_refusal { Ok(event.frame) } else { Err(error) }
             }
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(left) = self.current.take() {
+            self.client.forget(left.call);
+            // A connection that cannot be written to shows in the next call.
+            let _ = self.client.flush();
         }
     }
 }

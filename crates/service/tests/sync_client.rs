@@ -59,3 +59,21 @@ fn a_stream_is_read_under_credit_and_one_that_is_left_is_cancelled() {
         peer.join();
     }
 }
+
+#[test]
+fn a_stream_that_is_left_is_cancelled_without_another_call() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let request = peer.request().header;
+            peer.send(Header::new(Kind::Item, request.id, 0), b"item");
+            let told = peer.request().header;
+            assert_eq!((told.kind, told.id), (Kind::Cancel, request.id));
+        });
+        let mut client = SyncClient::connect(&endpoint, options(way)).unwrap();
+        client.send(b"count").unwrap();
+        assert_eq!(client.receive().unwrap(), b"item");
+        client.leave();
+        peer.join();
+        assert_eq!(client.receive().unwrap_err().fault, Fault::BadArgument, "nothing was asked");
+    }
+}

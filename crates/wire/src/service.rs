@@ -51,6 +51,9 @@ pub trait Call {
     /// # Errors
     /// None came.
     fn receive(&mut self) -> Result<&[u8], Self::Error>;
+
+    /// Nobody waits for more of what was sent last: what has not ended is left, at once.
+    fn leave(&mut self) {}
 }
 
 /// Whatever carries them, chosen while the program runs.
@@ -68,6 +71,10 @@ impl<C: Call + ?Sized> Call for Box<C> {
     fn receive(&mut self) -> Result<&[u8], Self::Error> {
         (**self).receive()
     }
+
+    fn leave(&mut self) {
+        (**self).leave();
+    }
 }
 
 /// What is lent carries as well: for a client of one call among others.
@@ -84,6 +91,10 @@ impl<C: Call + ?Sized> Call for &mut C {
 
     fn receive(&mut self) -> Result<&[u8], Self::Error> {
         (**self).receive()
+    }
+
+    fn leave(&mut self) {
+        (**self).leave();
     }
 }
 
@@ -136,8 +147,8 @@ pub enum Next<I, R> {
     End(R),
 }
 
-/// A stream being read from a [`Call`].
-pub struct Items<'c, C, S> {
+/// A stream being read from a [`Call`]. Dropped before its end, it is left.
+pub struct Items<'c, C: Call, S> {
     call: &'c mut C,
     command: PhantomData<fn() -> S>,
 }
@@ -155,6 +166,12 @@ impl<'c, C: Call, S: Stream> Items<'c, C, S> {
     #[allow(clippy::should_implement_trait, reason = "an item borrows from the transport")]
     pub fn next(&mut self) -> Heard<'_, S, C::Error> {
         next::<S, _>(self.call.receive().map_err(CallError::Transport)?)
+    }
+}
+
+impl<C: Call, S> Drop for Items<'_, C, S> {
+    fn drop(&mut self) {
+        self.call.leave();
     }
 }
 

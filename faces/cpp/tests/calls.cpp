@@ -340,13 +340,14 @@ void callbacks_that_throw() {
     holds(thrown == 3 && serves(client));
 }
 
-/// Sends one item that is none, and says when nobody waits for more.
+/// Sends as many of one item, be it one or not, as there is credit for, and says when nobody waits for more.
 class Garbled {
 public:
+    explicit Garbled(Frame item = {0xc1}) : item_(std::move(item)) {}
     void operator()(thalweg::Incoming request) {
         reply_ = std::move(request.reply);
-        // Nobody waits for a second one: what changes is that nobody waits for anything.
-        holds(reply_->item(Frame{0xc1}) == thalweg::Flow::wait);
+        // Nobody waits for one more: what changes is that nobody waits for anything.
+        while (reply_->item(item_) == thalweg::Flow::go) {}
         reply_->changed([this] { left_.set_value(); });
     }
     /// Waits for that, and ends the call.
@@ -358,6 +359,7 @@ public:
     }
 
 private:
+    Frame item_;
     std::promise<void> left_;
     std::unique_ptr<thalweg::Reply> reply_;
 };
@@ -383,6 +385,33 @@ void items_that_are_none(bool takes) {
     }
     client.flush();
     holds(garbled.is_left());
+}
+
+/// Who waits for a stream's items and leaves makes no other call: the server hears of it all the same.
+void left_while_waiting() {
+    for (const bool is_read : {true, false}) {
+        Frame item;
+        if (is_read) thalweg::response_frame(echo::EchoCountItem{.value = 5}, item);
+        else item = {0xc1};
+        Garbled garbled(item);
+        const Path path("left.sock");
+        const Running server(path, std::ref(garbled));
+        thalweg::Client client(path, client_options());
+        echo::EchoClient waiting(client);
+        client.with({.credit = 2});
+        try {
+            waiting.count(ten, [](const auto& came) {
+                holds(came.value == 5);
+                throw std::runtime_error("enough");
+            });
+            holds(false);
+        } catch (const thalweg::DecodeError&) {
+            holds(!is_read);
+        } catch (const std::runtime_error& error) {
+            holds(is_read && error.what() == std::string("enough"));
+        }
+        holds(garbled.is_left() && client.in_flight() == 0);
+    }
 }
 
 /// A call of another kind between the items of a stream that is waited for.
@@ -423,7 +452,8 @@ void deadlines() {
     options.deadline_ms = 60'000;
     thalweg::Client client(path, options);
     echo::EchoAsyncClient calls(client);
-    for (const auto deadline : {std::chrono::nanoseconds(1), std::chrono::nanoseconds(std::chrono::milliseconds(-50))}) {
+    using std::chrono::nanoseconds;
+    for (const nanoseconds deadline : {nanoseconds(1), nanoseconds(0), nanoseconds(std::chrono::milliseconds(-50))}) {
         client.with({.deadline = deadline});
         auto pending = calls.bytes(one_byte);
         for (int n = 0; n < 20 && !pending.ready(); n++) client.turn(Wait::within(std::chrono::milliseconds(100)));
@@ -476,6 +506,7 @@ void calls() {
     destroyed_tasks();
     told_of_the_end();
     callbacks_that_throw();
+    left_while_waiting();
     items_that_are_none(true);
     items_that_are_none(false);
     between_items("between.sock", 0);

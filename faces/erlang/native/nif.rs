@@ -317,7 +317,8 @@ pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [term, reference, frame, wishes] = arguments else { return None };
     let connection = handle::of(env, *term)?;
     let [credit, within] = env.tuple(*wishes)? else { return None };
-    let credit = Some(u32::try_from(env.natural(*credit)?).ok()?);
+    // None is what the server says.
+    let credit = Some(u32::try_from(env.natural(*credit)?).ok()?).filter(|items| *items > 0);
     let options = CallOptions { deadline: deadline(env, *within), credit, ..CallOptions::default() };
     let bytes = env.iodata(*frame)?;
     let mut state = match written(env, connection, |out| self::frame(env, bytes, out)) {

@@ -27,10 +27,12 @@
     in_flight_max => pos_integer(),
     %% Of a call: milliseconds, which both ends keep.
     deadline => non_neg_integer(),
-    %% Of a stream: items on their way.
+    %% Of a stream: items on their way, as many as the server says unless said here.
     credit => pos_integer()
 }.
 -type error() :: {error, term()}.
+-type next() :: fun(() -> {item, binary()} | {ok, binary()} | error()).
+-type stream_transport() :: fun((iodata()) -> {ok, {next(), fun(() -> ok)}} | error()).
 
 -spec connect(iodata()) -> {ok, client()} | error().
 connect(Endpoint) -> connect(Endpoint, #{}).
@@ -130,7 +132,7 @@ stream(Client, Frame) -> stream(Client, Frame, #{}).
 stream({_, Connection}, Frame, Options) ->
     ok = thalweg_options:demand(stream_request, Options),
     Reference = make_ref(),
-    Wishes = {maps:get(credit, Options, 64), maps:get(deadline, Options, none)},
+    Wishes = {maps:get(credit, Options, 0), maps:get(deadline, Options, none)},
     case thalweg_nif:request_stream(Connection, Reference, Frame, Wishes) of
         {pending, _, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}
@@ -174,20 +176,16 @@ transport(Client, Options) ->
     ok = thalweg_options:demand(request, Options),
     fun(Frame) -> call(Client, Frame, Options) end.
 
--spec stream_transport(client()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
+-spec stream_transport(client()) -> stream_transport().
 stream_transport(Client) -> stream_transport(Client, #{}).
 
-%% @doc What generated clients open streams by.
--spec stream_transport(client(), options()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
+%% @doc What generated clients open streams by, read them by, and leave them by.
+-spec stream_transport(client(), options()) -> stream_transport().
 stream_transport(Client, Options) ->
     ok = thalweg_options:demand(stream_request, Options),
     fun(Frame) ->
         case stream(Client, Frame, Options) of
-            {ok, Stream} -> {ok, fun() -> frame(next(Stream)) end};
+            {ok, Stream} -> {ok, {fun() -> next(Stream) end, fun() -> cancel(Stream) end}};
             {error, Reason} -> {error, Reason}
         end
     end.
-
--spec frame({item, binary()} | {ok, binary()} | error()) -> {ok, binary()} | error().
-frame({item, Frame}) -> {ok, Frame};
-frame(End) -> End.

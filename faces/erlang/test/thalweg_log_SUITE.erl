@@ -2,7 +2,11 @@
 -module(thalweg_log_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [appended_and_read, followed, with_credit, closed, refused, reconnected, lost_for_good, timeouts_that_are_none].
+all() ->
+    [
+        appended_and_read, followed, with_credit, with_the_servers_credit, left, closed, refused, reconnected, lost_for_good,
+        timeouts_that_are_none
+    ].
 
 init_per_suite(Config) ->
     {Store, OsPid} = served(),
@@ -98,6 +102,42 @@ gathered(_Tail, 0) -> [];
 gathered(Tail, Left) ->
     {data, Data, _} = thalweg_log:next(Tail),
     [Data | gathered(Tail, Left - byte_size(Data))].
+
+%% Who asks for no credit has what the server says, which a server of ours says in its welcome.
+with_the_servers_credit(Config) ->
+    Endpoint = filename:join(proplists:get_value(store, Config), "says.sock"),
+    {ok, Listener} = gen_tcp:listen(0, [{ifaddr, {local, Endpoint}}, binary, {active, false}]),
+    {ok, Client} = thalweg_client:connect(Endpoint),
+    {ok, Socket} = gen_tcp:accept(Listener),
+    {ok, <<"TwSv", _/binary>>} = gen_tcp:recv(Socket, 48),
+    ok = gen_tcp:send(Socket, [<<"TwSv", 1:16/little, 0:16, 0:32, 2:32/little>>, <<0:256>>]),
+    Asked = fun(Options) ->
+        {ok, Stream} = thalweg_client:stream(Client, <<"asked">>, Options),
+        {ok, <<5:32/little, 1, 0, 0:16, Call:64/little, 0:32, Credit:32/little>>} = gen_tcp:recv(Socket, 24),
+        {ok, <<"asked">>} = gen_tcp:recv(Socket, 5),
+        {Stream, Call, Credit}
+    end,
+    {Stream, Call, 0} = Asked(#{}),
+    [ok = gen_tcp:send(Socket, <<1:32/little, 2, 0, 0:16, Call:64/little, 0:64, Item>>) || Item <- "ab"],
+    {item, <<"a">>} = thalweg_client:next(Stream),
+    {item, <<"b">>} = thalweg_client:next(Stream),
+    [{ok, <<0:32, 5, 0, 0:16, Call:64/little, 0:32, 1:32/little>>} = gen_tcp:recv(Socket, 24) || _ <- "ab"],
+    {Other, _, 3} = Asked(#{credit => 3}),
+    ok = thalweg_client:cancel(Other),
+    ok = thalweg_client:cancel(Stream),
+    ok = thalweg_client:close(Client),
+    ok = gen_tcp:close(Socket),
+    ok = gen_tcp:close(Listener).
+
+%% Who is thrown out of reading a stream has left it: nothing of it is under way, and nothing comes of it.
+left(Config) ->
+    {Client, Name} = with(Config),
+    Transport = thalweg_client:stream_transport(Client),
+    Tail = fun(Fold) -> log_client:tail(Transport, #{name => Name, offset => <<"-1">>}, Fold, none) end,
+    {ok, _} = thalweg_log:append(Client, Name, <<"one">>),
+    {'EXIT', thrown_out} = (catch Tail(fun(_, _) -> exit(thrown_out) end)),
+    0 = thalweg_client:in_flight(Client),
+    {ok, _} = thalweg_log:append(Client, Name, <<"two">>).
 
 closed(Config) ->
     {Client, Name} = with(Config),

@@ -32,6 +32,7 @@ fn say(arena: Allocator, outcome: anyerror!void) !void {
         error.Missing,
         error.UnknownWord,
         error.UnknownMessage,
+        error.TooMuchMemory,
         => return system.say("decode\n"),
         error.Different, error.OutOfMemory => return problem,
         else => {},

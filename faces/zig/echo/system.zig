@@ -42,6 +42,35 @@ pub fn random() u64 {
     return number;
 }
 
+extern fn eventfd(count: c_uint, flags: c_int) c_int;
+extern fn read(fd: c_int, buffer: *anyopaque, length: usize) isize;
+
+/// Rung from any thread, and waited for.
+pub const Bell = struct {
+    fd: c_int,
+
+    pub fn init() Bell {
+        return .{ .fd = eventfd(0, 0) };
+    }
+
+    pub fn deinit(self: Bell) void {
+        _ = close(self.fd);
+    }
+
+    pub fn ring(self: Bell) void {
+        const one: u64 = 1;
+        _ = write(self.fd, @ptrCast(&one), @sizeOf(u64));
+    }
+
+    /// Whether it was rung, within so long.
+    pub fn heard(self: Bell, within_ms: c_int) bool {
+        var watched = [_]Poll{.{ .fd = self.fd }};
+        if (poll(&watched, watched.len, within_ms) != 1) return false;
+        var count: u64 = 0;
+        return read(self.fd, &count, @sizeOf(u64)) == @sizeOf(u64);
+    }
+};
+
 extern fn pthread_create(thread: *c_ulong, attributes: ?*anyopaque, start: Thread.Start, of: ?*anyopaque) c_int;
 extern fn pthread_join(thread: c_ulong, result: ?*?*anyopaque) c_int;
 

@@ -43,8 +43,18 @@ pub const ClientOptions = struct {
     }
 };
 
-/// What one call may be given. Zeros give it what the client's options, and the server, say.
-pub const CallOptions = c.CallOptions;
+/// What one call may be given, instead of what the client's options, and the server, say.
+pub const CallOptions = struct {
+    /// How long anybody wants the answer; of 0 the time has passed.
+    deadline_ms: ?u64 = null,
+    /// Of a stream: how many items may come before more are granted. 0 is what the server says.
+    credit: u32 = 0,
+
+    pub fn inC(self: CallOptions) c.CallOptions {
+        // 0 is none to C: one that has passed already is as short as one can be.
+        return .{ .deadline_ms = if (self.deadline_ms) |ms| @max(ms, 1) else 0, .credit = self.credit };
+    }
+};
 
 /// Calls a service. To be used from one thread at a time.
 pub const Client = struct {
@@ -79,7 +89,7 @@ pub const Client = struct {
         const options = self.next_call;
         self.next_call = .{};
         var call: u64 = 0;
-        try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &options, &call));
+        try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &options.inC(), &call));
         return .{ .call = call, .credit = if (options.credit > 0) options.credit else self.state().credit };
     }
 
@@ -117,6 +127,20 @@ pub const Client = struct {
         if (self.waited.call != 0) self.forget(self.waited.call);
         self.waited = try self.begin(frame);
         self.taken = 0;
+    }
+
+    /// The call that was sent last; 0 once it has ended.
+    pub fn sent(self: *const Client) u64 {
+        return self.waited.call;
+    }
+
+    /// Nobody reads on what was sent last, if this is the call: nothing is heard of it any more, and the server is told at once.
+    pub fn leave(self: *Client, call: u64) void {
+        if (call == 0 or self.waited.call != call) return;
+        self.waited.call = 0;
+        self.forget(call);
+        // A connection that cannot be written to shows in the next call.
+        self.flush() catch {};
     }
 
     /// Waits for the next frame that answers what was sent.

@@ -13,12 +13,17 @@ pub fn Dispatcher(comptime Module: type) type {
             allocator: Allocator,
             arena: std.heap.ArenaAllocator,
             reply: server.Reply,
+            /// Who still needs all this: its answer, and its method while that runs.
+            holders: std.atomic.Value(u32) = .init(1),
+            /// Whether the reply was taken away.
+            answered: std.atomic.Value(bool) = .init(false),
 
             fn of(context: *anyopaque) *Call {
                 return @ptrCast(@alignCast(context));
             }
 
             fn item(context: *anyopaque, frame: []const u8) service.Flow {
+                if (of(context).answered.load(.acquire)) return .gone;
                 return switch (of(context).reply.item(frame)) {
                     .go => .go,
                     .wait => .wait,
@@ -35,15 +40,25 @@ pub fn Dispatcher(comptime Module: type) type {
             }
 
             fn cancelled(context: *anyopaque) bool {
-                return of(context).reply.cancelled();
+                return of(context).answered.load(.acquire) or of(context).reply.cancelled();
             }
 
             fn changed(context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, to: ?*anyopaque) void {
+                if (of(context).answered.load(.acquire)) return wake(to);
                 of(context).reply.changed(wake, to);
+            }
+
+            fn claim(context: *anyopaque) bool {
+                return !of(context).answered.swap(true, .acq_rel);
+            }
+
+            fn hold(context: *anyopaque) void {
+                _ = of(context).holders.fetchAdd(1, .monotonic);
             }
 
             fn release(context: *anyopaque) void {
                 const self = of(context);
+                if (self.holders.fetchSub(1, .acq_rel) > 1) return;
                 self.arena.deinit();
                 self.allocator.destroy(self);
             }
@@ -54,6 +69,9 @@ pub fn Dispatcher(comptime Module: type) type {
                 .fail = fail,
                 .cancelled = cancelled,
                 .changed = changed,
+                .claim = claim,
+                .hold = hold,
+                .drop = release,
                 .release = release,
             };
         };
@@ -63,9 +81,10 @@ pub fn Dispatcher(comptime Module: type) type {
         pub fn dispatch(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
             const call = begin(allocator, incoming) orelse return;
             const memory = call.arena.allocator();
-            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
+            const reply = replyOf(call);
+            const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
             // What cannot even be refused was not answered.
-            Module.server.dispatch(handler, memory, frame, replyOf(call)) catch abandon(call);
+            Module.server.dispatch(handler, memory, frame, reply) catch service.giveUp(reply);
         }
 
         /// The same in the order that the schema says: calls that touch one fork wait for their turn.
@@ -77,8 +96,9 @@ pub fn Dispatcher(comptime Module: type) type {
         ) void {
             const call = begin(allocator, incoming) orelse return;
             const memory = call.arena.allocator();
-            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
-            Module.server.dispatchInTurn(handler, forks, memory, frame, replyOf(call)) catch abandon(call);
+            const reply = replyOf(call);
+            const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
+            Module.server.dispatchInTurn(handler, forks, memory, frame, reply) catch service.giveUp(reply);
         }
 
         fn begin(allocator: Allocator, incoming: server.Incoming) ?*Call {
@@ -96,11 +116,6 @@ pub fn Dispatcher(comptime Module: type) type {
 
         fn replyOf(call: *Call) service.Reply {
             return .{ .context = call, .ways = &Call.ways };
-        }
-
-        fn abandon(call: *Call) void {
-            call.reply.drop();
-            Call.release(call);
         }
     };
 }

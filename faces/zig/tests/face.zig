@@ -176,6 +176,143 @@ fn carelessness(folder: []const u8) !void {
     holds(std.mem.indexOf(u8, thalweg.detail(), "come back later") != null, "what the handler said, in the words");
 }
 
+/// Answers, and then goes on as if it had not.
+const Hasty = struct {
+    fn twice(responder: anytype, response: anytype) !void {
+        try responder.ok(response);
+        try responder.ok(response);
+        holds(responder.cancelled(), "that nobody waits for a second answer");
+        return error.TooLate;
+    }
+
+    pub fn bytes(_: Hasty, request: types.EchoBytes, responder: anytype) !void {
+        return twice(responder, types.EchoBytesResponse{ .data = request.data });
+    }
+    pub fn put(_: Hasty, _: types.EchoPut, responder: anytype) !void {
+        return twice(responder, types.EchoPutResponse{ .version = 1 });
+    }
+    pub fn count(_: Hasty, _: types.EchoCount, responder: anytype) !void {
+        try responder.ok(.{ .count = 0 });
+        holds(try responder.item(.{ .value = 1 }) == .gone, "an item behind the end");
+        return responder.err("too late");
+    }
+    pub fn peek(_: Hasty, _: types.EchoPeek, responder: anytype) !void {
+        try responder.abandon();
+        return error.TooLate;
+    }
+    pub const peekCommitted = neither;
+    pub const fields = neither;
+    pub const nested = neither;
+    pub const aliases = neither;
+    pub const blobs = neither;
+    pub const fail = neither;
+    pub const numbers = neither;
+    pub const places = neither;
+
+    fn neither(_: Hasty, _: anytype, _: anytype) !void {
+        return error.Unasked;
+    }
+
+    var watched: std.heap.DebugAllocator(.{}) = .init;
+    var forks = echo.Forks.init(std.heap.c_allocator, .{ .post = post });
+
+    fn post(_: ?*anyopaque, _: *echo.Forks.Job) void {
+        holds(false, "that each has its turn at once");
+    }
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        thalweg.Dispatcher(echo).dispatchInTurn(watched.allocator(), Hasty{}, &forks, incoming);
+    }
+};
+
+fn haste(folder: []const u8) !void {
+    const running = try Running.start(path(folder, "hasty.sock"), serving, Hasty.take);
+    const arena = memory.allocator();
+    {
+        defer running.end();
+        var client = try Client.open(path(folder, "hasty.sock"), calling);
+        defer client.close();
+        var waiting = Waiting.init(arena, &client);
+        for (0..3) |_| {
+            holds(serves(&client), "the first of two answers");
+            holds((try waiting.put(arena, .{ .fork = "main", .value = "" })).ok.version == 1, "the first in its turn");
+            const items = try waiting.count(.{ .first = 1, .last = 2 });
+            holds((try items.next(arena)).end.count == 0, "the end of a stream without items");
+            fails(waiting.peek(arena, .{ .fork = "main" }), error.Abandoned, "a call that was abandoned and failed");
+            const refused = try waiting.fail(arena, .{ .reason = "x" });
+            holds(std.mem.eql(u8, refused.refused, "Unasked"), "an error before any answer");
+        }
+    }
+    Hasty.forks.deinit();
+    holds(Hasty.watched.deinit() == .ok, "that each call's memory is freed once");
+}
+
+/// A stream that brings one thing twice, and then waits for whoever reads it to leave.
+const Held = struct {
+    var bell: system.Bell = undefined;
+    var replies: [4]thalweg.Reply = undefined;
+    var taken: usize = 0;
+    var brings: []const u8 = undefined;
+
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        replies[taken] = incoming.reply;
+        taken += 1;
+        // Nobody waits for a third one: what changes is that nobody waits for anything.
+        holds(incoming.reply.item(brings) == .go and incoming.reply.item(brings) == .wait, "two items");
+        incoming.reply.changed(left, null);
+    }
+    fn left(_: ?*anyopaque) callconv(.c) void {
+        bell.ring();
+    }
+};
+
+/// Who leaves a stream makes no other call: the server hears of it all the same, and what waits behind the stream goes on.
+fn leaving(folder: []const u8, comptime name: []const u8) !void {
+    const endpoint = path(folder, name);
+    Held.bell = system.Bell.init();
+    defer Held.bell.deinit();
+    Held.taken = 0;
+    const arena = memory.allocator();
+    var writer: echo.mp.Writer = .{ .allocator = arena };
+    try types.EchoResponseCodec.encode(&writer, .{ .count_item = .{ .value = 5 } });
+    const running = try Running.start(endpoint, serving, Held.take);
+    defer running.end();
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    var waiting = Waiting.init(arena, &client);
+    for ([_]bool{ true, false }) |is_read| {
+        Held.brings = if (is_read) writer.written() else "nonsense";
+        client.with(.{ .credit = 2 });
+        const items = try waiting.count(.{ .first = 0, .last = 9 });
+        if (is_read) {
+            holds((try items.next(arena)).item.value == 5, "an item");
+            items.close();
+        } else {
+            fails(items.next(arena), error.WrongKind, "an item that cannot be read");
+        }
+        const heard = Held.bell.heard(10_000);
+        holds(heard and Held.replies[Held.taken - 1].cancelled(), "that the server hears that a stream was left");
+        items.close();
+    }
+    // A stream that was left by another call has no say in the next one.
+    Held.brings = writer.written();
+    client.with(.{ .credit = 2 });
+    const before = try waiting.count(.{ .first = 0, .last = 9 });
+    client.with(.{ .credit = 2 });
+    const items = try waiting.count(.{ .first = 0, .last = 9 });
+    before.close();
+    holds((try items.next(arena)).item.value == 5, "an item of the stream that was not left");
+    items.close();
+    for (Held.replies[0..Held.taken]) |reply| reply.drop();
+    holds(client.state().in_flight == 0, "nothing is under way");
+}
+
+/// No deadline is none, and any other is one.
+fn deadlines() void {
+    holds((thalweg.CallOptions{}).inC().deadline_ms == 0, "no deadline");
+    holds((thalweg.CallOptions{ .deadline_ms = 0 }).inC().deadline_ms == 1, "a deadline that has passed");
+    holds((thalweg.CallOptions{ .deadline_ms = 50 }).inC().deadline_ms == 50, "a deadline");
+}
+
 /// Answers at once, one by one.
 fn serially(folder: []const u8) !void {
     const endpoint = path(folder, "serial.sock");
@@ -281,6 +418,10 @@ fn everything(folder: []const u8) !void {
     try nonsense(folder, "nonsense.shm");
     try limits(folder);
     try carelessness(folder);
+    try haste(folder);
+    try leaving(folder, "leaving.sock");
+    try leaving(folder, "leaving.shm");
+    deadlines();
     try serially(folder);
     try spawning(folder);
     try remotely();

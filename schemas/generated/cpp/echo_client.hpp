@@ -71,10 +71,11 @@ class EchoClient {
         }
 
         /// Counts, one item at a time.
-        /// Hands each item to `take`, and returns what ends the stream.
+        /// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it.
         template <class F>
         EchoCountResponseView count(const EchoCount& request, F&& take) {
             send_(request);
+            const thalweg::Reading reading(transport_);
             for (;;) {
                 auto heard = thalweg::next<EchoCountItemView, EchoCountResponseView>(transport_.receive(), error_tag);
                 if (auto* end = std::get_if<EchoCountResponseView>(&heard)) return std::move(*end);

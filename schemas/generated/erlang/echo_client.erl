@@ -21,12 +21,14 @@
     peek/2,
     peek_committed/2
 ]).
--export_type([transport/0, stream_transport/0, outcome/1]).
+-export_type([transport/0, stream_transport/0, next/0, outcome/1]).
 
 %% Sends a request and returns the frame that answers it.
 -type transport() :: fun((iodata()) -> {ok, binary()} | {error, term()}).
-%% Sends a request and returns what brings one frame of the answering stream after the other.
--type stream_transport() :: fun((iodata()) -> {ok, fun(() -> {ok, binary()} | {error, term()})} | {error, term()}).
+%% Sends a request and returns two functions: what brings one frame of the answering stream after the other, items and
+%% then the end, and what leaves the stream, which does nothing behind its end.
+-type stream_transport() :: fun((iodata()) -> {ok, {next(), fun(() -> ok)}} | {error, term()}).
+-type next() :: fun(() -> {item, binary()} | {ok, binary()} | {error, term()}).
 %% The response, the words of the server's error, or why there is neither.
 -type outcome(Response) :: {ok, Response} | {refused, binary()} | {error, term()}.
 
@@ -95,18 +97,23 @@ places(Transport, Request) ->
     end.
 
 %% Counts, one item at a time.
-%% Folds over the items.
+%% Folds over the items. However that ends, nothing is left of the stream.
 -spec count(stream_transport(), echo_types:'EchoCount'(), fun((echo_types:'EchoCountItem'(), Acc) -> Acc), Acc) ->
     outcome({echo_types:'EchoCountResponse'(), Acc}).
 count(Transport, Request, Fold, Acc) ->
     case Transport(echo_types:encode_request({count, Request})) of
-        {ok, Next} -> count_items_(Next, Fold, Acc);
+        {ok, {Next, Cancel}} ->
+            try
+                count_items_(Next, Fold, Acc)
+            after
+                Cancel()
+            end;
         Other -> no_answer_(Other)
     end.
 
 count_items_(Next, Fold, Acc) ->
     case heard_(Next()) of
-        {ok, {count_item, Item}} -> count_items_(Next, Fold, Fold(Item, Acc));
+        {item, {count_item, Item}} -> count_items_(Next, Fold, Fold(Item, Acc));
         {ok, {count_response, Response}} -> {ok, {Response, Acc}};
         Other -> no_answer_(Other)
     end.
@@ -138,9 +145,15 @@ peek_committed(Transport, Request) ->
 ask_(Transport, Request) ->
     heard_(Transport(echo_types:encode_request(Request))).
 
+heard_({item, Frame}) ->
+    case echo_types:decode_response(Frame) of
+        {ok, What} -> {item, What};
+        Error -> Error
+    end;
 heard_({ok, Frame}) -> echo_types:decode_response(Frame);
 heard_(Error) -> Error.
 
 no_answer_({ok, {error_response, #{message := Message}}}) -> {refused, Message};
 no_answer_({ok, {Name, _}}) -> {error, {unexpected, Name}};
+no_answer_({item, {Name, _}}) -> {error, {unexpected, Name}};
 no_answer_({error, _} = Error) -> Error.

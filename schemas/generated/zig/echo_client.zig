@@ -81,7 +81,7 @@ pub fn EchoClient(comptime Transport: type) type {
         /// Counts, one item at a time.
         pub fn count(self: *@This(), request_: types.EchoCount) !service.Items(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
             try self.send_(types.EchoCountCodec, request_);
-            return .{ .transport = self.transport_ };
+            return .{ .transport = self.transport_, .call = self.transport_.sent() };
         }
 
         /// Remembers a value on a fork.

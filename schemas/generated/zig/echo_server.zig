@@ -47,8 +47,8 @@ pub const PeekResponder = service.Responder(types.EchoPeekResponseCodec, service
 pub const PeekCommittedResponder = service.Responder(types.EchoPeekResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no
-/// request is answered with the error, and so is what a method returns as an error: one that has answered has
-/// to return nothing. Of each command the handler has a method `name(request, responder) !void`.
+/// request is answered with the error, and so is what a method returns as an error before it has answered. Of
+/// each command the handler has a method `name(request, responder) !void`.
 pub fn dispatch(
     handler: anytype,
     arena: std.mem.Allocator,
@@ -57,6 +57,8 @@ pub fn dispatch(
 ) mp.EncodeError!void {
     var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
     const request = types.EchoRequestCodec.read(&reader) catch |problem| {
+        // No fault of the request's.
+        if (problem == error.OutOfMemory) return error.OutOfMemory;
         const message = try std.fmt.allocPrint(
             arena,
             "{s}: {s} at byte {d}",
@@ -65,7 +67,7 @@ pub fn dispatch(
         const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;
         return service.fail(types.EchoErrorResponseCodec, arena, reply, fault, message);
     };
-    return handle(handler, arena, request, reply);
+    handle(handler, arena, request, reply);
 }
 
 /// Hands a request to its method, for servers that order calls before they handle them.
@@ -74,7 +76,9 @@ pub fn handle(
     arena: std.mem.Allocator,
     request: types.EchoRequest,
     reply: service.Reply,
-) mp.EncodeError!void {
+) void {
+    reply.hold();
+    defer reply.drop();
     const outcome: anyerror!void = switch (request) {
         .bytes => |of| handler.bytes(of, BytesResponder{ .reply = reply, .allocator = arena }),
         .fields => |of| handler.fields(of, FieldsResponder{ .reply = reply, .allocator = arena }),
@@ -89,7 +93,9 @@ pub fn handle(
         .peek => |of| handler.peek(of, PeekResponder{ .reply = reply, .allocator = arena }),
         .peek_committed => |of| handler.peekCommitted(of, PeekCommittedResponder{ .reply = reply, .allocator = arena }),
     };
-    outcome catch |problem| return service.fail(types.EchoErrorResponseCodec, arena, reply, .refused, @errorName(problem));
+    outcome catch |problem| {
+        service.fail(types.EchoErrorResponseCodec, arena, reply, .refused, @errorName(problem)) catch service.giveUp(reply);
+    };
 }
 
 /// The same as `dispatch` in the order that the schema says: calls that touch one fork wait for their turn. The
@@ -104,6 +110,8 @@ pub fn dispatchInTurn(
 ) mp.EncodeError!void {
     var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
     const request = types.EchoRequestCodec.read(&reader) catch |problem| {
+        // No fault of the request's.
+        if (problem == error.OutOfMemory) return error.OutOfMemory;
         const message = try std.fmt.allocPrint(
             arena,
             "{s}: {s} at byte {d}",
@@ -120,8 +128,7 @@ pub fn dispatchInTurn(
 
         fn run(job: *Forks.Job) void {
             const self: *@This() = @alignCast(@fieldParentPtr("job", job));
-            const held = job.inTurn();
-            handle(self.handler, self.arena, self.request, held) catch service.giveUp(held);
+            handle(self.handler, self.arena, self.request, job.inTurn());
         }
     };
     const job: Forks.Job = .{ .call = Call.run, .reply = reply };

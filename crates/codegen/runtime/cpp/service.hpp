@@ -53,6 +53,20 @@ public:
     virtual void send(FrameView request) = 0;
     /// Waits for the next frame that answers it; valid until the next call.
     virtual FrameView receive() = 0;
+    /// Nobody waits for more of what was sent last: what has not ended is left, at once.
+    virtual void leave() noexcept {}
+};
+
+/// A stream being read: left, however reading it ends.
+class Reading {
+public:
+    explicit Reading(Transport& transport) : transport_(transport) {}
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+    ~Reading() { transport_.leave(); }
+
+private:
+    Transport& transport_;
 };
 
 /// Reads the error of a frame whose tag was read already.

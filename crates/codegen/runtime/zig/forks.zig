@@ -67,6 +67,16 @@ pub const Forks = struct {
             const reply = of(context).reply;
             reply.ways.changed.?(reply.context, wake, to);
         }
+        fn claim(context: *anyopaque) bool {
+            const reply = of(context).reply;
+            return reply.ways.claim.?(reply.context);
+        }
+        fn hold(context: *anyopaque) void {
+            of(context).reply.hold();
+        }
+        fn drop(context: *anyopaque) void {
+            of(context).reply.drop();
+        }
         fn release(context: *anyopaque) void {
             const self = of(context);
             const forks, const line, const writes = .{ self.forks, self.line, self.writes };
@@ -102,6 +112,9 @@ pub const Forks = struct {
                 .fail = if (ways.fail == null) null else Job.fail,
                 .cancelled = if (ways.cancelled == null) null else Job.cancelled,
                 .changed = if (ways.changed == null) null else Job.changed,
+                .claim = if (ways.claim == null) null else Job.claim,
+                .hold = Job.hold,
+                .drop = Job.drop,
                 .release = Job.release,
             };
             break :begins line.enter(job);

@@ -1,8 +1,9 @@
 //! What stands between generated code and whoever carries its frames: a transport under a client, a `Reply` under a
 //! server. Generated code speaks these words, transports execute them, neither sees the other.
 //!
-//! A transport is any type with `send(self, frame: []const u8) !void` and `receive(self) ![]const u8`; what `receive`
-//! returns is valid until the next call.
+//! A transport is any type with `send(self, frame: []const u8) !void`, `receive(self) ![]const u8`, `sent(self) u64` and
+//! `leave(self, call: u64) void`: what `receive` returns is valid until the next call, `sent` is the number of the call that
+//! was sent last, and `leave` says that nobody waits for more of that call, if it is the last and has not ended.
 
 const std = @import("std");
 const mp = @import("messagepack.zig");
@@ -51,21 +52,32 @@ fn heard(
     };
 }
 
-/// A stream being read.
+/// A stream being read. Who does not read it to its end closes it, or its call, and what that holds at the server, stays
+/// until the next one.
 pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: type, comptime Error: type) type {
     return struct {
         transport: *Transport,
+        call: u64,
 
-        /// What comes next; nothing does after the end.
+        /// What comes next; nothing does after the end, or after an error.
         pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
-            return heard(Item, Response, Error, arena, try self.transport.receive());
+            const frame = try self.transport.receive();
+            // Behind what cannot be read nobody waits for more.
+            errdefer self.close();
+            return heard(Item, Response, Error, arena, frame);
+        }
+
+        /// Leaves the stream, at once. Behind its end, and once another call was made, there is nothing to leave.
+        pub fn close(self: @This()) void {
+            self.transport.leave(self.call);
         }
     };
 }
 
 /// A call under way on a transport that carries many at once: one with a type `Begun` of `call`, a
 /// number, and `credit`, the items that a stream may bring before it is granted more; `begin(self, frame) !Begun`; `wait(self, call) ![]const u8`, which
-/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`.
+/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`, after which the call still ends;
+/// `forget(self, call) void`, after which nothing is heard of it, or kept.
 pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error: type) type {
     return struct {
         transport: *Transport,
@@ -76,9 +88,14 @@ pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error
             return answer(Response, Error, arena, try self.transport.wait(self.call));
         }
 
-        /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
+        /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled: it is to be waited for.
         pub fn cancel(self: @This()) void {
             self.transport.cancel(self.call);
+        }
+
+        /// The same for who does not wait either. Nothing of the call is kept.
+        pub fn forget(self: @This()) void {
+            self.transport.forget(self.call);
         }
     };
 }
@@ -95,7 +112,7 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
         pub fn next(self: *@This(), arena: Allocator) !Next(Item.T, Response.T) {
             const frame = try self.transport.wait(self.call);
             // Behind what cannot be read nobody waits for more.
-            errdefer self.cancel();
+            errdefer self.forget();
             const what = try heard(Item, Response, Error, arena, frame);
             if (what == .item) self.taken += 1;
             // Half at a time: the server goes on while the other half is on its way.
@@ -106,9 +123,14 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
             return what;
         }
 
-        /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
+        /// Tells the server that nobody waits for more. The call still ends, usually as cancelled: it is to be read to that.
         pub fn cancel(self: @This()) void {
             self.transport.cancel(self.call);
+        }
+
+        /// The same for who does not read on. Nothing of the stream is kept.
+        pub fn forget(self: @This()) void {
+            self.transport.forget(self.call);
         }
     };
 }
@@ -133,9 +155,29 @@ pub const Reply = struct {
         cancelled: ?*const fn (context: *anyopaque) bool = null,
         /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed.
         changed: ?*const fn (context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void = null,
-        /// Frees what was kept for the call, the request and the allocator among it. The last to be called.
+        /// Whether nobody has ended the call yet; whoever hears so has to. Without this, nobody ends it twice.
+        claim: ?*const fn (context: *anyopaque) bool = null,
+        /// Keeps what `release` would free, and the other ways with it, until `drop`.
+        hold: ?*const fn (context: *anyopaque) void = null,
+        drop: ?*const fn (context: *anyopaque) void = null,
+        /// Frees what was kept for the call, the request and the allocator among it. Called once, by whoever ended it.
         release: ?*const fn (context: *anyopaque) void = null,
     };
+
+    /// The right to end the call, which is given once.
+    fn claim(self: Reply) bool {
+        return if (self.ways.claim) |claims| claims(self.context) else true;
+    }
+
+    /// Keeps the call's memory while its method runs, which may answer it.
+    pub fn hold(self: Reply) void {
+        if (self.ways.hold) |holds| holds(self.context);
+    }
+
+    /// Ends a `hold`.
+    pub fn drop(self: Reply) void {
+        if (self.ways.drop) |drops| drops(self.context);
+    }
 
     /// Lets go of what was kept for the call; what answers it does this last.
     pub fn release(self: Reply) void {
@@ -148,24 +190,21 @@ pub const NoItem = struct {
     pub const T = noreturn;
 };
 
-/// Writes a frame into memory of the allocator, and hands it on.
-fn hand(
-    comptime Codec: type,
-    allocator: Allocator,
-    context: *anyopaque,
-    comptime Outcome: type,
-    way: *const fn (context: *anyopaque, frame: []const u8) Outcome,
-    value: Codec.T,
-) mp.EncodeError!Outcome {
-    var writer: mp.Writer = .{ .allocator = allocator };
-    defer writer.deinit();
-    try mp.frameOf(false, Codec, &writer, value);
-    return way(context, writer.written());
+/// Writes a frame into memory of the allocator, and ends the call with it. Of a call that has ended nothing is heard.
+fn end(comptime Codec: type, allocator: Allocator, reply: Reply, value: Codec.T) mp.EncodeError!void {
+    {
+        var writer: mp.Writer = .{ .allocator = allocator };
+        defer writer.deinit();
+        try mp.frameOf(false, Codec, &writer, value);
+        if (!reply.claim()) return;
+        reply.ways.end(reply.context, writer.written());
+    }
+    reply.release();
 }
 
 /// Answers one request, once, now or later, from any thread; then nothing that came with the request may be used any more.
 /// Zig runs nothing when a value goes out of scope, so each responder has to be answered by hand, on every path; `abandon`
-/// is the answer of who has none.
+/// is the answer of who has none. While its method runs, a second answer is dropped.
 pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: type) type {
     return struct {
         reply: Reply,
@@ -173,8 +212,7 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Answers; a stream ends with it.
         pub fn ok(self: @This(), response: Response.T) mp.EncodeError!void {
-            try hand(Response, self.allocator, self.reply.context, void, self.reply.ways.end, response);
-            self.reply.release();
+            return end(Response, self.allocator, self.reply, response);
         }
 
         /// Answers with the service's error.
@@ -189,7 +227,10 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Sends one item of a stream.
         pub fn item(self: @This(), value: Item.T) mp.EncodeError!Flow {
-            return hand(Item, self.allocator, self.reply.context, Flow, self.reply.ways.item, value);
+            var writer: mp.Writer = .{ .allocator = self.allocator };
+            defer writer.deinit();
+            try mp.frameOf(false, Item, &writer, value);
+            return self.reply.ways.item(self.reply.context, writer.written());
         }
 
         /// Whether nobody waits for the answer any more.
@@ -215,19 +256,23 @@ pub fn fail(
     const fails = reply.ways.fail;
     // The service's own error is an answer like any other.
     if (fails != null and fault != .refused) {
+        if (!reply.claim()) return;
         fails.?(reply.context, fault, message);
-    } else {
-        // What a handler says may quote anything, and a frame with that in it could not be read.
-        var words: mp.Writer = .{ .allocator = allocator };
-        defer words.deinit();
-        try mp.readable(&words, message);
-        try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = words.written() });
+        return reply.release();
     }
-    reply.release();
+    // What a handler says may quote anything, and a frame with that in it could not be read. The allocator may be one that
+    // is freed with the call: that is held until the words are.
+    reply.hold();
+    defer reply.drop();
+    var words: mp.Writer = .{ .allocator = allocator };
+    defer words.deinit();
+    try mp.readable(&words, message);
+    return end(Error, allocator, reply, .{ .message = words.written() });
 }
 
 /// Ends a call that could not even be refused.
 pub fn giveUp(reply: Reply) void {
+    if (!reply.claim()) return;
     if (reply.ways.fail) |fails| fails(reply.context, .abandoned, "") else reply.ways.end(reply.context, "");
     reply.release();
 }

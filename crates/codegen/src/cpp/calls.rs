@@ -81,10 +81,13 @@ impl Cpp<'_> {
         };
         let item = format!("{}View", self.names.message(item));
         let parameters: Vec<&str> = template.into_iter().chain(["class F"]).collect();
-        text.line("/// Hands each item to `take`, and returns what ends the stream.");
+        text.line(
+            "/// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it.",
+        );
         text.line(format!("template <{}>", parameters.join(", ")));
         text.block(format!("{response} {method}(const {request}& request, F&& take) {{"), "}", |text| {
             text.line("send_(request);");
+            text.line("const thalweg::Reading reading(transport_);");
             text.block("for (;;) {", "}", |text| {
                 text.line(format!(
                     "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), error_tag);"

@@ -87,7 +87,7 @@ impl Zig<'_> {
                 let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
                 text.lines(&format!(
                     "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
-                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_ }};\n}}"
+                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_, .call = self.transport_.sent() }};\n}}"
                 ));
             }
         }
@@ -137,23 +137,24 @@ impl Zig<'_> {
         let request = self.names.own("Request");
         text.lines(
             "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
-             /// request is answered with the error, and so is what a method returns as an error: one that has answered has\n\
-             /// to return nothing. Of each command the handler has a method `name(request, responder) !void`.\n\
+             /// request is answered with the error, and so is what a method returns as an error before it has answered. Of\n\
+             /// each command the handler has a method `name(request, responder) !void`.\n\
              pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
              reply: service.Reply,\n) mp.EncodeError!void {",
         );
         self.decoded(&mut text);
         text.lines(
-            "    return handle(handler, arena, request, reply);\n}\n\n\
+            "    handle(handler, arena, request, reply);\n}\n\n\
              /// Hands a request to its method, for servers that order calls before they handle them.",
         );
         text.block(
             format!(
                 "pub fn handle(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    request: types.{request},\n    \
-                 reply: service.Reply,\n) mp.EncodeError!void {{"
+                 reply: service.Reply,\n) void {{"
             ),
             "}",
             |text| {
+                text.lines("reply.hold();\ndefer reply.drop();");
                 text.block("const outcome: anyerror!void = switch (request) {", "};", |text| {
                     for command in &self.service.commands {
                         text.line(format!(
@@ -164,9 +165,11 @@ impl Zig<'_> {
                         ));
                     }
                 });
-                text.line(format!(
-                    "outcome catch |problem| return service.fail({error}, arena, reply, .refused, @errorName(problem));"
-                ));
+                text.block("outcome catch |problem| {", "};", |text| {
+                    text.line(format!(
+                        "service.fail({error}, arena, reply, .refused, @errorName(problem)) catch service.giveUp(reply);"
+                    ));
+                });
             },
         );
         if self.service.is_ordered() {
@@ -190,8 +193,7 @@ impl Zig<'_> {
              arena: std.mem.Allocator,\n        request: types.{request},\n\n        \
              fn run(job: *Forks.Job) void {{\n            \
              const self: *@This() = @alignCast(@fieldParentPtr(\"job\", job));\n            \
-             const held = job.inTurn();\n            \
-             handle(self.handler, self.arena, self.request, held) catch service.giveUp(held);\n        }}\n    }};\n    \
+             handle(self.handler, self.arena, self.request, job.inTurn());\n        }}\n    }};\n    \
              const job: Forks.Job = .{{ .call = Call.run, .reply = reply }};\n    \
              const call = try arena.create(Call);\n    \
              call.* = .{{ .job = job, .handler = handler, .arena = arena, .request = request }};\n    \
@@ -206,6 +208,8 @@ impl Zig<'_> {
         text.lines(&format!(
             "    var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
              const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
+             // No fault of the request's.\n        \
+             if (problem == error.OutOfMemory) return error.OutOfMemory;\n        \
              const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
              .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
              const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;\n        \

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 
 namespace thalweg {
@@ -22,11 +23,11 @@ struct ClientOptions : thalweg_client_options {
     }
 };
 
-/// What one call may be given. Zeros give it what the client's options, and the server, say.
+/// What one call may be given, instead of what the client's options, and the server, say.
 struct CallOptions {
-    /// How long anybody wants the answer.
-    std::chrono::nanoseconds deadline{0};
-    /// Of a stream: how many items may come before more are granted, which reading them does.
+    /// How long anybody wants the answer; of 0 and less the time has passed.
+    std::optional<std::chrono::nanoseconds> deadline{};
+    /// Of a stream: how many items may come before more are granted, which reading them does. 0 is what the server says.
     std::uint32_t credit = 0;
 };
 
@@ -82,6 +83,15 @@ public:
         waited_ = {};
         if (has_failed(event)) throw failure(event);
         return frame(event);
+    }
+
+    void leave() noexcept override {
+        const std::uint64_t left = std::exchange(waited_, {}).call;
+        kept_.clear();
+        if (left == 0 || client_ == nullptr) return;
+        // A connection that cannot be written to shows in the next call.
+        static_cast<void>(thalweg_client_forget(client_, left));
+        static_cast<void>(thalweg_client_flush(client_));
     }
 
     // Many at once.
@@ -163,9 +173,11 @@ private:
     Begun call(FrameView request) {
         if (client_ == nullptr) throw destroyed();
         const CallOptions given = std::exchange(next_call_, {});
-        // None is 0: one that has passed already is as short as one can be.
-        auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
-        if (given.deadline.count() != 0) ms = std::max<decltype(ms)>(ms, 1);
+        // 0 is none to C: one that has passed already is as short as one can be.
+        std::chrono::milliseconds::rep ms = 0;
+        if (given.deadline) {
+            ms = std::max<decltype(ms)>(std::chrono::ceil<std::chrono::milliseconds>(*given.deadline).count(), 1);
+        }
         const thalweg_call_options options{
             .deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit, .unary = false};
         Begun begun{.call = 0, .credit = given.credit};

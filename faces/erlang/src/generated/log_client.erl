@@ -16,12 +16,14 @@
     fork/2,
     remove/2
 ]).
--export_type([transport/0, stream_transport/0, outcome/1]).
+-export_type([transport/0, stream_transport/0, next/0, outcome/1]).
 
 %% Sends a request and returns the frame that answers it.
 -type transport() :: fun((iodata()) -> {ok, binary()} | {error, term()}).
-%% Sends a request and returns what brings one frame of the answering stream after the other.
--type stream_transport() :: fun((iodata()) -> {ok, fun(() -> {ok, binary()} | {error, term()})} | {error, term()}).
+%% Sends a request and returns two functions: what brings one frame of the answering stream after the other, items and
+%% then the end, and what leaves the stream, which does nothing behind its end.
+-type stream_transport() :: fun((iodata()) -> {ok, {next(), fun(() -> ok)}} | {error, term()}).
+-type next() :: fun(() -> {item, binary()} | {ok, binary()} | {error, term()}).
 %% The response, the words of the server's error, or why there is neither.
 -type outcome(Response) :: {ok, Response} | {refused, binary()} | {error, term()}.
 
@@ -50,18 +52,23 @@ read(Transport, Request) ->
     end.
 
 %% What a stream holds from an offset on, and then whatever is appended, until it is closed.
-%% Folds over the items.
+%% Folds over the items. However that ends, nothing is left of the stream.
 -spec tail(stream_transport(), log_types:'LogTail'(), fun((log_types:'LogTailItem'(), Acc) -> Acc), Acc) ->
     outcome({log_types:'LogTailResponse'(), Acc}).
 tail(Transport, Request, Fold, Acc) ->
     case Transport(log_types:encode_request({tail, Request})) of
-        {ok, Next} -> tail_items_(Next, Fold, Acc);
+        {ok, {Next, Cancel}} ->
+            try
+                tail_items_(Next, Fold, Acc)
+            after
+                Cancel()
+            end;
         Other -> no_answer_(Other)
     end.
 
 tail_items_(Next, Fold, Acc) ->
     case heard_(Next()) of
-        {ok, {tail_item, Item}} -> tail_items_(Next, Fold, Fold(Item, Acc));
+        {item, {tail_item, Item}} -> tail_items_(Next, Fold, Fold(Item, Acc));
         {ok, {tail_response, Response}} -> {ok, {Response, Acc}};
         Other -> no_answer_(Other)
     end.
@@ -93,9 +100,15 @@ remove(Transport, Request) ->
 ask_(Transport, Request) ->
     heard_(Transport(log_types:encode_request(Request))).
 
+heard_({item, Frame}) ->
+    case log_types:decode_response(Frame) of
+        {ok, What} -> {item, What};
+        Error -> Error
+    end;
 heard_({ok, Frame}) -> log_types:decode_response(Frame);
 heard_(Error) -> Error.
 
 no_answer_({ok, {error_response, #{message := Message}}}) -> {refused, Message};
 no_answer_({ok, {Name, _}}) -> {error, {unexpected, Name}};
+no_answer_({item, {Name, _}}) -> {error, {unexpected, Name}};
 no_answer_({error, _} = Error) -> Error.

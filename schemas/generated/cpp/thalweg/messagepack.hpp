@@ -114,6 +114,15 @@ inline std::size_t character_size(std::string_view text) {
     return size;
 }
 
+inline bool is_utf8(std::string_view text) {
+    while (!text.empty()) {
+        const std::size_t size = character_size(text);
+        if (size == 0) return false;
+        text.remove_prefix(size);
+    }
+    return true;
+}
+
 /// Words for people, with U+FFFD for each byte that is no UTF-8.
 inline std::string readable(std::string_view words) {
     std::string text;
@@ -136,6 +145,16 @@ public:
     /// Where in the frame.
     std::size_t at;
     /// The field or message being read; "frame" outside of any. Lives as long as the program.
+    std::string_view place;
+};
+
+/// A value that nobody could read: nothing of its message leaves.
+class EncodeError : public std::invalid_argument {
+public:
+    explicit EncodeError(std::string_view where)
+        : std::invalid_argument(std::string(where) + ": " + std::string(words(Wrong::utf8))), place(where) {}
+
+    /// The field being written. Lives as long as the program.
     std::string_view place;
 };
 
@@ -180,6 +199,13 @@ public:
         else tagged(0xd3, static_cast<std::uint64_t>(value));
     }
 
+    /// Text of whoever calls, as the wire wants it. Throws EncodeError.
+    void text(std::string_view value) {
+        if (!is_utf8(value)) throw EncodeError(place_);
+        string(value);
+    }
+
+    /// A name that was declared.
     void string(std::string_view value) {
         if (value.size() < 32) byte(static_cast<std::uint8_t>(0xa0 | value.size()));
         else counted(0xd9, value.size());
@@ -197,6 +223,7 @@ public:
     template <class T> void value(const T& of) { Codec<T>::write(*this, of); }
 
     template <class T> void field(std::string_view name, const T& of) {
+        place_ = name;
         string(name);
         value(of);
     }
@@ -215,6 +242,7 @@ private:
     }
 
     Frame& out_;
+    std::string_view place_ = "message";
 };
 
 /// Walks one frame.
@@ -397,15 +425,6 @@ private:
         return count;
     }
 
-    static bool is_utf8(std::string_view text) {
-        while (!text.empty()) {
-            const std::size_t size = character_size(text);
-            if (size == 0) return false;
-            text.remove_prefix(size);
-        }
-        return true;
-    }
-
     /// What the values of lists and maps may take in memory for each byte of the frame, and besides.
     static constexpr std::size_t held_per_byte = 64;
     static constexpr std::size_t held_besides = 16U << 20U;
@@ -452,13 +471,13 @@ template <> struct Codec<double> {
 template <> struct Codec<std::string_view> {
     static constexpr std::size_t bytes_min = 1;
     static std::string_view read(Reader& reader) { return reader.string(); }
-    static void write(Writer& writer, std::string_view value) { writer.string(value); }
+    static void write(Writer& writer, std::string_view value) { writer.text(value); }
 };
 
 template <> struct Codec<std::string> {
     static constexpr std::size_t bytes_min = 1;
     static std::string read(Reader& reader) { return std::string(reader.string()); }
-    static void write(Writer& writer, std::string_view value) { writer.string(value); }
+    static void write(Writer& writer, std::string_view value) { writer.text(value); }
 };
 
 template <> struct Codec<BytesView> {
@@ -547,7 +566,7 @@ template <class K, class T> struct Codec<std::map<K, T>> {
     static void write(Writer& writer, const std::map<K, T>& values) {
         writer.map(values.size());
         for (const auto& [key, value] : values) {
-            writer.string(key);
+            writer.text(key);
             writer.value(value);
         }
     }

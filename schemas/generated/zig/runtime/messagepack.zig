@@ -8,7 +8,8 @@
 const std = @import("std");
 const Allocator = std.mem.Allocator;
 
-/// Why bytes are not the value they should be, or memory did not suffice.
+/// Why bytes are not the value they should be, `TooMuchMemory` among it: more than such a frame may take. `OutOfMemory` is no
+/// fault of theirs: the allocator had none.
 pub const DecodeError = error{
     Truncated,
     Trailing,
@@ -21,11 +22,12 @@ pub const DecodeError = error{
     Missing,
     UnknownWord,
     UnknownMessage,
+    TooMuchMemory,
     OutOfMemory,
 };
 
-/// Why a value could not be written.
-pub const EncodeError = error{ Duplicate, OutOfMemory };
+/// Why a value could not be written: two entries with one key, text that no peer would read, or memory.
+pub const EncodeError = error{ Duplicate, NotUtf8, OutOfMemory };
 
 /// Walks one frame. After an error, `at` and `place` say where.
 pub const Reader = struct {
@@ -110,7 +112,7 @@ pub const Reader = struct {
     fn hold(self: *Reader, comptime T: type, count: usize) DecodeError![]T {
         const room = self.frame.len *| held_per_byte +| held_besides;
         const held = self.held +| count *| @sizeOf(T);
-        if (held > room) return error.OutOfMemory;
+        if (held > room) return error.TooMuchMemory;
         self.held = held;
         return self.allocator.alloc(T, count);
     }
@@ -202,6 +204,7 @@ pub const Writer = struct {
         return self.tagged(many + 1, u32, @intCast(count));
     }
 
+    /// A name that was declared; what a caller says goes through `String`.
     pub fn string(self: *Writer, value: []const u8) EncodeError!void {
         if (value.len < 32) {
             try self.byte(0xa0 | @as(u8, @intCast(value.len)));
@@ -312,6 +315,7 @@ pub const String = struct {
     }
 
     pub fn write(writer: *Writer, value: []const u8) EncodeError!void {
+        if (!std.unicode.utf8ValidateSlice(value)) return error.NotUtf8;
         return writer.string(value);
     }
 };
@@ -471,7 +475,7 @@ pub fn Map(comptime Codec: type) type {
             try sort(sorted);
             try writer.fields(sorted.len);
             for (sorted) |entry| {
-                try writer.string(entry.key);
+                try String.write(writer, entry.key);
                 try Codec.write(writer, entry.value);
             }
         }
