@@ -244,26 +244,31 @@ fn large_reads_rest_while_writes_come_and_only_then() {
 
 #[test]
 fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
-    const BYTES: usize = 1 << 20;
+    const HERD: usize = 240;
+    const BYTES: usize = 512 << 10;
     let server = Server::start(Config { stall_timeout_ms: 500, ..patient() });
     server.shared.lock().unwrap().writes_come = true;
-    let mut writer = server.connect();
+    let connected = |number| {
+        let client = server.connect();
+        server.until("connected", |census| census.connections == number);
+        client
+    };
+    let herd: Vec<Client> = (1..=HERD).map(connected).collect();
+    let mut writer = connected(HERD + 1);
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..60)
-            .map(|_| {
-                let mut client = server.connect();
-                scope.spawn(move || {
-                    client.get(&format!("/big/{BYTES}"));
-                    assert_eq!(client.answer().body.len(), BYTES);
-                })
-            })
-            .collect();
-        // Turns of 20 ms with rests of 40 behind them: each reader has a part of every fifteenth, or so.
+        let read = |mut client: Client| {
+            client.get(&format!("/big/{BYTES}"));
+            assert_eq!(client.answer().body.len(), BYTES);
+        };
+        let readers: Vec<_> = herd.into_iter().map(|client| scope.spawn(move || read(client))).collect();
+        // Turns of 30 ms with rests of 40 behind them, each of which is a half of an answer for four, or so: all wait for their other
+        // half longer than twice the patience there is, and a peer that took nothing for so long would be cut.
         while !readers.iter().all(|reader| reader.is_finished()) {
-            post(&mut writer, "/slow/20");
+            post(&mut writer, "/slow/30");
             assert_eq!(writer.answer().status, 200);
         }
     });
+    assert!(server.census().rests > 0, "nobody waited for a turn");
 }
 
 #[test]
