@@ -31,7 +31,6 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Pool, Reactor};
-use thalweg_service::Endpoint;
 use thalweg_sync::places::Places;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
@@ -196,12 +195,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     let shares =
         Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);
-    let end = |signal| {
-        tracing::info!(?signal, "ending: nothing was served yet");
-        std::process::exit(0)
-    };
-    let engine = interruptible(&signals, end, || open_engine(options, &plan, limits.streams));
-    let engine = engine.map_err(|error| Failure::System("hear of signals", error))??;
+    let engine = open_engine(&signals, options, &plan, limits.streams)?;
     plan.warn();
     let Plan { front, reactors, certificate, .. } = plan;
     let keeping =
@@ -235,8 +229,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     };
     shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
-    let neighbours: Vec<&Endpoint> =
-        threads.neighbours.iter().flat_map(services::Running::endpoints).collect();
+    let neighbours = threads.endpoints();
     Greeting { places: &doors.places, rpc: &rpc_doors.places, neighbours: &neighbours, limits: &limits }
         .say(output);
     let supervisor = Supervisor::from_environment();
@@ -258,11 +251,18 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
 
 /// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
 /// is what one step does.
-fn open_engine(options: &ServeOptions, plan: &Plan, streams_max: u64) -> Result<Engine, Failure> {
+fn open_engine(
+    signals: &Signals,
+    options: &ServeOptions,
+    plan: &Plan,
+    streams_max: u64,
+) -> Result<Engine, Failure> {
     code::release();
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let state = state_options(options, streams_max);
-    let engine = Engine::open(&options.data, options.durability, retain, state);
+    let open = || Engine::open(&options.data, options.durability, retain, state);
+    let engine = interruptible(signals, end_at_once, open);
+    let engine = engine.map_err(|error| Failure::System("hear of signals", error))?;
     code::release();
     let webhooks_loopback = match options.webhooks_loopback {
         WebhooksLoopback::On => true,
@@ -271,6 +271,12 @@ fn open_engine(options: &ServeOptions, plan: &Plan, streams_max: u64) -> Result<
     };
     let engine = engine.map_err(Failure::Store)?.with_sharing(plan.front.sharing());
     Ok(engine.with_webhooks_loopback(webhooks_loopback).with_streams_max(streams_max))
+}
+
+/// Of a server that has served nothing yet.
+fn end_at_once(signal: Signal) {
+    tracing::info!(?signal, "ending: nothing was served yet");
+    std::process::exit(0)
 }
 
 /// Listens at every place, and at what was handed over.

@@ -10,6 +10,7 @@ use crate::{services, webhooks};
 use std::thread::JoinHandle;
 use thalweg_http::Message;
 use thalweg_reactor::Handle;
+use thalweg_service::Endpoint;
 
 /// A reactor on its thread.
 pub(crate) struct ReactorThread {
@@ -26,6 +27,11 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    /// Where programs of this machine reach services.
+    pub(crate) fn endpoints(&self) -> Vec<&Endpoint> {
+        self.neighbours.iter().flat_map(services::Running::endpoints).collect()
+    }
+
     /// Whether one of them ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.reactors.iter().any(|reactor| reactor.thread.is_finished())

@@ -86,10 +86,21 @@ pub const Client = struct {
 
     /// Begins a call, which leaves with the next flush, turn or wait.
     pub fn begin(self: *Client, frame: []const u8) Error!Begun {
+        return self.beginAs(frame, false);
+    }
+
+    /// The same of a call that one frame answers: an item of a stream ends it as `error.BadAnswer`.
+    pub fn beginAsk(self: *Client, frame: []const u8) Error!Begun {
+        return self.beginAs(frame, true);
+    }
+
+    fn beginAs(self: *Client, frame: []const u8, unary: bool) Error!Begun {
         const options = self.next_call;
         self.next_call = .{};
+        var given = options.inC();
+        given.unary = unary;
         var call: u64 = 0;
-        try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &options.inC(), &call));
+        try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &given, &call));
         return .{ .call = call, .credit = if (options.credit > 0) options.credit else self.state().credit };
     }
 
@@ -124,8 +135,17 @@ pub const Client = struct {
 
     /// Sends a request whose answer `receive` waits for. Who did not read the stream before to its end does not want it.
     pub fn send(self: *Client, frame: []const u8) Error!void {
+        try self.sendAs(frame, false);
+    }
+
+    /// The same of a request that one frame answers.
+    pub fn ask(self: *Client, frame: []const u8) Error!void {
+        try self.sendAs(frame, true);
+    }
+
+    fn sendAs(self: *Client, frame: []const u8, unary: bool) Error!void {
         if (self.waited.call != 0) self.forget(self.waited.call);
-        self.waited = try self.begin(frame);
+        self.waited = try self.beginAs(frame, unary);
         self.taken = 0;
     }
 

@@ -19,54 +19,54 @@ class EchoClient {
         /// Any bytes.
         template <class S>
         EchoBytesResponseView bytes(const BasicEchoBytes<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoBytesResponseView>(transport_.receive(), error_tag);
         }
 
         /// Leaves side by side.
         template <class S>
         EchoFieldsResponseView fields(const BasicEchoFields<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoFieldsResponseView>(transport_.receive(), error_tag);
         }
 
         /// A struct in a struct.
         template <class S>
         EchoNestedResponseView nested(const BasicEchoNested<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoNestedResponseView>(transport_.receive(), error_tag);
         }
 
         /// Named leaves.
         EchoAliasesResponseView aliases(const EchoAliases& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoAliasesResponseView>(transport_.receive(), error_tag);
         }
 
         /// Bytes that may be absent, and exactly two of them.
         template <class S>
         EchoBlobsResponseView blobs(const BasicEchoBlobs<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoBlobsResponseView>(transport_.receive(), error_tag);
         }
 
         /// Always answers with the error, in these words.
         template <class S>
         EchoFailResponseView fail(const BasicEchoFail<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoFailResponseView>(transport_.receive(), error_tag);
         }
 
         /// Every width.
         EchoNumbersResponseView numbers(const EchoNumbers& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoNumbersResponseView>(transport_.receive(), error_tag);
         }
 
         /// Types of types.
         template <class S>
         EchoPlacesResponseView places(const BasicEchoPlaces<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoPlacesResponseView>(transport_.receive(), error_tag);
         }
 
@@ -74,7 +74,7 @@ class EchoClient {
         /// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it.
         template <class F>
         EchoCountResponseView count(const EchoCount& request, F&& take) {
-            send_(request);
+            transport_.send(frame_of_(request));
             const thalweg::Reading reading(transport_);
             for (;;) {
                 auto heard = thalweg::next<EchoCountItemView, EchoCountResponseView>(transport_.receive(), error_tag);
@@ -86,29 +86,29 @@ class EchoClient {
         /// Remembers a value on a fork.
         template <class S>
         EchoPutResponseView put(const BasicEchoPut<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoPutResponseView>(transport_.receive(), error_tag);
         }
 
         /// Says what was put last.
         template <class S>
         EchoPeekResponseView peek(const BasicEchoPeek<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
         }
 
         /// Says what everybody agreed on.
         template <class S>
         EchoPeekResponseView peek_committed(const BasicEchoPeekCommitted<S>& request) {
-            send_(request);
+            transport_.ask(frame_of_(request));
             return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
         }
 
     private:
-        template <class T> void send_(const T& request) {
+        template <class T> thalweg::FrameView frame_of_(const T& request) {
             frame_.clear();
             thalweg::request_frame(request, frame_);
-            transport_.send(frame_);
+            return frame_;
         }
 
         thalweg::Transport& transport_;

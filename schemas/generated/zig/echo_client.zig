@@ -30,51 +30,58 @@ pub fn EchoClient(comptime Transport: type) type {
             return self.transport_.send(self.writer_.written());
         }
 
+        fn ask_(self: *@This(), comptime Codec: type, request_: Codec.T) !void {
+            if (!@hasDecl(Transport, "ask")) return self.send_(Codec, request_);
+            self.writer_.clear();
+            try mp.frameOf(true, Codec, &self.writer_, request_);
+            return self.transport_.ask(self.writer_.written());
+        }
+
         /// Any bytes.
         pub fn bytes(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBytes) !service.Answer(types.EchoBytesResponse) {
-            try self.send_(types.EchoBytesCodec, request_);
+            try self.ask_(types.EchoBytesCodec, request_);
             return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFields) !service.Answer(types.EchoFieldsResponse) {
-            try self.send_(types.EchoFieldsCodec, request_);
+            try self.ask_(types.EchoFieldsCodec, request_);
             return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNested) !service.Answer(types.EchoNestedResponse) {
-            try self.send_(types.EchoNestedCodec, request_);
+            try self.ask_(types.EchoNestedCodec, request_);
             return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoAliases) !service.Answer(types.EchoAliasesResponse) {
-            try self.send_(types.EchoAliasesCodec, request_);
+            try self.ask_(types.EchoAliasesCodec, request_);
             return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBlobs) !service.Answer(types.EchoBlobsResponse) {
-            try self.send_(types.EchoBlobsCodec, request_);
+            try self.ask_(types.EchoBlobsCodec, request_);
             return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFail) !service.Answer(types.EchoFailResponse) {
-            try self.send_(types.EchoFailCodec, request_);
+            try self.ask_(types.EchoFailCodec, request_);
             return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNumbers) !service.Answer(types.EchoNumbersResponse) {
-            try self.send_(types.EchoNumbersCodec, request_);
+            try self.ask_(types.EchoNumbersCodec, request_);
             return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Types of types.
         pub fn places(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPlaces) !service.Answer(types.EchoPlacesResponse) {
-            try self.send_(types.EchoPlacesCodec, request_);
+            try self.ask_(types.EchoPlacesCodec, request_);
             return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
@@ -86,19 +93,19 @@ pub fn EchoClient(comptime Transport: type) type {
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPut) !service.Answer(types.EchoPutResponse) {
-            try self.send_(types.EchoPutCodec, request_);
+            try self.ask_(types.EchoPutCodec, request_);
             return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeek) !service.Answer(types.EchoPeekResponse) {
-            try self.send_(types.EchoPeekCodec, request_);
+            try self.ask_(types.EchoPeekCodec, request_);
             return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeekCommitted) !service.Answer(types.EchoPeekResponse) {
-            try self.send_(types.EchoPeekCommittedCodec, request_);
+            try self.ask_(types.EchoPeekCommittedCodec, request_);
             return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
     };
@@ -125,51 +132,58 @@ pub fn EchoPipeline(comptime Transport: type) type {
             return self.transport_.begin(self.writer_.written());
         }
 
+        fn beginAsk_(self: *@This(), comptime Codec: type, request_: Codec.T) !Transport.Begun {
+            if (!@hasDecl(Transport, "beginAsk")) return self.begin_(Codec, request_);
+            self.writer_.clear();
+            try mp.frameOf(true, Codec, &self.writer_, request_);
+            return self.transport_.beginAsk(self.writer_.written());
+        }
+
         /// Any bytes.
         pub fn bytes(self: *@This(), request_: types.EchoBytes) !service.Pending(Transport, types.EchoBytesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoBytesCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoBytesCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), request_: types.EchoFields) !service.Pending(Transport, types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoFieldsCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoFieldsCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), request_: types.EchoNested) !service.Pending(Transport, types.EchoNestedResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoNestedCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoNestedCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), request_: types.EchoAliases) !service.Pending(Transport, types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoAliasesCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoAliasesCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), request_: types.EchoBlobs) !service.Pending(Transport, types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoBlobsCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoBlobsCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), request_: types.EchoFail) !service.Pending(Transport, types.EchoFailResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoFailCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoFailCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), request_: types.EchoNumbers) !service.Pending(Transport, types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoNumbersCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoNumbersCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Types of types.
         pub fn places(self: *@This(), request_: types.EchoPlaces) !service.Pending(Transport, types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoPlacesCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoPlacesCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
@@ -181,19 +195,19 @@ pub fn EchoPipeline(comptime Transport: type) type {
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), request_: types.EchoPut) !service.Pending(Transport, types.EchoPutResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoPutCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoPutCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), request_: types.EchoPeek) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoPeekCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoPeekCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), request_: types.EchoPeekCommitted) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun_ = try self.begin_(types.EchoPeekCommittedCodec, request_);
+            const begun_ = try self.beginAsk_(types.EchoPeekCommittedCodec, request_);
             return .{ .transport = self.transport_, .call = begun_.call };
         }
     };

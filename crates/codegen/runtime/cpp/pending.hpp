@@ -18,6 +18,8 @@ namespace thalweg {
 class Listener {
 public:
     virtual ~Listener() = default;
+    /// Whether one frame answers the call: an item of a stream is none.
+    [[nodiscard]] virtual bool unary() const { return false; }
     virtual void item(FrameView frame) = 0;
     virtual void end(FrameView frame) = 0;
     virtual void failed(std::exception_ptr why) = 0;
@@ -106,6 +108,7 @@ private:
 
     struct State : Listener {
         explicit State(std::string_view tag) : error(tag) {}
+        [[nodiscard]] bool unary() const override { return true; }
         void item(FrameView) override { failed(std::make_exception_ptr(Error(Fault::bad_answer, "an item of a stream"))); }
         void end(FrameView frame) override { settle(read(frame)); }
         void failed(std::exception_ptr why) override { settle(Outcome(std::move(why))); }

@@ -51,6 +51,8 @@ public:
     virtual ~Transport() = default;
     /// Sends a request.
     virtual void send(FrameView request) = 0;
+    /// Sends a request that one frame answers: an item of a stream is none.
+    virtual void ask(FrameView request) { send(request); }
     /// Waits for the next frame that answers it; valid until the next call.
     virtual FrameView receive() = 0;
     /// Nobody waits for more of what was sent last: what has not ended is left, at once.

@@ -48,8 +48,8 @@ impl Cpp<'_> {
             text.line("");
             text.line("private:");
             text.lines(
-                "    template <class T> void send_(const T& request) {\n        frame_.clear();\n        \
-                 thalweg::request_frame(request, frame_);\n        transport_.send(frame_);\n    }\n\n    \
+                "    template <class T> thalweg::FrameView frame_of_(const T& request) {\n        frame_.clear();\n        \
+                 thalweg::request_frame(request, frame_);\n        return frame_;\n    }\n\n    \
                  thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
             );
         });
@@ -74,7 +74,7 @@ impl Cpp<'_> {
                 text.line(format!("template <{template}>"));
             }
             text.block(format!("{response} {method}(const {request}& request) {{"), "}", |text| {
-                text.line("send_(request);");
+                text.line("transport_.ask(frame_of_(request));");
                 text.line(format!("return thalweg::answer<{response}>(transport_.receive(), error_tag);"));
             });
             return;
@@ -86,7 +86,7 @@ impl Cpp<'_> {
         );
         text.line(format!("template <{}>", parameters.join(", ")));
         text.block(format!("{response} {method}(const {request}& request, F&& take) {{"), "}", |text| {
-            text.line("send_(request);");
+            text.line("transport_.send(frame_of_(request));");
             text.line("const thalweg::Reading reading(transport_);");
             text.block("for (;;) {", "}", |text| {
                 text.line(format!(

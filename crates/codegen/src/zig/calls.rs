@@ -18,22 +18,29 @@ impl Zig<'_> {
             "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
             self.service.name
         ));
-        self.client_type(&mut text, "Client", "send", "!void", Self::waiting_method);
+        self.client_type(&mut text, "Client", ["send", "ask"], "!void", Self::waiting_method);
         text.line("");
         text.line(format!(
             "/// Calls {} without waiting: as many calls at once as are pending.",
             self.service.name
         ));
-        self.client_type(&mut text, "Pipeline", "begin", "!Transport.Begun", Self::pending_method);
+        self.client_type(
+            &mut text,
+            "Pipeline",
+            ["begin", "beginAsk"],
+            "!Transport.Begun",
+            Self::pending_method,
+        );
         text.finish()
     }
 
-    /// A type over a transport, of which each command is a method.
+    /// A type over a transport, of which each command is a method. The second way is for requests that one frame answers; a transport
+    /// need not have it.
     fn client_type(
         &self,
         text: &mut Text,
         name: &str,
-        way: &str,
+        [way, unary]: [&str; 2],
         outcome: &str,
         method: fn(&Self, &mut Text, &Command),
     ) {
@@ -50,7 +57,11 @@ impl Zig<'_> {
                      pub fn deinit(self: *@This()) void {{\n    self.writer_.deinit();\n}}\n\n\
                      fn {way}_(self: *@This(), comptime Codec: type, request_: Codec.T) {outcome} {{\n    \
                      self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
-                     return self.transport_.{way}(self.writer_.written());\n}}"
+                     return self.transport_.{way}(self.writer_.written());\n}}\n\n\
+                     fn {unary}_(self: *@This(), comptime Codec: type, request_: Codec.T) {outcome} {{\n    \
+                     if (!@hasDecl(Transport, \"{unary}\")) return self.{way}_(Codec, request_);\n    \
+                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
+                     return self.transport_.{unary}(self.writer_.written());\n}}"
                     ));
                     self.service.commands.iter().for_each(|command| method(self, text, command));
                 });
@@ -79,7 +90,7 @@ impl Zig<'_> {
         match &command.item {
             None => text.lines(&format!(
                 "pub fn {method}(self: *@This(), arena_: std.mem.Allocator, request_: {request}) !service.Answer({response}) {{\n    \
-                 try self.send_({request}Codec, request_);\n    \
+                 try self.ask_({request}Codec, request_);\n    \
                  return service.answer({response}Codec, {error}, arena_, try self.transport_.receive());\n}}"
             )),
             Some(item) => {
@@ -97,7 +108,10 @@ impl Zig<'_> {
         let method = self.names.method_camel(command);
         let error = self.error_codec();
         let (request, response) = (self.type_name(&command.request), self.codec_of(&command.response));
-        let credit = if command.item.is_some() { ", .credit = begun_.credit" } else { "" };
+        let (begin, credit) = match command.item {
+            Some(_) => ("begin", ", .credit = begun_.credit"),
+            None => ("beginAsk", ""),
+        };
         let of = match &command.item {
             None => format!("service.Pending(Transport, {response}, {error})"),
             Some(item) => {
@@ -109,7 +123,7 @@ impl Zig<'_> {
         text.comment("///", &command.doc);
         text.lines(&format!(
             "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
-             const begun_ = try self.begin_({request}Codec, request_);\n    \
+             const begun_ = try self.{begin}_({request}Codec, request_);\n    \
              return .{{ .transport = self.transport_, .call = begun_.call{credit} }};\n}}"
         ));
     }

@@ -57,14 +57,9 @@ public:
 
     // Waiting, one call at a time.
 
-    void send(FrameView request) override {
-        // Who did not read a stream to its end does not want it.
-        if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
-        waited_ = {};
-        kept_.clear();
-        waited_ = call(request);
-        taken_ = 0;
-    }
+    void send(FrameView request) override { wait_for(request, false); }
+
+    void ask(FrameView request) override { wait_for(request, true); }
 
     FrameView receive() override {
         thalweg_event event{};
@@ -97,7 +92,7 @@ public:
     // Many at once.
 
     Begun begin(FrameView request, std::shared_ptr<Listener> listener) override {
-        const Begun begun = call(request);
+        const Begun begun = call(request, listener->unary());
         listeners_.emplace(begun.call, std::move(listener));
         return begun;
     }
@@ -170,7 +165,16 @@ private:
 
     static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
 
-    Begun call(FrameView request) {
+    void wait_for(FrameView request, bool unary) {
+        // Who did not read a stream to its end does not want it.
+        if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
+        waited_ = {};
+        kept_.clear();
+        waited_ = call(request, unary);
+        taken_ = 0;
+    }
+
+    Begun call(FrameView request, bool unary) {
         if (client_ == nullptr) throw destroyed();
         const CallOptions given = std::exchange(next_call_, {});
         // 0 is none to C: one that has passed already is as short as one can be.
@@ -179,7 +183,7 @@ private:
             ms = std::max<decltype(ms)>(std::chrono::ceil<std::chrono::milliseconds>(*given.deadline).count(), 1);
         }
         const thalweg_call_options options{
-            .deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit, .unary = false};
+            .deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit, .unary = unary};
         Begun begun{.call = 0, .credit = given.credit};
         check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
         if (begun.credit == 0) begun.credit = thalweg_client_state_of(client_).credit;
