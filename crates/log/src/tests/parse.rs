@@ -388,3 +388,13 @@ fn a_directory_without_segments_is_no_store() {
     std::fs::write(directory.path().join("something"), "else").unwrap();
     assert!(none(directory.path()));
 }
+
+#[test]
+fn an_empty_segment_is_a_spare_and_one_that_is_cut_short_is_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = segment(directory.path(), 1);
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(pieces(&path)[..], [Piece::End(end)] if end.unused_bytes == 0));
+    fs::write(&path, b"cut").unwrap();
+    assert_eq!(damage(&pieces(&path)).len(), 1);
+}
