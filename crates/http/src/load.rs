@@ -205,6 +205,8 @@ impl<S: Service> Http<S> {
         } else {
             self.with_active(core, key, |http, at| {
                 at.active.put_off = false;
+                // Its peer could take nothing meanwhile.
+                at.active.progressed_ms = now_ms(at.core);
                 http.resume_output(at)
             });
         }

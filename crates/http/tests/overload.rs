@@ -244,7 +244,7 @@ fn large_reads_rest_while_writes_come_and_only_then() {
 
 #[test]
 fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
-    const HERD: usize = 240;
+    const HERD: usize = 100;
     const BYTES: usize = 512 << 10;
     let server = Server::start(Config { stall_timeout_ms: 500, ..patient() });
     server.shared.lock().unwrap().writes_come = true;

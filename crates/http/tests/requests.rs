@@ -32,7 +32,7 @@ fn responses_leave_in_request_order_whatever_order_tickets_complete_in() {
     server.post(Message::Complete { up_to: 7 });
     client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     assert!(std::io::Read::read(&mut client.stream, &mut [0; 1]).is_err(), "the first is not complete yet");
-    client.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
     server.post(Message::Complete { up_to: 9 });
     let answers: Vec<String> = (0..5).map(|_| client.answer().text()).collect();
     assert_eq!(answers, ["after 9", "Get /echo/a -", "after 3", "after 7", "Get /echo/b -"]);

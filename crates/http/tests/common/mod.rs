@@ -19,6 +19,9 @@ use thalweg_wire::exchange::{
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 use thalweg_wire::piece::Piece;
 
+/// How long what is about to happen may take, on however slow a machine, before it is taken to happen never.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What the service and the test both see.
 #[derive(Debug, Default)]
 pub struct Shared {
@@ -285,7 +288,7 @@ impl Server {
 
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, buffer: Vec::new() }
     }
@@ -324,7 +327,7 @@ impl Server {
             if wanted(&census) {
                 return census;
             }
-            assert!(start.elapsed() < Duration::from_secs(10), "never {what}: {census:?}");
+            assert!(start.elapsed() < PATIENCE, "never {what}: {census:?}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -14,6 +14,9 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{BodyLength, parse_response};
 use thalweg_wire::messagepack::{Reader, write};
 
+/// How long what is about to happen may take, on however slow a machine, before it is taken to happen never.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 pub const SCHEMA: &str = r#"{
     // A service for tests.
     "service": "Trial",
@@ -176,7 +179,7 @@ impl Drop for Running {
 pub fn until(what: &str, wanted: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !wanted() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "never {what}");
+        assert!(begun.elapsed() < PATIENCE, "never {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -202,7 +205,7 @@ impl Answered {
 impl Raw {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, received: Vec::new() }
     }
