@@ -1,38 +1,59 @@
 //! What a session wrote beside its snapshot, and the room that each change of it takes: given back once nobody holds the
 //! change any more, be it the session or whoever looks at what it held before it wrote on.
 
-use crate::changes::{Change, Changes};
+use crate::changes::Changes;
 use crate::error::Error;
 use crate::journal;
-use crate::map::Key;
+use crate::map::{Key, Value};
 use crate::room::{Held, Room};
 use crate::session::SESSION_BYTES_MAX;
 use imbl::OrdMap;
-use std::ops::Deref;
+use imbl::ordmap;
+use std::iter::Map;
+use std::ops::Bound;
 use std::sync::Arc;
 
-/// Changes, each in its room. A copy shares both, and costs nothing.
+/// Changes, each in its room. A copy shares all of them and costs nothing, and one more change to either of two copies what lies
+/// on the way to its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside {
-    changes: Changes,
-    held: OrdMap<Key, Arc<Held>>,
+    changes: OrdMap<Key, Arc<Written>>,
     /// Of those changes, whatever others hold.
     bytes: usize,
     room: Arc<Room>,
 }
 
-impl Deref for Beside {
-    type Target = Changes;
-
-    fn deref(&self) -> &Changes {
-        &self.changes
-    }
+/// What a key holds from here on, in its room.
+#[derive(Debug)]
+pub(crate) struct Written {
+    value: Option<Value>,
+    held: Held,
 }
 
 impl Beside {
     /// Nothing, to be written to.
     pub(crate) fn new(room: &Arc<Room>) -> Self {
-        Self { changes: Changes::default(), held: OrdMap::new(), bytes: 0, room: Arc::clone(room) }
+        Self { changes: OrdMap::new(), bytes: 0, room: Arc::clone(room) }
+    }
+
+    /// How many keys they change.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether they change nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What a key holds by these: `Some(None)` for nothing, `None` when they do not say.
+    pub(crate) fn get(&self, key: &str) -> Option<Option<&Value>> {
+        self.changes.get(key).map(|written| written.value.as_ref())
+    }
+
+    /// Each key and what it holds by these, from a key on.
+    pub(crate) fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+        self.changes.range::<_, str>((from, Bound::Unbounded)).map(change)
     }
 
     /// Adds changes behind the others, all or none; `kind` is the type of their messages.
@@ -40,42 +61,58 @@ impl Beside {
     /// # Errors
     /// [`Error::TooMuch`], [`Error::NoRoom`].
     pub(crate) fn write(&mut self, kind: &str, changes: Changes) -> Result<(), Error> {
-        let (mut before, mut after) = (0, 0);
-        for (key, value) in changes.iter() {
-            after += journal::bytes_max(kind, key, value);
-            before += self.held.get(key).map_or(0, |held| held.bytes());
-        }
-        let bytes = self.bytes - before + after;
-        if bytes > SESSION_BYTES_MAX {
-            return Err(Error::TooMuch { bytes, limit: SESSION_BYTES_MAX });
-        }
-        let old = changes.iter().filter_map(|(key, _)| self.held.remove_with_key(key));
-        let old: Vec<(Key, Arc<Held>)> = old.collect();
+        let sizes = changes.iter().map(|(key, value)| journal::bytes_max(kind, key, value));
+        let sizes: Vec<usize> = sizes.collect();
+        let after: usize = sizes.iter().sum();
+        let old = changes.iter().filter_map(|(key, _)| self.changes.remove_with_key(key));
         // What nobody else holds makes room for what comes in its place.
         let (free, looked_at): (Vec<_>, Vec<_>) =
-            old.into_iter().partition(|(_, held)| Arc::strong_count(held) == 1);
-        let given: usize = free.iter().map(|(_, held)| held.bytes()).sum();
-        if let Err(error) = self.room.exchange(given, after) {
-            self.held.extend(free.into_iter().chain(looked_at));
+            old.partition(|(_, written)| Arc::strong_count(written) == 1);
+        let total = self.bytes - bytes(&free) - bytes(&looked_at) + after;
+        let room = match total {
+            ..=SESSION_BYTES_MAX => self.room.exchange(bytes(&free), after),
+            _ => Err(Error::TooMuch { bytes: total, limit: SESSION_BYTES_MAX }),
+        };
+        if let Err(error) = room {
+            self.changes.extend(free.into_iter().chain(looked_at));
             return Err(error);
         }
-        free.into_iter().filter_map(|(_, held)| Arc::into_inner(held)).for_each(Held::given);
-        for (key, value) in changes {
-            let bytes = journal::bytes_max(kind, &key, value.as_ref());
-            self.held.insert(key.clone(), Arc::new(self.room.taken(bytes)));
-            self.changes.push(match value {
-                Some(value) => Change::Put(key, value),
-                None => Change::Delete(key),
-            });
+        free.into_iter()
+            .filter_map(|(_, written)| Arc::into_inner(written))
+            .for_each(|written| written.held.given());
+        for ((key, value), bytes) in changes.into_iter().zip(sizes) {
+            self.changes.insert(key, Arc::new(Written { value, held: self.room.taken(bytes) }));
         }
-        self.bytes = bytes;
+        self.bytes = total;
         Ok(())
+    }
+}
+
+/// What they take of the room.
+fn bytes(all: &[(Key, Arc<Written>)]) -> usize {
+    all.iter().map(|(_, written)| written.held.bytes()).sum()
+}
+
+fn change<'c>((key, written): (&'c Key, &'c Arc<Written>)) -> (&'c Key, Option<&'c Value>) {
+    (key, written.value.as_ref())
+}
+
+impl<'c> IntoIterator for &'c Beside {
+    type Item = (&'c Key, Option<&'c Value>);
+    type IntoIter = Map<
+        ordmap::Iter<'c, Key, Arc<Written>, imbl::shared_ptr::DefaultSharedPtr>,
+        fn((&'c Key, &'c Arc<Written>)) -> Self::Item,
+    >;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.changes.iter().map(change)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::Change;
 
     const KIND: &str = "entry";
 
@@ -100,7 +137,8 @@ mod tests {
         let second = beside.clone();
         let before = room.held();
         assert!(matches!(write(&mut beside, put("a", 3_000)), Err(Error::NoRoom { .. })));
-        assert_eq!((room.held(), beside.bytes, &**beside), (before, second.bytes, &**second));
+        assert_eq!((room.held(), beside.bytes), (before, second.bytes));
+        assert!(beside.into_iter().eq(&*second), "all or nothing");
         drop(first);
         write(&mut beside, put("a", 3_000)).unwrap();
         drop(second);

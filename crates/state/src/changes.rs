@@ -1,7 +1,9 @@
 //! Changes to a state: of one key the last one counts.
 
 use crate::map::{Key, Value};
-use imbl::OrdMap;
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::iter::Map;
 use std::ops::Bound;
 
 /// One change.
@@ -22,11 +24,15 @@ impl Change {
     }
 }
 
-/// Changes, each key's last one, in the order of the keys. A copy costs nothing, and one more change to either of two copies
-/// what lies on the way to its key.
+/// Whatever says each key that changes and what it holds from there on, in the order of the keys, as often as it is asked.
+pub(crate) trait EachChange<'c>: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy {}
+
+impl<'c, C: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy> EachChange<'c> for C {}
+
+/// Changes, each key's last one, in the order of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    keys: OrdMap<Key, Option<Value>>,
+    keys: BTreeMap<Key, Option<Value>>,
 }
 
 impl Changes {
@@ -55,12 +61,12 @@ impl Changes {
 
     /// Each key and what it holds by these.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
-        self.keys.iter().map(|(key, value)| (key, value.as_ref()))
+        self.into_iter()
     }
 
     /// The same, from a key on.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
-        self.keys.range::<_, str>((from, Bound::Unbounded)).map(|(key, value)| (key, value.as_ref()))
+        self.keys.range::<str, _>((from, Bound::Unbounded)).map(|(key, value)| (key, value.as_ref()))
     }
 
     /// How many keys they change.
@@ -76,10 +82,20 @@ impl Changes {
 
 impl IntoIterator for Changes {
     type Item = (Key, Option<Value>);
-    type IntoIter = <OrdMap<Key, Option<Value>> as IntoIterator>::IntoIter;
+    type IntoIter = btree_map::IntoIter<Key, Option<Value>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.keys.into_iter()
+    }
+}
+
+impl<'c> IntoIterator for &'c Changes {
+    type Item = (&'c Key, Option<&'c Value>);
+    type IntoIter =
+        Map<btree_map::Iter<'c, Key, Option<Value>>, fn((&'c Key, &'c Option<Value>)) -> Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.keys.iter().map(|(key, value)| (key, value.as_ref()))
     }
 }
 

@@ -5,7 +5,6 @@
 //! homomorphic hashing"): each entry is hashed to 1,024 words of 16 bits, and the digest is their sum. Finding two sets
 //! with one sum is as hard as a lattice problem that is taken to be beyond 200 bits. The root is a hash of the sum.
 
-use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
 use std::ops::Bound;
 use std::thread::Builder;
@@ -64,8 +63,12 @@ impl Digest {
     }
 
     /// Follows `changes` of `before`.
-    pub fn follow(&mut self, before: &Map, changes: &Changes) {
-        for (key, value) in changes.iter() {
+    pub fn follow<'c>(
+        &mut self,
+        before: &Map,
+        changes: impl IntoIterator<Item = (&'c Key, Option<&'c Value>)>,
+    ) {
+        for (key, value) in changes {
             let held = before.get(key);
             if held == value {
                 continue;
@@ -113,7 +116,7 @@ fn words(key: &str, value: &Value) -> impl Iterator<Item = u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::changes::Change;
+    use crate::changes::{Change, Changes};
     use proptest::prelude::*;
 
     proptest! {

@@ -7,7 +7,7 @@
 //! or to read it, finds no fork from then on, and what is committed of it is there until the drop is durable. So nobody reads that a fork
 //! is gone which is there again after a crash; a refusal may tell of a drop that is on its way, as a conflict does of a commit.
 
-use crate::changes::Changes;
+use crate::changes::EachChange;
 use crate::digest::{Digest, Root};
 use crate::durable::Durable;
 use crate::error::Error;
@@ -134,7 +134,7 @@ impl Fork {
     }
 
     /// The same with `over` on top, of which nothing is remembered.
-    pub(crate) fn root_over(&self, map: &Map, over: &Changes) -> Root {
+    pub(crate) fn root_over<'c>(&self, map: &Map, over: impl EachChange<'c>) -> Root {
         let mut digest = self.digest(map).1.clone();
         digest.follow(map, over);
         digest.root()
@@ -202,10 +202,10 @@ impl Fork {
     ///
     /// # Errors
     /// [`Error::Conflict`], and what the log says.
-    pub(crate) fn commit(
+    pub(crate) fn commit<'c>(
         self: &Arc<Self>,
         place: &Place<'_>,
-        changes: &Changes,
+        changes: impl EachChange<'c>,
         expected: Option<Offset>,
         time: Time,
     ) -> Result<Receipt, Error> {
@@ -229,7 +229,7 @@ impl Fork {
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
         // Before others can read the entry: who hears of it from the stream, and then asks here, meets as little as can be between.
-        map.apply(changes);
+        map.extend(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
         self.become_at(receipt.ticket, place, Some(Moment { map, offset: receipt.next }));

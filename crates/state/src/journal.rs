@@ -5,7 +5,7 @@
 //! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually reads JSON reads
 //! it (`plain`); any other stands in base64, and the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
 
-use crate::changes::Changes;
+use crate::changes::{Changes, EachChange};
 use crate::map::{Key, Map, Value};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -62,8 +62,14 @@ struct Headers<'a> {
 }
 
 /// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is left out.
-pub(crate) fn encode(kind: &str, before: &Map, changes: &Changes, at: Offset, out: &mut Vec<u8>) {
-    for (key, value) in changes.iter() {
+pub(crate) fn encode<'c>(
+    kind: &str,
+    before: &Map,
+    changes: impl EachChange<'c>,
+    at: Offset,
+    out: &mut Vec<u8>,
+) {
+    for (key, value) in changes {
         let held = before.get(key);
         let operation = match (held, value) {
             (None, None) => continue,
@@ -255,7 +261,8 @@ mod tests {
                 None => Change::Delete(key.clone()),
             };
             let mut out = Vec::new();
-            encode(&kind, &before, &[change].into_iter().collect(), at, &mut out);
+            let changes: Changes = [change].into_iter().collect();
+            encode(&kind, &before, &changes, at, &mut out);
             prop_assert!(out.len() < bytes_max(&kind, &key, value.as_ref()));
         }
 

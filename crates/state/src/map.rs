@@ -51,12 +51,7 @@ impl Map {
 
     /// Makes changes.
     pub fn apply(&mut self, changes: &Changes) {
-        for (key, value) in changes.iter() {
-            match value {
-                Some(value) => drop(self.entries.insert(key.clone(), value.clone())),
-                None => drop(self.entries.remove(key.as_str())),
-            }
-        }
+        self.extend(changes);
     }
 
     /// What makes `other` of this one. Complexity: what the two do not share, times the logarithm.
@@ -77,5 +72,17 @@ impl Map {
             DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => (key, Some(value)),
             DiffItem::Remove(key, _) => (key, None),
         })
+    }
+}
+
+/// Makes changes: each key, and what it holds from here on.
+impl<'c> Extend<(&'c Key, Option<&'c Value>)> for Map {
+    fn extend<C: IntoIterator<Item = (&'c Key, Option<&'c Value>)>>(&mut self, changes: C) {
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(self.entries.insert(key.clone(), value.clone())),
+                None => drop(self.entries.remove(key.as_str())),
+            }
+        }
     }
 }

@@ -107,7 +107,7 @@ impl Session {
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
     pub fn commit(&mut self, time: Time) -> Result<Receipt, Error> {
         let Some(Snapshot { base, changes }) = &self.snapshot else { return Ok(self.last) };
-        self.last = self.state.commit(self.fork, changes, Some(base.offset), time)?;
+        self.last = self.state.commit(self.fork, &**changes, Some(base.offset), time)?;
         self.snapshot = None;
         Ok(self.last)
     }

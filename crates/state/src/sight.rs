@@ -64,7 +64,7 @@ impl Sight {
     pub fn map(&self) -> Map {
         let mut map = self.moment.map.clone();
         if let Some(over) = &self.over {
-            map.apply(over);
+            map.extend(&**over);
         }
         map
     }
@@ -73,7 +73,7 @@ impl Sight {
     pub fn root(&self) -> Root {
         match (&self.fork, &self.over) {
             (Some(fork), None) => fork.root(&self.moment.map),
-            (Some(fork), Some(over)) => fork.root_over(&self.moment.map, over),
+            (Some(fork), Some(over)) => fork.root_over(&self.moment.map, &**over),
             (None, _) => Digest::of(&self.map()).root(),
         }
     }

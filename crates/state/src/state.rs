@@ -1,6 +1,6 @@
 //! A state: its forks, how they are made, read and written.
 
-use crate::changes::Changes;
+use crate::changes::{Changes, EachChange};
 use crate::digest::Root;
 use crate::durable::{Durable, Listen};
 use crate::error::Error;
@@ -498,14 +498,14 @@ impl State {
         self.find(fork)?.moment(view)
     }
 
-    pub(crate) fn commit(
+    pub(crate) fn commit<'c>(
         &self,
         fork: ForkId,
-        changes: &Changes,
+        changes: impl EachChange<'c>,
         expected: Option<Offset>,
         time: Time,
     ) -> Result<Receipt, Error> {
-        changes.iter().try_for_each(|(key, _)| check_key(key))?;
+        changes.into_iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
         let Shared { store, durable, options, .. } = &*self.shared;
         found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)
