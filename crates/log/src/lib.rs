@@ -54,14 +54,14 @@ pub(crate) use files::{
     control, format, index, layout, parse, runs, scan, segment, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
+    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retain, retention, settle, working,
 };
 pub(crate) use reading::{
     attach, back, births, cursor, follower, found, gather, maps, place, progress, query, read, reader,
     records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
-    ahead, append, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
+    ahead, append, batch, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
 };
 
 pub use append::{Hold, Transaction, now};

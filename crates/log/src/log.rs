@@ -5,6 +5,7 @@
 //! group waits for the disk. Everything behind one small lock; the lock order is catalogue shard, log,
 //! writer.
 
+use crate::batch::Placed;
 use crate::error::CommitError;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
@@ -13,7 +14,6 @@ use crate::places::Places;
 use crate::progress::{Ended, Unsure};
 use crate::rare::Rare;
 use crate::soon::lock_soon;
-use crate::writer::Placed;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;

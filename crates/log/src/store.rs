@@ -12,6 +12,7 @@ use crate::open::{Durability, Options};
 use crate::pace::Leisure;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
+use crate::retain::Retained;
 use crate::retention::Retention;
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) watchers: Watchers,
     pub(crate) expiry: Expiry,
     pub(crate) reclaim: Mutex<Reclaim>,
+    pub(crate) retained: Mutex<Retained>,
     pub(crate) retention: Retention,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
@@ -344,7 +346,7 @@ impl Store {
         if let Some(why) = &writer.failure {
             return Err(CommitError::Failed(why.clone()));
         }
-        writer.waiting |= watcher.map_or(0, WatcherId::bit);
+        writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
         Ok(ticket)
     }
 
@@ -461,7 +463,7 @@ impl Store {
         let shared = &self.shared;
         shared.segments.release(keep);
         // What waits for a sync is kept by that too.
-        for sealed in &mut shared.writer.lock().unsynced {
+        for sealed in &mut shared.writer.lock().gathered.sealed {
             if let Some(same) = shared.segments.find(sealed.header.number) {
                 *sealed = same;
             }

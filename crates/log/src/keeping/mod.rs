@@ -4,7 +4,8 @@
 //! checkpoint         catalogue and extents as of a position
 //! recover            from whatever a crash left to a store: the last checkpoint, and what was committed since
 //! harm               what is known to be damaged, and whom it harms
-//! expiry, retention  which logs are over, which entries are too many or too old
+//! expiry, retention  which logs are over, which entries of a log are too many or too old
+//! retain             the same of all logs together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
 //! purge_written      letting go of what is not durable yet, too
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
@@ -24,6 +25,7 @@ pub(crate) mod purge;
 mod purge_written;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
+pub(crate) mod retain;
 pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod working;

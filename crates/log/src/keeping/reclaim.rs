@@ -14,6 +14,7 @@
 //! Invariants: what is written for reclaiming stays in proportion to what was let go since the older checkpoint; once nothing
 //! more is let go there are two checkpoints at most. *Checked by* the tests of reclaiming and by the crash simulation.
 
+use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
 use crate::control::Control;
 use crate::error::CommitError;
@@ -22,7 +23,7 @@ use crate::open::Found;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
 use crate::view::{Segments, View};
-use crate::writer::{PlannedBatch, PlannedFrame, Writer};
+use crate::writer::Writer;
 use crate::{Position, Time, segment_of};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;

@@ -416,7 +416,10 @@ fn memory_that_no_log_needs_is_given_back() {
         store.delete(&log, 1, 0, None).unwrap();
     }
     assert!(store.stats().segments <= 2, "{:?}", store.stats());
-    assert!(store.shared.writer.lock().unsynced.is_empty(), "segments are kept for a sync that never comes");
+    assert!(
+        store.shared.writer.lock().gathered.sealed.is_empty(),
+        "segments are kept for a sync that never comes"
+    );
 }
 
 #[test]

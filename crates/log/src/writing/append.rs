@@ -3,13 +3,14 @@
 //! Purpose: the embedded log's way in. Every call is one batch: one short critical section, one publish, all of
 //! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
+use crate::batch::{Entries, PlannedBatch};
 use crate::commit::Nudge;
+use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::Store;
-use crate::writer::{Entries, Pending, PlannedBatch};
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};

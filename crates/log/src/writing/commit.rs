@@ -1,5 +1,7 @@
 //! Commits: create, append, close and delete, each one batch.
 
+use crate::batch::{Placed, PlannedBatch, PlannedFrame};
+use crate::committer::Pending;
 use crate::error::CommitError;
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
@@ -7,7 +9,6 @@ use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
-use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
 use crate::{LogId, Offset, Position, Time, WatcherId};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -314,8 +315,8 @@ impl Shared {
             self.work.notify_one();
         }
         if writer.options.durability == Durability::Sync {
-            writer.pending.extend(pending);
-            writer.waiting |= watcher.map_or(0, WatcherId::bit);
+            writer.gathered.pending.extend(pending);
+            writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
             if nudge == Nudge::Committer && !carried {
                 self.nudge(&mut writer);
             }

@@ -14,12 +14,13 @@
 //! leads until a row of quick ones is behind it.
 
 use crate::control::Control;
+use crate::log::{Log, Seen};
 use crate::open::Durability;
 use crate::segment::Segment;
 use crate::spare::Filler;
 use crate::store::{Shared, Store};
-use crate::writer::{Pending, Writer};
-use crate::{Position, WatcherId};
+use crate::writer::Writer;
+use crate::{Offset, Position, WatcherId};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
@@ -60,34 +61,45 @@ impl Default for Lead {
     }
 }
 
-/// What one sync is going to cover.
+/// A commit that waits for its group: what becomes visible then, and who is told.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) log: Arc<Log>,
+    pub(crate) seen: Seen,
+}
+
+impl Pending {
+    /// Payload up to an offset, and nothing else.
+    pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
+        Pending { log: log.clone(), seen: Seen::payload(tail) }
+    }
+}
+
+/// What is written and no sync has covered: the next group, as it fills.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// Segments that are full and not synced.
+    pub(crate) sealed: Vec<Arc<Segment>>,
+    /// A segment came to the directory.
+    pub(crate) names_changed: bool,
+    pub(crate) pending: Vec<Pending>,
+    /// Watchers that wait for one of those.
+    pub(crate) waiting: u32,
+    pub(crate) batches: u64,
+}
+
+/// What one sync covers.
 struct Group {
-    segments: Vec<Arc<Segment>>,
-    /// Segments came to the directory.
-    names_changed: bool,
-    pending: Vec<Pending>,
-    waiting: u32,
+    gathered: Gathered,
+    active: Arc<Segment>,
     end: Position,
-    /// Batches in it.
-    batches: u64,
 }
 
 fn take(writer: &mut Writer, control: &Control) -> Group {
     writer.flush(control);
-    let mut segments = std::mem::take(&mut writer.unsynced);
-    segments.push(writer.active.clone());
     (writer.lead.leading, writer.lead.owed) = (true, false);
-    Group {
-        segments,
-        names_changed: std::mem::take(&mut writer.directory_changed),
-        pending: std::mem::take(&mut writer.pending),
-        waiting: std::mem::take(&mut writer.waiting),
-        end: writer.written(),
-        batches: {
-            let tally = &mut writer.tally;
-            tally.batches - std::mem::replace(&mut tally.batches_taken, tally.batches)
-        },
-    }
+    let gathered = std::mem::take(&mut writer.gathered);
+    Group { gathered, active: writer.active.clone(), end: writer.written() }
 }
 
 impl Shared {
@@ -128,12 +140,12 @@ impl Shared {
         };
         // Whoever reads what is not durable need not wait for the sync.
         self.gate.announce();
-        let _span = tracing::debug_span!("commit", batches = group.batches).entered();
+        let _span = tracing::debug_span!("commit", batches = group.gathered.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
                 let took_ns = monotonic_ns().saturating_sub(begun_ns);
-                self.group_meters.note(group.batches, took_ns / 1_000);
+                self.group_meters.note(group.gathered.batches, took_ns / 1_000);
                 self.conclude(group, took_ns);
                 Ok(())
             }
@@ -153,23 +165,22 @@ impl Shared {
         if self.options.fault == crate::store::Fault::AcknowledgeBeforeSync {
             return Ok(());
         }
-        for segment in &group.segments {
+        let Gathered { sealed, names_changed, .. } = &group.gathered;
+        for segment in sealed.iter().chain([&group.active]) {
             segment.sync()?;
         }
-        // The last one is active; the others are sealed, and what is mapped of them need not count as ours.
-        if let Some((_, sealed)) = group.segments.split_last() {
-            sealed.iter().for_each(|segment| segment.release());
-        }
+        // What is mapped of those need not count as ours.
+        sealed.iter().for_each(|segment| segment.release());
         match &self.hold {
             // Open all the time: a failure here is the disk's, and not that no descriptor is left.
-            Some(hold) if group.names_changed => hold.names.sync(),
+            Some(hold) if *names_changed => hold.names.sync(),
             _ => Ok(()),
         }
     }
 
     fn conclude(&self, group: Group, took_ns: u64) {
         let (mut moved, mut trimmed) = (Vec::new(), false);
-        for pending in group.pending {
+        for pending in group.gathered.pending {
             trimmed |= pending.seen.first > 0;
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
@@ -213,9 +224,9 @@ impl Shared {
                 writer.lead.committer_idle = false;
                 self.work.notify_one();
             }
-            writer.waiting
+            writer.gathered.waiting
         };
-        self.watchers.tell(group.waiting | late, |watch| watch.complete(group.end));
+        self.watchers.tell(group.gathered.waiting | late, |watch| watch.complete(group.end));
     }
 
     fn poison(&self, error: &io::Error) {
@@ -238,11 +249,12 @@ impl Shared {
     pub(crate) fn leads(&self, watcher: WatcherId) -> Option<Position> {
         let mut writer = self.writer.lock();
         // A bit may be left from a wait that is over.
-        let waits = writer.waiting & watcher.bit() != 0 && !writer.pending.is_empty();
+        let gathered = &writer.gathered;
+        let waits = gathered.waiting & watcher.bit() != 0 && !gathered.pending.is_empty();
         if !waits {
             return None;
         }
-        if !writer.lead.is_quick() || !writer.unsynced.is_empty() || writer.directory_changed {
+        if !writer.lead.is_quick() || !gathered.sealed.is_empty() || gathered.names_changed {
             self.nudge(&mut writer);
             return None;
         }
@@ -269,7 +281,7 @@ impl Shared {
             writer.lead.committer_idle = false;
             let (owed, closed) = (writer.lead.owed, writer.closed);
             let rested = filler.rests_until(&writer).is_some_and(|rests| rests <= Instant::now());
-            if closed && writer.pending.is_empty() {
+            if closed && writer.gathered.pending.is_empty() {
                 return;
             }
             let order = if rested && !closed { writer.order_spare() } else { None };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! append, commit     what callers ask for: entries, or one change of one log, each one batch; staged and revealed here
+//! batch              the frames of one commit, checksummed before they have a place
 //! writer             the one writer: chains batches and publishes them, behind one lock
 //! packing            which entries of many are one batch together
 //! tip, ahead         where a batch is put down: through the map or by a call, and the pages in front of it
@@ -15,6 +16,7 @@
 
 pub(crate) mod ahead;
 pub(crate) mod append;
+pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod committer;
 pub(crate) mod groups;

@@ -12,9 +12,9 @@
 //! Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind the flush, and by the crash
 //! simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
 
+use crate::batch::PlannedBatch;
 use crate::open::{Durability, Options};
 use crate::segment::Segment;
-use crate::writer::PlannedBatch;
 use thalweg_sync::region::RegionWriter;
 
 /// In `sync` mode a batch from so many bytes on goes by a call. Tests take every way.

@@ -1,0 +1,203 @@
+//! Retention of the store: how old entries may be, and how many bytes of all logs together there may be.
+//!
+//! Purpose: whole segments go, the oldest first, in every log but those that are left alone; what goes is trimmed by
+//! [`Store::maintain`], as a purge would. A segment that is never full is sealed once its entries are of a good part of the age that
+//! they may reach, so that retention comes to it too.
+//!
+//! Owns: what housekeeping remembers from one look to the next. *Checked by* the tests of purging and of trimming.
+
+use crate::error::CommitError;
+use crate::extents::Extent;
+use crate::fork::{Stretch, stretches};
+use crate::log::{Log, Phase};
+use crate::open::{Durability, Options};
+use crate::spare::Why;
+use crate::store::{Shared, Store};
+use crate::{Offset, Position, Time, position, segment_of};
+use std::sync::Arc;
+
+/// A segment is sealed after such a part of the age that entries may reach.
+const RETAIN_PARTS: u64 = 4;
+/// And no sooner: each is a file, and what retention leaves alone may keep it.
+const SEAL_US_MIN: u64 = 3_600_000_000;
+
+/// What a look remembers of the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Retained {
+    /// Since when there have been entries in which segment.
+    aging: Option<(u32, Time)>,
+    /// What lies before was let go.
+    up_to: Position,
+}
+
+impl Store {
+    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first. Answers
+    /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
+    pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
+        let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
+        if self.shared.retained.lock().up_to >= keep_from {
+            return Ok(false);
+        }
+        self.retain_up_to(keep_from, now).map(|()| true)
+    }
+
+    /// The same for what lies in front of a position.
+    pub(crate) fn retain_up_to(&self, keep_from: Position, now: Time) -> Result<(), CommitError> {
+        let (mut trims, mut forks, mut later) = (Vec::new(), Vec::new(), false);
+        let except = &self.shared.options.retain_except;
+        self.visit(|log| {
+            if except.iter().any(|beginning| log.name().starts_with(beginning)) {
+                return;
+            }
+            let inner = log.lock();
+            match old_below(inner.extents.all(), keep_from) {
+                _ if inner.first_visible < inner.base() && inner.phase == Phase::Live => {
+                    forks.push(log.clone())
+                }
+                Some(first) if first > inner.tail_visible => later = true,
+                Some(first) if first > inner.first => trims.push((log.clone(), first)),
+                _ => {}
+            }
+        });
+        for log in forks {
+            let (first, inner) = (old_of_fork(&log, keep_from), log.lock());
+            match first {
+                Some(first) if first > inner.tail_visible => later = true,
+                Some(first) if first > inner.first => trims.push((log.clone(), first)),
+                _ => {}
+            }
+        }
+        for (log, first) in trims {
+            match self.trim(&log, first, now) {
+                Ok(_) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !later {
+            self.shared.retained.lock().up_to = keep_from;
+        }
+        Ok(())
+    }
+}
+
+/// Where the last of some extents ends that are old from the first on: all of each lies in front of a position. Into the last one more may
+/// have been joined since: it goes once all of it is old.
+fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
+    extents.iter().take_while(|extent| extent.end_position() <= keep_from).last().map(Extent::end)
+}
+
+/// The same of a log that shows something that it inherits, which its ancestors hold.
+fn old_of_fork(log: &Arc<Log>, keep_from: Position) -> Option<Offset> {
+    let mut old = None;
+    for Stretch { log, from, cut } in stretches(log) {
+        let inner = log.lock();
+        let extents = inner.extents.covering(from, cut);
+        let end = old_below(extents, keep_from).map(|end| end.min(cut));
+        old = end.or(old);
+        if end != extents.last().map(|extent| extent.end().min(cut)) {
+            break;
+        }
+    }
+    old
+}
+
+impl Shared {
+    /// Where what retention keeps begins, at a segment's beginning or at the end of all; `None` when it keeps all.
+    pub(crate) fn retained_from(&self, now: Time) -> Option<Position> {
+        let view = self.segments.latest();
+        if let Some(age) = self.options.retain_us {
+            let writer = self.writer.lock();
+            let latest = writer.times.latest;
+            if latest > 0 && latest < now.saturating_sub(age) {
+                return Some(writer.written());
+            }
+        }
+        let newest = view.all().last()?.header.number;
+        let mut from = 0;
+        if let Some(age) = self.options.retain_us {
+            // All entries in front of a segment are older than its header says at the most.
+            let old = now.saturating_sub(age);
+            let kept = view.all().iter().rev().find(|segment| segment.header.latest < old);
+            from = kept.map_or(0, |segment| segment.header.number);
+        }
+        if let Some(limit) = self.options.retain_bytes {
+            let mut bytes = 0;
+            let fits = view.all().iter().rev().take_while(|segment| {
+                bytes += segment.header.held_bytes();
+                bytes <= limit
+            });
+            // The one that is being written stays in any case.
+            from = from.max(fits.last().map_or(newest, |segment| segment.header.number));
+        }
+        let first = view.all().first()?.header.number;
+        (from > first).then_some(position(from, 0))
+    }
+
+    /// Seals a segment whose oldest entry is older than an idle segment may be.
+    pub(crate) fn rotate_idle(&self, now: Time) -> Result<(), CommitError> {
+        let age = self.options.rotate_after_us.filter(|_| self.options.durability != Durability::Memory);
+        let Some(age) = age else { return Ok(()) };
+        let mut writer = self.writer.lock();
+        if writer.begun == 0 || now < writer.begun.saturating_add(age) {
+            return Ok(());
+        }
+        writer.begin_next(Why::ToGrow, &self.control, &self.segments)
+    }
+
+    /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
+    /// retention comes to it also where little is appended. The time is the housekeeping's: that of entries is whatever their
+    /// writers say.
+    pub(crate) fn rotate_aged(&self, now: Time) -> Result<(), CommitError> {
+        let Options { retain_us, retain_bytes, .. } = self.options;
+        let parts = u64::from(self.options.segment_bytes_first()) * (RETAIN_PARTS + 2);
+        let Some(age) = retain_us.filter(|_| retain_bytes.is_none_or(|bound| parts <= bound)) else {
+            return Ok(());
+        };
+        let Some(active) = self.aged(now, (age / RETAIN_PARTS).max(SEAL_US_MIN)) else { return Ok(()) };
+        if !self.holds_retained(active) {
+            self.retained.lock().aging = None;
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        if writer.active.header.number != active {
+            return Ok(());
+        }
+        match writer.tip.end() < writer.active.header.capacity / 2 {
+            true => writer.begin_anew(&self.control, &self.segments),
+            false => writer.begin_next(Why::ToLetGo, &self.control, &self.segments),
+        }
+    }
+
+    /// The segment that is written to, if entries were seen in it so long ago.
+    fn aged(&self, now: Time, age: u64) -> Option<u32> {
+        let (active, begun) = {
+            let writer = self.writer.lock();
+            (writer.active.header.number, writer.begun)
+        };
+        if begun == 0 {
+            return None;
+        }
+        let mut retained = self.retained.lock();
+        match retained.aging {
+            Some((number, since)) if number == active && since <= now => {
+                (now - since >= age).then_some(active)
+            }
+            _ => {
+                retained.aging = Some((active, now));
+                None
+            }
+        }
+    }
+
+    /// Whether a segment holds something that retention does not leave alone. Complexity: a look at every log.
+    fn holds_retained(&self, number: u32) -> bool {
+        let mut holds = false;
+        self.catalogue.visit(|log| {
+            let spared = || self.options.retain_except.iter().any(|start| log.name().starts_with(start));
+            let inner = log.lock();
+            let newest = inner.extents.all().last().filter(|extent| segment_of(extent.position) == number);
+            holds |= newest.is_some() && !spared();
+        });
+        holds
+    }
+}
