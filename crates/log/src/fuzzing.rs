@@ -2,7 +2,7 @@
 
 use crate::checkpoint;
 use crate::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader, decode_create,
+    self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, decode_create,
     decode_notes, decode_producer, decode_trim, encode_create, encode_note, encode_producer, word32,
 };
 use crate::places::Places;
@@ -82,7 +82,7 @@ fn runs(data: &[u8]) {
         }
         let _ = (table.place_of(run.byte), table.around(run.end()));
     }
-    let mut scan = Scan::through(batches, table, SEGMENT_HEADER_BYTES, None);
+    let mut scan = Scan::through(&header, (batches, table), SEGMENT_HEADER_BYTES, None);
     while let Step::Batch(_) = scan.step() {}
 }
 
@@ -102,13 +102,14 @@ fn seal_runs(table: &mut [u8]) {
 
 fn batch(data: &[u8]) {
     let mut bytes = data.to_vec();
-    seal_batch(&mut bytes, Link::default());
-    let _ = BatchHeader::claims(&bytes);
-    let Some(header) = BatchHeader::decode(&bytes) else { return };
+    let here = (Seal::default(), 8);
+    seal_batch(&mut bytes, Link::default(), here);
+    let _ = BatchHeader::claims(&bytes, here);
+    let Some(header) = BatchHeader::decode(&bytes, here) else { return };
     let touched: Vec<_> = format::touched(&header, &bytes).collect();
     let mut written = Vec::new();
-    header.encode(&touched, &mut written);
-    assert_eq!(BatchHeader::decode(&written), Some(header));
+    header.encode(&touched, here, &mut written);
+    assert_eq!(BatchHeader::decode(&written, here), Some(header));
     if let Some(body) = header.verified_body(&bytes) {
         let _ = header.link_behind(body);
         frames(body);
@@ -142,8 +143,16 @@ fn reseal_segment(bytes: &mut [u8]) {
         seal_runs(table);
     }
     let Some(mut previous) = seal_segment(bytes) else { return };
-    let mut at = SEGMENT_HEADER_BYTES as usize;
-    while let Some((length, link)) = bytes.get_mut(at..).and_then(|rest| seal_batch(rest, previous)) {
+    let header = SegmentHeader::decode(bytes).unwrap_or_default();
+    let runs: Vec<_> = Runs::split(&header, bytes).1.iter().collect();
+    let place_of = |byte: u32| {
+        let run = runs.iter().find(|run| (run.byte..run.end()).contains(&byte));
+        byte.wrapping_add(run.map_or(0, |run| run.shift()))
+    };
+    let mut at = SEGMENT_HEADER_BYTES;
+    while let Some(rest) = bytes.get_mut(at as usize..)
+        && let Some((length, link)) = seal_batch(rest, previous, (header.seal(), place_of(at)))
+    {
         (at, previous) = (at + length, link);
     }
 }
@@ -157,17 +166,17 @@ fn seal_segment(bytes: &mut [u8]) -> Option<Link> {
 }
 
 /// The batch's length, and the link that the next one carries; `None` where there is none.
-fn seal_batch(bytes: &mut [u8], previous: Link) -> Option<(usize, Link)> {
+fn seal_batch(bytes: &mut [u8], previous: Link, here: (Seal, u32)) -> Option<(u32, Link)> {
     let header = BatchHeader::claimed(bytes)?;
     let body = bytes.get(header.body_start() as usize..header.length as usize)?;
     let body_checksum = crc32c::crc32c(body);
     let touched: Vec<_> = format::touched(&header, bytes).collect();
     let header = BatchHeader { body_checksum, previous, ..header };
     let mut written = Vec::new();
-    header.encode(&touched, &mut written);
+    header.encode(&touched, here, &mut written);
     bytes[..written.len()].copy_from_slice(&written);
-    let header = BatchHeader::decode(bytes)?;
+    let header = BatchHeader::decode(bytes, here)?;
     assert!(written.len() >= BATCH_HEADER_BYTES as usize);
     let body = &bytes[header.body_start() as usize..header.length as usize];
-    Some((header.length as usize, header.link_behind(body)))
+    Some((header.length, header.link_behind(body)))
 }

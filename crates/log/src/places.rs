@@ -233,8 +233,12 @@ impl<'v> Reach<'v> {
         let (from, to) = (segment.byte_of(extent.position), segment.byte_of(extent.end_position()));
         let bytes = self.bytes(segment);
         let bytes = &bytes[..bytes.len().min(to as usize)];
-        let found =
-            walk(|at| Scan::through(bytes, segment.runs(), at, None), segment.header.number, from, log);
+        let found = walk(
+            |at| Scan::through(&segment.header, (bytes, segment.runs()), at, None),
+            segment.header.number,
+            from,
+            log,
+        );
         let (mut unfolded, mut at, mut next) = (Vec::new(), extent.position, extent.offset);
         let behind =
             Extent { position: extent.end_position(), offset: extent.end(), length: 0, span: 0, places: 0 };

@@ -2,7 +2,7 @@
 
 // Generated from crates/log/src/files/layout.rs by `cargo xtask faces-format`. Do not edit.
 
-exports.FORMAT_VERSION = 4
+exports.FORMAT_VERSION = 5
 exports.SEGMENT_HEADER_BYTES = 64
 exports.BATCH_MAGIC = 1950512980
 exports.BATCH_HEADER_BYTES = 48

@@ -6,7 +6,7 @@
 //!            previous checksum 4 | capacity 4 | after damage 1 | runs 3 | latest time 8 | held 4 | gone by 8 | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
-//!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
+//!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | brief checksum 2
 //!   touched  log 8 | end 8                              once per log the batch touches
 //! frame    header (32)  payload  zeros to a multiple of 8
 //!   header   payload length 4 | kind 1 | flags 1 | reserved 2 | log 8 | offset 8 | time 8
@@ -15,7 +15,8 @@
 //! The header checksum covers the header behind it and the touched table, the body checksum the frames;
 //! each batch repeats the length and header checksum of the one before, across segments too. A header
 //! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
-//! (Castagnoli; RFC 3720 appendix B.4). Versioned by the segment header: a reader refuses a newer one.
+//! (Castagnoli; RFC 3720 appendix B.4). Those of a batch's header begin with its [`Seal`], so that a header stands nowhere but where
+//! it was written, and the brief one tells at once what is none. Versioned by the segment header: a reader refuses a newer one.
 //!
 //! A segment can be walked flat, without knowing where batches end: its first word tells a batch header
 //! (the magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the
@@ -33,10 +34,12 @@ use crate::runs;
 use crate::{LogId, Offset, Position, Time};
 use std::sync::Arc;
 
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
 pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
 pub(crate) const TOUCHED_BYTES: u32 = 16;
+/// Where the brief checksum stands in a batch's header, at its end.
+const BRIEF_AT: usize = BATCH_HEADER_BYTES as usize - 2;
 pub(crate) const FRAME_HEADER_BYTES: u32 = 32;
 const SEGMENT_MAGIC: [u8; 8] = *b"THALWEG\x01";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"TwBt");
@@ -232,6 +235,11 @@ impl SegmentHeader {
 }
 
 impl SegmentHeader {
+    /// What its batches' headers are sealed with.
+    pub(crate) fn seal(&self) -> Seal {
+        Seal { of_segment: mixed(self.store_id ^ mixed(self.number.into())) }
+    }
+
     /// Batches are missing from it that nobody needed any more.
     pub(crate) fn is_compacted(&self) -> bool {
         self.held > 0
@@ -255,6 +263,35 @@ impl SegmentHeader {
     }
 }
 
+/// What the checksums of a segment's batch headers begin with: it comes of the store's number, which is drawn at random and known to
+/// nobody who does no more than append, of the segment's, and of the place. So no payload can hold what would be taken for a batch
+/// where a header was lost, be it made for that or be it the copy of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seal {
+    of_segment: u64,
+}
+
+impl Seal {
+    fn at(self, place: u32) -> u64 {
+        mixed(self.of_segment ^ u64::from(place))
+    }
+}
+
+/// All bits of a number in all bits of another: the last step of SplitMix64 (Steele, Lea and Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+/// The brief checksum of a header's fixed part, and what the whole one goes on from behind that.
+fn brief(fixed: &[u8], seal: u64) -> (u16, u32) {
+    let sum = crc32c::crc32c_append(crc32c::crc32c_append(seal as u32, &fixed[..8]), &fixed[12..BRIEF_AT]);
+    let folded = sum ^ (seal >> 32) as u32;
+    ((folded ^ folded >> 16) as u16, sum)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
     pub(crate) length: u32,
@@ -268,8 +305,13 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Header and touched table, with the header checksum filled in; answers that checksum.
-    pub(crate) fn encode(&self, touched: &[(LogId, Offset)], into: &mut Vec<u8>) -> u32 {
+    /// Header and touched table for a place, with the checksums filled in; answers that of the header.
+    pub(crate) fn encode(
+        &self,
+        touched: &[(LogId, Offset)],
+        (seal, place): (Seal, u32),
+        into: &mut Vec<u8>,
+    ) -> u32 {
         let mut fixed = [0; BATCH_HEADER_BYTES as usize];
         fixed[0..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         fixed[4..8].copy_from_slice(&self.length.to_le_bytes());
@@ -280,23 +322,28 @@ impl BatchHeader {
         fixed[32..40].copy_from_slice(&self.time.to_le_bytes());
         fixed[40..44].copy_from_slice(&self.frames.to_le_bytes());
         fixed[44..46].copy_from_slice(&self.touched.to_le_bytes());
+        let (brief, sum) = brief(&fixed, seal.at(place));
+        fixed[BRIEF_AT..].copy_from_slice(&brief.to_le_bytes());
         into.clear();
         into.extend_from_slice(&fixed);
         for (log, end) in touched {
             into.extend_from_slice(&log.to_le_bytes());
             into.extend_from_slice(&end.to_le_bytes());
         }
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&into[..8]), &into[12..]);
+        let checksum = crc32c::crc32c_append(sum, &into[BRIEF_AT..]);
         into[8..12].copy_from_slice(&checksum.to_le_bytes());
         checksum
     }
 
-    /// The header at the start of `bytes`, if its checksum holds; the body is not looked at.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
+    /// The header at the start of `bytes`, which are those of a place, if its checksums hold; the body is not looked at. Complexity: of
+    /// its touched table, and constant unless a header was written there.
+    pub(crate) fn decode(bytes: &[u8], (seal, place): (Seal, u32)) -> Option<BatchHeader> {
         let header = BatchHeader::claimed(bytes)?;
         let whole = bytes.get(..header.body_start() as usize)?;
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]);
-        (checksum == header.header_checksum).then_some(header)
+        let (brief, sum) = brief(whole, seal.at(place));
+        let stands = brief == word16(whole, BRIEF_AT)
+            && crc32c::crc32c_append(sum, &whole[BRIEF_AT..]) == header.header_checksum;
+        stands.then_some(header)
     }
 
     /// What the bytes say if a header begins there: for bytes that were verified, or will be before what it says is believed.
@@ -315,22 +362,30 @@ impl BatchHeader {
             frames: word32(fixed, 40),
             touched: word16(fixed, 44),
         };
-        let whole = header.length.is_multiple_of(8) && header.length >= header.body_start();
-        // What nothing is written to says nothing: whoever gives it a meaning gives the format another version.
-        let plain = word16(fixed, 46) == 0;
-        (whole && plain).then_some(header)
+        (header.length.is_multiple_of(8) && header.length >= header.body_start()).then_some(header)
     }
 
     /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
     /// adds up to.
-    pub(crate) fn claims(bytes: &[u8]) -> [Option<u32>; 2] {
+    pub(crate) fn claims(bytes: &[u8], (seal, place): (Seal, u32)) -> [Option<u32>; 2] {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize);
         let carried = fixed.map(|fixed| word32(fixed, 8));
         let whole = fixed.and_then(|fixed| {
             bytes.get(..BATCH_HEADER_BYTES as usize + usize::from(word16(fixed, 44)) * TOUCHED_BYTES as usize)
         });
-        let sum = whole.map(|whole| crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]));
+        let sum =
+            whole.map(|whole| crc32c::crc32c_append(brief(whole, seal.at(place)).1, &whole[BRIEF_AT..]));
         [carried, sum]
+    }
+
+    /// Makes whatever stands there a header that stands.
+    #[cfg(test)]
+    pub(crate) fn forge(bytes: &mut [u8], here: (Seal, u32)) {
+        let (brief, _) = brief(bytes, here.0.at(here.1));
+        bytes[BRIEF_AT..BRIEF_AT + 2].copy_from_slice(&brief.to_le_bytes());
+        if let [_, Some(sum)] = BatchHeader::claims(bytes, here) {
+            bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        }
     }
 
     pub(crate) fn body_start(&self) -> u32 {
@@ -485,20 +540,28 @@ mod tests {
         fn a_batch_header_reads_back_and_any_flipped_bit_is_seen(
             length in 0u32..1000, body in any::<u32>(), durable in any::<u64>(),
             logs in proptest::collection::vec(any::<(u64, u64)>(), 0..5), flip in any::<prop::sample::Index>(),
+            (store_id, number, place, other) in any::<(u64, u32, u32, u32)>(),
         ) {
+            let of = |number| SegmentHeader { store_id, number, ..SegmentHeader::default() }.seal();
+            let here = (of(number), place);
             let touched_count = u16::try_from(logs.len()).unwrap();
             let header = BatchHeader {
                 length: (length + 160) * 8, header_checksum: 0, body_checksum: body,
                 previous: Link { length: 8, checksum: 9 }, durable, time: 1, frames: 2, touched: touched_count,
             };
             let mut bytes = Vec::new();
-            let header_checksum = header.encode(&logs, &mut bytes);
-            let read = BatchHeader::decode(&bytes).unwrap();
+            let header_checksum = header.encode(&logs, here, &mut bytes);
+            let read = BatchHeader::decode(&bytes, here).unwrap();
             prop_assert_eq!(read, BatchHeader { header_checksum, ..header });
             prop_assert_eq!(touched(&read, &bytes).collect::<Vec<_>>(), logs);
+            prop_assert_eq!(BatchHeader::claims(&bytes, here), [Some(header_checksum); 2]);
+            for elsewhere in [(of(number), other), (of(other), place), (Seal::default(), place)] {
+                let stands = BatchHeader::decode(&bytes, elsewhere).is_some();
+                prop_assert!(!stands || elsewhere.0.at(elsewhere.1) == here.0.at(place));
+            }
             let bit = flip.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(BatchHeader::decode(&bytes), None);
+            prop_assert_eq!(BatchHeader::decode(&bytes, here), None);
         }
 
         #[test]
@@ -507,27 +570,6 @@ mod tests {
             let count = frames.by_ref().count();
             prop_assert!(frames.malformed || body.is_empty() || count > 0);
         }
-    }
-
-    #[test]
-    fn a_batch_header_that_says_more_than_it_may_is_none() {
-        let header = BatchHeader {
-            length: BATCH_HEADER_BYTES,
-            header_checksum: 0,
-            body_checksum: 0,
-            previous: Link::default(),
-            durable: 0,
-            time: 0,
-            frames: 0,
-            touched: 0,
-        };
-        let mut bytes = Vec::new();
-        header.encode(&[], &mut bytes);
-        assert!(BatchHeader::decode(&bytes).is_some());
-        bytes[46] = 1;
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..]);
-        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(BatchHeader::decode(&bytes), None);
     }
 
     #[test]

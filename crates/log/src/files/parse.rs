@@ -329,7 +329,7 @@ impl Parse {
             }
             return;
         }
-        if let Some(header) = BatchHeader::decode(rest) {
+        if let Some(header) = BatchHeader::decode(rest, (open.header.seal(), stop.place)) {
             let linked = open.link.is_none_or(|link| link == header.previous);
             let whole = header.verified_body(rest).is_some();
             self.ready.push_back(batch_piece(end, &header, rest, linked, whole));

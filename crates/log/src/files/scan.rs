@@ -6,7 +6,7 @@
 //! written anew it goes from run to run ([`Runs`]): within a run each link names the batch before, and the end of the table the last.
 
 use crate::LogId;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, SegmentHeader};
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SegmentHeader};
 use crate::runs::Runs;
 
 /// A batch that stands.
@@ -61,6 +61,7 @@ pub(crate) enum Step<'a> {
 /// A walk over `bytes`, which begin at the segment's first byte.
 pub(crate) struct Scan<'a> {
     bytes: &'a [u8],
+    seal: Seal,
     at: u32,
     link: Option<Link>,
     runs: Runs<'a>,
@@ -71,14 +72,19 @@ pub(crate) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// Starts at byte `at`, where a batch carrying `link` is expected; `None` takes any link there.
-    pub(crate) fn new(bytes: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
+    pub(crate) fn new(header: &SegmentHeader, bytes: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
         let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        Scan { bytes, at, link, runs: Runs::default(), end, shift: 0 }
+        Scan { bytes, seal: header.seal(), at, link, runs: Runs::default(), end, shift: 0 }
     }
 
     /// The same in a segment that may have been written anew, whose table of runs this is.
-    pub(crate) fn through(bytes: &'a [u8], runs: Runs<'a>, at: u32, link: Option<Link>) -> Scan<'a> {
-        let mut scan = Scan { runs, ..Scan::new(bytes, at, link) };
+    pub(crate) fn through(
+        header: &SegmentHeader,
+        (bytes, runs): (&'a [u8], Runs<'a>),
+        at: u32,
+        link: Option<Link>,
+    ) -> Scan<'a> {
+        let mut scan = Scan { runs, ..Scan::new(header, bytes, at, link) };
         if !runs.is_empty() {
             scan.end = at;
             scan.enter();
@@ -88,8 +94,7 @@ impl<'a> Scan<'a> {
 
     /// The same of all the bytes of a file.
     pub(crate) fn of_file(header: &SegmentHeader, file: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
-        let (bytes, runs) = Runs::split(header, file);
-        Scan::through(bytes, runs, at, link)
+        Scan::through(header, Runs::split(header, file), at, link)
     }
 
     /// Goes on with the run that follows on, if one stands there.
@@ -120,7 +125,7 @@ impl<'a> Scan<'a> {
             }
         }
         let rest = self.rest();
-        let header = BatchHeader::decode(rest);
+        let header = BatchHeader::decode(rest, self.sealed(self.at));
         let linked = header.filter(|header| self.link.is_none_or(|link| link == header.previous));
         match linked.and_then(|header| Some((header, header.verified_body(rest)?))) {
             Some((header, body)) => {
@@ -131,6 +136,11 @@ impl<'a> Scan<'a> {
             }
             None => Step::Stop(self.stop(rest, linked)),
         }
+    }
+
+    /// What a header at a byte of the run at hand is sealed with.
+    fn sealed(&self, byte: u32) -> (Seal, u32) {
+        (self.seal, self.place(byte))
     }
 
     /// The place of a byte of the run at hand.
@@ -197,16 +207,16 @@ impl<'a> Scan<'a> {
 
     /// What follows a broken batch names it; what follows one that stood for others names the last of those.
     fn link_behind_broken(&self, header: &BatchHeader, end: u32) -> Link {
-        let next = || BatchHeader::decode(self.bytes.get(end as usize..)?);
+        let next = || BatchHeader::decode(self.bytes.get(end as usize..)?, self.sealed(end));
         let carried = (header.touched == 0).then(next).flatten().map(|next| next.previous);
         carried.unwrap_or_else(|| header.link())
     }
 
     /// Where the walk goes on behind a batch whose header is lost: at the header that names it as the one before,
-    /// by the checksum it carries or ought to. What merely looks like a batch, because a payload holds one, does
-    /// not know that. Failing such a header, because more than one is lost, at the first that stands.
+    /// by the checksum it carries or ought to. Failing such a header, because more than one is lost, at the first that stands. What
+    /// merely looks like a batch, because a payload holds one, stands nowhere.
     fn successor(&self, lost: &[u8]) -> Option<(u32, BatchHeader)> {
-        let claims = BatchHeader::claims(lost);
+        let claims = BatchHeader::claims(lost, self.sealed(self.at));
         let (mut first, mut after) = (None, self.at);
         while let Some((at, header)) = self.search(after) {
             if claims.contains(&Some(header.previous.checksum)) {
@@ -220,11 +230,11 @@ impl<'a> Scan<'a> {
 
     /// The first header that stands behind byte `after`. Batches begin at multiples of 8.
     fn search(&self, after: u32) -> Option<(u32, BatchHeader)> {
-        let mut at = (after as usize + 8) & !7;
+        let mut at = after.checked_add(8)? & !7;
         let bytes = &self.bytes[..self.bytes.len().min(self.end as usize)];
-        while at + BATCH_HEADER_BYTES as usize <= bytes.len() {
-            if let Some(header) = BatchHeader::decode(&bytes[at..]) {
-                return Some((u32::try_from(at).ok()?, header));
+        while at as usize + BATCH_HEADER_BYTES as usize <= bytes.len() {
+            if let Some(header) = BatchHeader::decode(&bytes[at as usize..], self.sealed(at)) {
+                return Some((at, header));
             }
             at += 8;
         }
@@ -232,13 +242,21 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The highest `durable` that any header behind byte `after` attests; 0 when none stands there.
-pub(crate) fn attested_durable(bytes: &[u8], after: u32) -> u64 {
-    let mut scan = Scan::new(bytes, after, None);
+/// The highest `durable` that any header of a segment behind a place attests; 0 when none stands there.
+pub(crate) fn attested_durable(header: &SegmentHeader, file: &[u8], behind: u32) -> u64 {
+    let (bytes, runs) = Runs::split(header, file);
+    let mut scan = Scan::through(header, (bytes, runs), runs.byte_of(behind), None);
     let mut highest = 0;
-    while let Some((at, header)) = scan.search(scan.at) {
-        highest = highest.max(header.durable);
-        scan.at = at;
+    loop {
+        while let Some((at, header)) = scan.search(scan.at) {
+            highest = highest.max(header.durable);
+            scan.at = at;
+        }
+        let Some(next) = runs.around(scan.end).filter(|next| next.byte >= scan.end) else { return highest };
+        // A header may stand at its very beginning, too.
+        scan.at = next.byte;
+        scan.enter();
+        let first = BatchHeader::decode(scan.rest(), scan.sealed(next.byte));
+        highest = highest.max(first.map_or(0, |header| header.durable));
     }
-    highest
 }

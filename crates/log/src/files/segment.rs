@@ -520,7 +520,7 @@ impl Segment {
             return;
         }
         let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
-        let mut scan = Scan::through(&bytes[..end as usize], runs, start, link);
+        let mut scan = Scan::through(&self.header, (&bytes[..end as usize], runs), start, link);
         let stop = loop {
             match scan.step() {
                 Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {

@@ -241,7 +241,9 @@ impl<'a> Look<'a> {
         let mut evidence = known;
         for header in headers.iter().filter(|header| header.number > missing) {
             let region = self.region(header)?;
-            evidence = evidence.max(attested_durable(region.bytes(0..region.published()), 0));
+            let bytes = region.bytes(0..region.published());
+            let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+            evidence = evidence.max(attested_durable(header, bytes, 0));
         }
         let is_torn = missing > replays_from && evidence <= position(missing, 0);
         Ok(if is_torn { missing } else { u32::MAX })

@@ -17,7 +17,7 @@
 //! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
 
 use crate::error::is_full;
-use crate::format::{self, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
@@ -221,7 +221,7 @@ impl Shared {
         gone_by: Position,
     ) -> io::Result<bool> {
         let (bytes, runs) = old.batches();
-        let Some(left) = plan(bytes, runs, old.header.previous, needed) else {
+        let Some(left) = plan(&old.header, (bytes, runs), needed) else {
             tracing::warn!(
                 segment = old.header.number,
                 "a segment does not read as it was written: verify the store"
@@ -289,8 +289,8 @@ impl Needed {
 }
 
 /// What is left of a segment's batches; `None` if it does not read as it was written.
-fn plan(bytes: &[u8], runs: Runs<'_>, previous: Link, needed: &[Span]) -> Option<Left> {
-    let mut scan = Scan::through(bytes, runs, SEGMENT_HEADER_BYTES, Some(previous));
+fn plan(header: &SegmentHeader, batches: (&[u8], Runs<'_>), needed: &[Span]) -> Option<Left> {
+    let mut scan = Scan::through(header, batches, SEGMENT_HEADER_BYTES, Some(header.previous));
     let (mut left, mut byte, mut next) = (Left::default(), SEGMENT_HEADER_BYTES, 0);
     loop {
         let batch = match scan.step() {

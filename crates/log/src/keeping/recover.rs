@@ -272,8 +272,10 @@ impl Recovery {
         let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
         for number in later {
             let region = self.open_region(number)?;
-            let after = if number == segment_of(stop) { byte_of(stop) } else { 0 };
-            evidence = evidence.max(scan::attested_durable(region.bytes(0..region.published()), after));
+            let bytes = region.bytes(0..region.published());
+            let header = SegmentHeader::decode(bytes).unwrap_or(self.headers[&number]);
+            let behind = if number == segment_of(stop) { byte_of(stop) } else { 0 };
+            evidence = evidence.max(scan::attested_durable(&header, bytes, behind));
         }
         self.evidence = Some(evidence);
         Ok(evidence)

@@ -6,6 +6,7 @@ mod carry;
 mod compact;
 mod damage;
 mod flips;
+mod forged;
 mod fork;
 mod harm;
 mod heirs;

@@ -1,7 +1,7 @@
 //! Parsing, against what was written and against what was broken since.
 
 use super::store::{config, open, os, payload};
-use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, word32, word64};
+use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, word32, word64};
 use crate::{Commit, Cursor, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
 use crate::{Options, Store, byte_of, parse, segment_of};
 use std::collections::BTreeSet;
@@ -221,6 +221,10 @@ fn a_torn_end_is_no_damage_in_a_store_and_damage_in_a_file_of_which_nothing_is_k
     assert_eq!((byte_of(alone[0].from) as usize, alone[0].to), (last, alone[0].from));
 }
 
+fn seal(segment: &[u8]) -> Seal {
+    SegmentHeader::decode(segment).unwrap().seal()
+}
+
 #[test]
 fn a_payload_that_holds_a_batch_is_no_batch_even_when_the_header_around_it_is_lost() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,7 +232,7 @@ fn a_payload_that_holds_a_batch_is_no_batch_even_when_the_header_around_it_is_lo
     let bytes = fs::read(&path).unwrap();
     let at = batches(&path)[1] as usize;
     let batch = &bytes[at..at + word32(&bytes, at + 4) as usize];
-    assert!(BatchHeader::decode(batch).is_some());
+    assert!(BatchHeader::decode(batch, (seal(&bytes), at as u32)).is_some());
     // The same bytes again, as somebody's payload, at a place where a batch could begin.
     let other = tempfile::tempdir().unwrap();
     let path = one_segment(other.path(), &[b"before", batch, b"after", b"more"]);
@@ -255,8 +259,8 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
             bytes[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
             if header_too {
                 // A header that vouches for the wrong length.
-                let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 8]), &bytes[at + 12..at + 64]);
-                bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+                let here = (seal(&bytes), at as u32);
+                BatchHeader::forge(&mut bytes[at..], here);
             }
             fs::write(&path, bytes).unwrap();
             let seen = payloads(&frames(&path));
@@ -273,8 +277,8 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
     bytes[at + 64..at + 68].copy_from_slice(&u32::MAX.to_le_bytes());
     let body = crc32c::crc32c(&bytes[at + 64..at + length]);
     bytes[at + 12..at + 16].copy_from_slice(&body.to_le_bytes());
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 8]), &bytes[at + 12..at + 64]);
-    bytes[at + 8..at + 12].copy_from_slice(&sum.to_le_bytes());
+    let here = (seal(&bytes), at as u32);
+    BatchHeader::forge(&mut bytes[at..], here);
     fs::write(&path, bytes).unwrap();
     assert_eq!(payloads(&frames(&path)).iter().filter(|payload| *payload == b"first").count(), 0);
 }

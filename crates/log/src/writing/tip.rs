@@ -113,7 +113,7 @@ impl Tip {
         }
         self.region.write(header);
         #[cfg(test)]
-        self.probe(self.region.filled() - header.len() as u32);
+        self.probe(self.region.filled() - header.len() as u32, segment);
         batch.pieces(|piece| self.region.write(piece));
         self.region.publish();
     }
@@ -137,13 +137,13 @@ impl Tip {
 
     /// Whatever is published reads as whole batches, at every moment.
     #[cfg(test)]
-    fn probe(&mut self, start: u32) {
+    fn probe(&mut self, start: u32, segment: &Segment) {
         if self.fault == crate::store::Fault::PublishBeforeCopy {
             self.region.publish();
         }
         let region = self.region.region();
         let bytes = region.bytes(0..region.published());
-        let stop = crate::read::walk(crate::scan::Scan::new(bytes, start, None), |_| {});
+        let stop = crate::read::walk(crate::scan::Scan::new(&segment.header, bytes, start, None), |_| {});
         assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 }

@@ -159,7 +159,8 @@ impl Writer {
             frames: batch.count,
             touched,
         };
-        let checksum = header.encode(&batch.touched, &mut self.scratch);
+        let here = (self.active.header.seal(), self.tip.end());
+        let checksum = header.encode(&batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
         self.tip.put(&self.scratch, batch, due, &self.active);
     }

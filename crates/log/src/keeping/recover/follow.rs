@@ -118,7 +118,7 @@ impl Recovery {
             let end = segment.end(to).min(segment.region().published());
             loop {
                 let bytes = segment.region().bytes(0..end);
-                let mut scan = Scan::through(bytes, segment.runs(), at, None);
+                let mut scan = Scan::through(&segment.header, (bytes, segment.runs()), at, None);
                 let stop = loop {
                     match scan.step() {
                         Step::Batch(batch) => self.apply(number, &batch),
