@@ -17,8 +17,10 @@ pub(crate) const LANGUAGES: [(Language, &str); 6] = [
 ];
 
 /// What comes with generated code and stands in a face as it is.
-const COPIES: [(&str, &str); 1] =
-    [("crates/codegen/runtime/python/forks.py", "faces/python/python/thalweg/service/forks.py")];
+const COPIES: [(&str, &str); 2] = [
+    ("crates/codegen/runtime/python/forks.py", "faces/python/python/thalweg/forks.py"),
+    ("crates/codegen/runtime/python/service.py", "faces/python/python/thalweg/calls.py"),
+];
 
 /// Everything that is committed: where it is, and what makes it.
 fn outputs() -> Vec<(String, Arguments)> {

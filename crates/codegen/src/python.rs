@@ -12,6 +12,7 @@ use thalweg_schema::casing::{shouting, snake};
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 const MESSAGEPACK: &str = include_str!("../runtime/python/messagepack.py");
+const FAULTS: &str = include_str!("../runtime/python/faults.py");
 const FORKS: &str = include_str!("../runtime/python/forks.py");
 const SERVICE: &str = include_str!("../runtime/python/service.py");
 /// Where `black` breaks lines.
@@ -37,6 +38,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push(("messagepack.py".to_owned(), MESSAGEPACK.to_owned()));
         files.push(("service.py".to_owned(), SERVICE.to_owned()));
         files.push(("forks.py".to_owned(), FORKS.to_owned()));
+        files.push(("faults.py".to_owned(), FAULTS.to_owned()));
     }
     let package = names.arguments.package.as_deref().unwrap_or_default().replace('-', "_");
     names.placed(&format!("src/{package}/"), files)

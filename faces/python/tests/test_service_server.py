@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+import thalweg.calls
+import thalweg.forks
 import thalweg.service
 from service_support import (
     CREDIT,
@@ -150,9 +152,10 @@ class Ordered(Place, unittest.IsolatedAsyncioTestCase):
         await asyncio.gather(read, committed)
         self.assertEqual(self.slow.began[-1], ("read", ["committed"]))
 
-    def test_generated_code_that_brings_its_own_order_brings_the_same(self):
-        ours = Path(thalweg.service.__file__).with_name("forks.py")
-        self.assertEqual(ours.read_text(), (ROOT / "crates/codegen/runtime/python/forks.py").read_text())
+    def test_generated_code_that_brings_its_own_words_brings_the_same(self):
+        for module, copy in ((thalweg.forks, "forks.py"), (thalweg.calls, "service.py")):
+            ours = Path(module.__file__).read_text()
+            self.assertEqual(ours, (ROOT / "crates/codegen/runtime/python" / copy).read_text())
 
     async def test_a_stream_has_cleaned_up_before_its_call_is_over(self):
         told = []

@@ -15,9 +15,9 @@ from collections.abc import (
     Iterator,
 )
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Final, Protocol, TypeVar, cast
 
+from .faults import Refused
 from .forks import Forks
 from .messagepack import DecodeError, Reader, write_string
 
@@ -113,13 +113,6 @@ class SyncService:
     """The tag of its error."""
 
 
-class Refused(Exception):
-    """The server answered with its error."""
-
-    code: Final = "REFUSED"
-    retry: Final = "never"
-
-
 def error_frame(tag: str, error: BaseException) -> bytes:
     """An error's frame."""
     out = bytearray(b"\x92")
@@ -206,17 +199,6 @@ def unended() -> DecodeError:
     """What is raised of a stream whose frames are over and whose response never came."""
     return DecodeError("frame", "the stream ended without its response", 0)
 
-
-def _share() -> None:
-    """Takes what programs catch from the package thalweg, where it is installed."""
-    try:
-        shared = import_module("thalweg.service")
-    except ImportError:
-        return
-    globals().update(Refused=shared.Refused, answer=shared.answer)
-
-
-_share()
 
 __all__ = [
     "DecodeError",

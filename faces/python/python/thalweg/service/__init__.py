@@ -11,6 +11,20 @@ A path that ends in `.sock` is a Unix socket, one that ends in `.shm` goes throu
 `ServiceError` with a class per fault, whose `retry` says whether the same call may be made again.
 """
 
+from ..calls import (
+    Reply,
+    Service,
+    SyncReply,
+    SyncService,
+    SyncTransport,
+    Transport,
+    answer,
+    error_frame,
+    refuse,
+    send_items,
+    send_items_sync,
+    unended,
+)
 from ..faults import (
     Abandoned,
     AddressInUse,
@@ -43,23 +57,10 @@ from ..faults import (
     UnknownCommand,
     VersionMismatch,
 )
+from ..forks import Forks
 from ..messagepack import DecodeError, EncodeError
 from .client import Client, Stream
-from .forks import Forks
 from .options import ClientOptions, ServerOptions
-from .runtime import (
-    Reply,
-    Service,
-    SyncReply,
-    SyncService,
-    SyncTransport,
-    Transport,
-    answer,
-    error_frame,
-    refuse,
-    send_items,
-    send_items_sync,
-)
 from .serve import serve
 from .server import Server
 from .spawn import Spawned
@@ -119,4 +120,5 @@ __all__ = [
     "send_items",
     "send_items_sync",
     "serve",
+    "unended",
 ]

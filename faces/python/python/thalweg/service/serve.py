@@ -11,8 +11,8 @@ from typing import Final, Protocol, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
+from ..calls import SyncReply, error_frame
 from .options import ServerOptions
-from .runtime import SyncReply, error_frame
 
 _WAIT: Final = 1
 _GONE: Final = 2

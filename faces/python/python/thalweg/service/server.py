@@ -13,10 +13,10 @@ from typing import Final, Protocol, Self, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
+from ..calls import Reply, error_frame
 from ..faults import Fault
 from ..scope import AsyncScope
 from .options import ServerOptions
-from .runtime import Reply, error_frame
 
 _WAIT: Final = 1
 _GONE: Final = 2

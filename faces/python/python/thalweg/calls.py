@@ -1,15 +1,25 @@
 """What stands between generated code and whoever carries its frames.
 
-`thalweg codegen --runtime thalweg` imports these words from `thalweg.service`; generated code that brought its own copy takes
-`Refused` and `answer` from here, so that there is one of each to be caught.
+A transport under a client, a reply under a server: generated code speaks these words,
+transports execute them, neither sees the other.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+)
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, cast
 
-from ..faults import Refused
-from ..messagepack import DecodeError, Reader, write_string
+from .faults import Refused
+from .forks import Forks
+from .messagepack import DecodeError, Reader, write_string
 
 T = TypeVar("T")
 
@@ -83,7 +93,7 @@ class SyncReply(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
     """A handler, and what a server has to know to serve it."""
 
@@ -93,7 +103,7 @@ class Service:
     """The tag of its error."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SyncService:
     """The same for a handler of plain functions."""
 
@@ -188,3 +198,22 @@ def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) ->
 def unended() -> DecodeError:
     """What is raised of a stream whose frames are over and whose response never came."""
     return DecodeError("frame", "the stream ended without its response", 0)
+
+
+__all__ = [
+    "DecodeError",
+    "Forks",
+    "Refused",
+    "Reply",
+    "Service",
+    "SyncReply",
+    "SyncService",
+    "SyncTransport",
+    "Transport",
+    "answer",
+    "error_frame",
+    "refuse",
+    "send_items",
+    "send_items_sync",
+    "unended",
+]
