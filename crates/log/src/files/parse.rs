@@ -116,6 +116,8 @@ pub struct EndPiece {
 pub struct Parse {
     disk: Disk,
     waiting: VecDeque<PathBuf>,
+    /// 0 where no control file says.
+    store_id: u64,
     /// What is known to have been durable; nothing is of a file that is looked at alone.
     known: Option<Position>,
     names: HashMap<LogId, Arc<[u8]>>,
@@ -159,6 +161,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     let mut parse = Parse {
         disk: disk.clone(),
         waiting: VecDeque::new(),
+        store_id: 0,
         known: None,
         names: HashMap::new(),
         open: None,
@@ -167,6 +170,9 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     };
     let listed = match disk.names(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            // It need not be there: without it what lost its segment's header is not known to be a batch.
+            let beside = path.parent().and_then(|directory| control(disk, directory).ok()?);
+            parse.store_id = beside.map_or(0, |control| control.store_id);
             parse.begin(path)?;
             return Ok(parse);
         }
@@ -174,21 +180,27 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     };
     let is_segment = |name: &&String| segment::number_of(name).is_some();
     parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
-    if let Some(mut control) = if listed.is_empty() { None } else { Control::attach(disk, path)? } {
+    if let Some(control) = if listed.is_empty() { None } else { control(disk, path)? } {
         let last_present = listed.iter().filter_map(|name| segment::number_of(name)).max().unwrap_or(0);
-        if !control.is_intact() {
-            // Checkpoints are held against the store's id.
-            control.adopt_id(disk, path).map_err(|source| failed("read", path, source))?;
-        }
+        parse.store_id = control.store_id;
         parse.known = Some(control.evidence(last_present));
         for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
-            parse.learn_names(path, start, control.store_id)?;
+            parse.learn_names(path, start)?;
         }
     }
     if parse.waiting.is_empty() {
         return Err(OpenError::NotAStore { file: path.to_owned(), why: "there are no segments" });
     }
     Ok(parse)
+}
+
+/// The control file of a store. Checkpoints are held against the store's id, and so are batches whose segment lost its header.
+fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
+    let mut control = Control::attach(disk, directory)?;
+    if let Some(control) = control.as_mut().filter(|control| !control.is_intact()) {
+        control.adopt_id(disk, directory).map_err(|source| failed("read", directory, source))?;
+    }
+    Ok(control)
 }
 
 fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
@@ -202,8 +214,8 @@ impl Parse {
     }
 
     /// Logs that were created in segments which are gone are known to the checkpoints.
-    fn learn_names(&mut self, directory: &Path, start: Position, store_id: u64) -> Result<(), OpenError> {
-        let read = checkpoint::read(&self.disk, directory, start, store_id, &mut |config| config);
+    fn learn_names(&mut self, directory: &Path, start: Position) -> Result<(), OpenError> {
+        let read = checkpoint::read(&self.disk, directory, start, self.store_id, &mut |config| config);
         let whole = read.map_err(|source| failed("read a checkpoint of", directory, source))?;
         for log in whole.into_iter().flat_map(|checkpoint| checkpoint.logs) {
             self.names.insert(log.id(), log.name().into());
@@ -244,7 +256,12 @@ impl Parse {
         let map = opened.map(length as usize, false).map_err(|e| failed("map", path, e))?;
         self.open = Some(Open {
             file,
-            header: header.unwrap_or(SegmentHeader { number, capacity: length, ..SegmentHeader::default() }),
+            header: header.unwrap_or(SegmentHeader {
+                number,
+                store_id: self.store_id,
+                capacity: length,
+                ..SegmentHeader::default()
+            }),
             region: Arc::new(Region::sealed(map, length)),
             at: SEGMENT_HEADER_BYTES,
             link: header.map(|header| header.previous),
