@@ -276,3 +276,16 @@ fn what_is_said_of_listeners_that_were_handed_over_is_not_guessed_at() {
     assert_ne!(server.address(), address);
     server.end();
 }
+
+#[test]
+fn an_address_that_is_handed_over_and_asked_for_is_named_with_both() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for flag in ["--listen", "--rpc-listen"] {
+        let mut command = activated(listener.try_clone().unwrap().into());
+        let output = command.args(["--rpc", "on", flag, &address]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let wanted = format!("a listener handed over is at http://{address}, and {flag} asks for");
+        assert!(output.status.code() == Some(2) && said.contains(&wanted), "{said}");
+    }
+}
