@@ -306,13 +306,29 @@ fn a_character_that_lies_in_several_records_is_not_torn() {
 }
 
 #[test]
-fn who_is_still_to_get_the_rest_of_a_character_is_not_up_to_date() {
+fn who_was_sent_all_but_part_of_a_character_is_up_to_date_in_front_of_it() {
     let mut world = World::new();
-    world.put("s", "text/plain", "");
-    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"ab\xe2");
+    let text = [("Content-Type", "text/plain")];
+    // As somebody writes who means another encoding.
+    world.call(Method::Put, &path("s"), &text, b"caf\xe9");
+    let up_to_date = format!(",\"streamCursor\":\"{CURSOR}\",\"upToDate\":true");
+    let sent = format!("event: data\ndata:caf\n\n{}", control(&at(1, 3), &up_to_date));
     let mut tail = world.tail("s", "?offset=-1&live=sse");
-    let (events, _) = world.events(&mut tail).unwrap();
-    assert!(events.contains("data:ab\n") && !events.contains("upToDate"), "{events}");
+    assert_eq!(world.events(&mut tail), Some((sent, false)));
+    assert_eq!(world.events(&mut tail), None);
+    // Whoever goes on there is up to date at once, and the other ways to read have the bytes.
+    let mut again = world.tail("s", &format!("?offset={}&live=sse", at(1, 3)));
+    assert_eq!(world.events(&mut again), Some((control(&at(1, 3), &up_to_date), false)));
+    for query in ["", "&live=long-poll"] {
+        let target = format!("{}?offset={}{query}", path("s"), at(1, 3));
+        let Answer::Respond(rest) = world.answer(Method::Get, &target, &[], b"") else { panic!("{query}") };
+        assert_eq!((rest.status, &*rest.body.concat()), (200, &b"\xe9"[..]));
+    }
+    world.call(Method::Post, &path("s"), &text, b"\x82\xac.");
+    for tail in [&mut tail, &mut again] {
+        let sent = format!("event: data\ndata:\u{90ac}.\n\n{}", control(&at(1, 7), &up_to_date));
+        assert_eq!(world.events(tail), Some((sent, false)));
+    }
 }
 
 #[test]
