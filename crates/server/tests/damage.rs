@@ -70,6 +70,30 @@ fn is_refused(server: &Server) {
     assert_eq!((status(server, POST), status(server, FORK)), (500, 500));
     assert_eq!(damaged_spans(server), ("1".to_owned(), "1".to_owned()));
     assert_eq!(says(&server.url, &["read", "a"]), "rec-a-1rec-a-2rec-a-3");
+    assert_eq!(shown_as_damaged(server), ["b"]);
+}
+
+/// The streams that are shown as damaged, in each of the ways to look at them.
+fn shown_as_damaged(server: &Server) -> Vec<&'static str> {
+    let table = says(&server.url, &["ls", "-l"]);
+    let listed = says(&server.url, &["ls", "-l", "--output", "json"]);
+    let is_shown = |name: &str| {
+        let json: serde_json::Value =
+            serde_json::from_str(&says(&server.url, &["head", name, "--output", "json"])).unwrap();
+        let in_listing = listed.lines().any(|line| {
+            let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+            entry["name"] == name && entry["damaged"] == true
+        });
+        let ways = [
+            says(&server.url, &["head", name]).contains("stream-damaged: true\n"),
+            json["damaged"] == true,
+            in_listing,
+            table.lines().any(|line| line.contains(" damaged ") && line.ends_with(&format!(" {name}"))),
+        ];
+        assert!(ways == [ways[0]; 4], "{name}: {ways:?}");
+        ways[0]
+    };
+    ["a", "b"].into_iter().filter(|name| is_shown(name)).collect()
 }
 
 fn fill(data: &Path) -> (Server, std::path::PathBuf) {
@@ -98,6 +122,7 @@ fn damage_that_a_read_comes_upon_is_told_of_once_and_refused_from_then_on() {
         ("0", 0),
         "a clean open reads no payload"
     );
+    assert_eq!(shown_as_damaged(&server), [""; 0]);
     // Follows at the end, where nothing is wrong.
     let mut follower = TcpStream::connect(server.address()).unwrap();
     let request =

@@ -396,3 +396,19 @@ fn what_cannot_be_read_is_refused_unless_events_are_under_way() {
     let reply = world.get("s", "?offset=now&live=long-poll");
     assert_eq!((reply.status, &*reply.rule()), (500, "store-damaged"));
 }
+
+#[test]
+fn a_stream_that_is_damaged_says_so_wherever_it_is_looked_at() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "existing");
+    let listed = |world: &mut World| {
+        let reply = world.call(Method::Get, "/v1/streams", &[], "");
+        let listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        listing["streams"][0]["damaged"].clone()
+    };
+    assert_eq!((world.head("s").field("stream-damaged"), listed(&mut world)), ("", serde_json::Value::Null));
+    world.model.damage(crate::store::StoreError::Damaged("segment-0000000001 is damaged".into()));
+    let head = world.head("s");
+    assert_eq!((head.status, head.field("stream-damaged")), (200, "true"));
+    assert_eq!(listed(&mut world), true);
+}
