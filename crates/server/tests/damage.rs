@@ -176,3 +176,37 @@ fn is_deleted_for_good(server: Server, data: &Path, log: &Path) {
     assert_eq!(says(&server.url, &["read", "b"]), "anew");
     server.end();
 }
+
+#[test]
+fn a_segment_that_is_missing_is_damage_to_every_verb() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let flags = ["--durability", "os", "--retain-bytes", "1073741824"];
+    let server = Server::start(&data, "127.0.0.1:0", &flags);
+    says(&server.url, &["create", "s"]);
+    let file = at("file");
+    std::fs::write(&file, vec![b'x'; 12 << 20]).unwrap();
+    says(&server.url, &["append", "s", "--file", &file]);
+    server.end();
+    let missing = data.join("segment-0000000002");
+    assert!(missing.exists() && data.join("segment-0000000003").exists());
+    std::fs::remove_file(&missing).unwrap();
+    let (from, to) = (at("data"), at("to"));
+    for verb in [
+        &["verify", "--data", &from][..],
+        &["parse", &from],
+        &["backup", &from, &to],
+        &["restore", &from, &to],
+    ] {
+        let output = run("", verb, "");
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(5)
+                && said.contains("segment-0000000002 is missing, or damaged from byte 0"),
+            "{verb:?}: {:?} {said}",
+            output.status
+        );
+        assert!(!said.contains("attempts"), "{verb:?}: {said}");
+    }
+}
