@@ -1,5 +1,6 @@
 //! What can go wrong, said so that the caller knows what was and was not applied.
 
+use crate::segment::file_name;
 use crate::{LogId, Position, byte_of, segment_of};
 use std::fmt;
 use std::io;
@@ -20,7 +21,10 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} is damaged from byte {}", self.file, byte_of(self.from))?;
+        // A segment of which not even the header is there may not be there at all.
+        let may_be_missing = byte_of(self.from) == 0 && self.file == file_name(segment_of(self.from));
+        let missing = if may_be_missing { "missing, or " } else { "" };
+        write!(out, "{} is {missing}damaged from byte {}", self.file, byte_of(self.from))?;
         if self.to > self.from {
             write!(out, " to byte {} of segment {}", byte_of(self.to), segment_of(self.to))?;
         } else {

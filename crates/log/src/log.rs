@@ -244,6 +244,12 @@ impl Log {
         inner.notes.iter().flat_map(|notes| notes.iter()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
+    /// Whether some of it is known not to read as it was written: what opening found, and what a read came upon since. Then it is
+    /// refused, but for being deleted.
+    pub fn is_damaged(&self) -> bool {
+        self.inner.lock().damage().is_some()
+    }
+
     /// End of the last batch that touched this log: durable once the store's durable mark reaches it.
     pub fn last(&self) -> Position {
         self.inner.lock().last

@@ -1,12 +1,12 @@
 //! The server's configuration: flags, environment, file, defaults, in that order.
 //!
 //! A key of the file is a flag of `serve` with underscores, and its value goes through the flag's own parser:
-//! the file's values become the command line's defaults. So there is one definition of what a value may be,
-//! and one that is wrong is refused with the file's name and line.
+//! the file's values become the command line's defaults, as they stand: what separates values on a command line is a character like any
+//! other there. So there is one definition of what a value may be, and one that is wrong is refused with the file's name and line.
 
 use crate::arguments::{Arguments, ServeOptions, Verb};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
@@ -186,9 +186,14 @@ impl Configuration {
     }
 
     fn with(line: &[OsString], given: &[Given], path: Option<PathBuf>) -> Result<Self, Failure> {
+        let asked = Arguments::command().try_get_matches_from(line).map_err(Failure::CommandLine)?;
+        let from = |key: Key| serve_matches(&asked).and_then(|serve| serve.value_source(key.name));
+        let counts = |given: &&Given| {
+            !matches!(from(given.key), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        };
         let command = Arguments::command().mut_subcommand("serve", |serve| {
-            given.iter().fold(serve, |serve, given| {
-                serve.mut_arg(given.key.name, |arg| arg.default_values(given.values.clone()))
+            given.iter().filter(counts).fold(serve, |serve, given| {
+                serve.mut_arg(given.key.name, |arg| as_it_stands(arg).default_values(given.values.clone()))
             })
         });
         let matches = command.try_get_matches_from(line).map_err(Failure::CommandLine)?;
@@ -365,6 +370,11 @@ fn texts(key: Key, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     Ok(vec![one])
 }
 
+/// A flag that splits nothing: the file has arrays for that.
+fn as_it_stands(flag: Arg) -> Arg {
+    flag.value_delimiter(None)
+}
+
 /// Has the flag's own parser look at values.
 fn check(key: Key, values: &[String]) -> Result<(), String> {
     let command = Arguments::command();
@@ -374,7 +384,7 @@ fn check(key: Key, values: &[String]) -> Result<(), String> {
     };
     let flag = format!("--{}", key.name.replace('_', "-"));
     let line = values.iter().map(|value| format!("{flag}={value}"));
-    let probe = Command::new("probe").no_binary_name(true).arg(arg.clone().env(None));
+    let probe = Command::new("probe").no_binary_name(true).arg(as_it_stands(arg.clone()).env(None));
     let Err(error) = probe.try_get_matches_from(line) else { return Ok(()) };
     let text = error.to_string();
     let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");

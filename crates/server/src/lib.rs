@@ -8,6 +8,7 @@ mod access;
 mod arguments;
 mod bench;
 mod bounds;
+mod clash;
 mod client;
 mod codegen;
 mod config;
@@ -116,7 +117,10 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
     if configuration.options.print_config {
-        return report(Output::Text.say(configuration.print(), ()), output);
+        return match serve::check(&configuration) {
+            Ok(()) => report(Output::Text.say(configuration.print(), ()), output),
+            Err(failure) => complain(&failure, failure.exit_code(), output),
+        };
     }
     match serve::serve(configuration, line, output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -135,7 +139,7 @@ fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> Exi
         Err(config::Failure::CommandLine(error)) => return usage::misused(&error, output),
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
-    let reactors = match plan::Plan::of(&options, options.listen.iter()) {
+    let reactors = match plan::Plan::of(&options, std::iter::empty(), &options.listen) {
         Ok(plan) => plan.reactors,
         Err(failure) => return complain(&failure, failure.exit_code(), output),
     };

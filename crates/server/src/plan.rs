@@ -1,10 +1,11 @@
 //! What a configuration comes to before anything is opened: who may use the server, as whom it speaks, and whether that may be.
 //!
 //! Reads what the configuration names (tokens, certificate, schemas) and changes nothing. Whatever is wrong with a configuration
-//! is found here or by its own parsers, so that `doctor` refuses what `serve` would, in the same words.
+//! is found here or by its own parsers, so that `doctor` and `--print-config` refuse what `serve` would, in the same words.
 
 use crate::access::Certificate;
 use crate::arguments::ServeOptions;
+use crate::clash::{Asker, Clash};
 use crate::front::Front;
 use crate::listen::Listen;
 use crate::serve::Failure;
@@ -29,14 +30,21 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the options come to where streams are served at these places.
+    /// What the options come to where streams are served at places that were handed over and at others that are wanted.
     ///
     /// # Errors
     /// What is wrong with the configuration.
     pub(crate) fn of<'a>(
         options: &'a ServeOptions,
-        places: impl Iterator<Item = &'a Listen> + Clone,
+        handed_over: impl Iterator<Item = &'a Listen> + Clone,
+        wanted: &'a [Listen],
     ) -> Result<Self, Failure> {
+        let as_asked = |asker: Asker| move |place: &'a Listen| (asker, place);
+        let asked =
+            handed_over.map(as_asked(Asker::Supervisor)).chain(wanted.iter().map(as_asked(Asker::Listen)));
+        let places = asked.clone().map(|(_, place)| place);
+        let asked = asked.chain(options.rpc_listen.iter().map(as_asked(Asker::RpcListen)));
+        let is_sealed = options.tls_certificate.is_some();
         let mut front = Front::of(options)?;
         let most = (REACTORS_MAX - front.watchers_apart()) / front.watchers();
         let reactors = reactors(options.reactors, most)?;
@@ -45,8 +53,11 @@ impl Plan {
         if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {
             return Err(Failure::Nowhere);
         }
+        if let Some(clash) = Clash::among(asked) {
+            return Err(Failure::Clash(clash.spoken(is_sealed)));
+        }
         let reachable = places.chain(&options.rpc_listen).find(|place| !place.is_local()).cloned();
-        let reachable = reachable.map(|place| place.spoken(options.tls_certificate.is_some()));
+        let reachable = reachable.map(|place| place.spoken(is_sealed));
         let is_open = !front.is_guarded() && !options.insecure_listen_anywhere;
         if let Some(place) = reachable.as_ref().filter(|_| is_open) {
             return Err(Failure::Reachable(place.clone()));

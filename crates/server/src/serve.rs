@@ -5,6 +5,7 @@
 
 use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
+use crate::clash::Clash;
 use crate::client::Output;
 use crate::config::Configuration;
 use crate::descriptors::TooFew;
@@ -54,6 +55,8 @@ pub(crate) enum Failure {
     Reachable(Listen),
     /// There is no place where anybody could.
     Nowhere,
+    /// Two of its places are one.
+    Clash(Clash),
     /// The origins make no policy.
     Origins(String),
     /// The token file is not taken.
@@ -94,6 +97,7 @@ impl std::fmt::Display for Failure {
             Self::Nowhere => out.write_str(
                 "listen is empty, and nothing else is listened at: name an address with --listen, or leave it to the default",
             ),
+            Self::Clash(clash) => write!(out, "{clash}"),
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Certificate(error) => write!(out, "{error}"),
@@ -137,6 +141,7 @@ impl Failure {
         match self {
             Self::Reachable(_)
             | Self::Nowhere
+            | Self::Clash(_)
             | Self::Origins(_)
             | Self::Tokens(_)
             | Self::Certificate(_)
@@ -174,14 +179,42 @@ struct Common<'a> {
     spin: bool,
 }
 
+/// What a server is to begin with.
+struct Intent<'a> {
+    /// Listeners that were handed over, and where they are.
+    inherited: Vec<(Listen, OwnedFd)>,
+    /// Where streams are to be served beside them.
+    wanted: &'a [Listen],
+    plan: Plan,
+}
+
+impl<'a> Intent<'a> {
+    fn of(configuration: &'a Configuration) -> Result<Self, Failure> {
+        // First of all: what was handed over has the descriptors that would be opened next.
+        let inherited = systemd::listeners().and_then(listen::inherited);
+        let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
+        let options = &configuration.options;
+        let wanted =
+            if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
+        let plan = Plan::of(options, inherited.iter().map(|(place, _)| place), wanted)?;
+        Ok(Self { inherited, wanted, plan })
+    }
+}
+
+/// Whether a server would begin with this configuration, as far as that can be told without opening anything.
+///
+/// # Errors
+/// What is wrong with the configuration, or with what was handed over.
+pub(crate) fn check(configuration: &Configuration) -> Result<(), Failure> {
+    Intent::of(configuration).map(drop)
+}
+
 /// Runs the server until it is asked to end.
 ///
 /// # Errors
 /// What kept it from starting, or ended it.
 pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Output) -> Result<(), Failure> {
-    // First of all: what was handed over has the descriptors that would be opened next.
-    let inherited = systemd::listeners().and_then(listen::inherited);
-    let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
+    let Intent { inherited, wanted, plan } = Intent::of(&configuration)?;
     // The command line is read: what read it is not needed any more, and an idle server is to be small.
     code::release();
     let options = &configuration.options;
@@ -189,9 +222,6 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
     ignore_broken_pipes();
     ignore_full_files();
-    let wanted =
-        if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
-    let plan = Plan::of(options, inherited.iter().map(|(place, _)| place).chain(wanted))?;
     let shares =
         Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);

@@ -81,6 +81,12 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
     assert!(code == 1 && said.contains("prefix"), "{said}");
     let (code, _) = fails(&url, &["read", "logs/b", "--token", &writer]);
     assert_eq!(code, 4);
+    for token in [&writer, &ingest, &admin] {
+        let head = format!("PUT /v1/stream/logs//a HTTP/1.1\r\nAuthorization: Bearer {token}\r\n");
+        let (status, said) = ask(&server, &head, 0, "");
+        assert!(status == 400 && said.contains("name-segment"), "{said}");
+    }
+    assert_eq!(ask(&server, "PUT /v1/stream/logs//a HTTP/1.1\r\n", 0, "").0, 401);
     let head = says(&url, &["--output", "json", "head", "logs/a", "--token", &admin]);
     assert!(head.contains("logs/a"), "{head}");
 

@@ -300,7 +300,7 @@ fn streams_are_listed_watched_and_counted() {
     assert_eq!(says(url, &["ls"]), "a/1\na/2\na/b/3\nb\n");
     assert_eq!(says(url, &["ls", "a/*"]), "a/1\na/2\n");
     assert_eq!(says(url, &["ls", "a/**"]), "a/1\na/2\na/b/3\n");
-    assert!(says(url, &["ls", "-l", "b"]).contains("open    text/plain"));
+    assert!(says(url, &["ls", "-l", "b"]).contains("open     text/plain"));
     let listed = json_of(url, &["ls", "b"]);
     assert_eq!((&listed[0]["name"], &listed[0]["ttlS"]), (&json!("b"), &json!(3600)));
     let stats = &json_of(url, &["stats"])[0];

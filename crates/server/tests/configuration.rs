@@ -178,9 +178,13 @@ fn a_server_says_how_its_bounds_are_shared_out() {
 
 /// The program, started as systemd starts it: descriptor 3 listens, and the environment says whose it is.
 fn activated(listener: OwnedFd) -> Command {
+    activated_as(listener, "LISTEN_PID=$$ LISTEN_FDS=1")
+}
+
+fn activated_as(listener: OwnedFd, variables: &str) -> Command {
     let mut command = Command::new("sh");
-    let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
-    command.args(["-c", script, PROGRAM, "serve", "--durability", "memory", "--log-level", "error"]);
+    let script = format!("exec 3<&0 0</dev/null; {variables} exec \"$0\" \"$@\"");
+    command.args(["-c", &script, PROGRAM, "serve", "--durability", "memory", "--log-level", "error"]);
     command.stdin(Stdio::from(listener));
     command
 }
@@ -248,4 +252,40 @@ fn what_is_handed_over_is_judged() {
         output.status.code() == Some(1) && complaint.contains("descriptor 3 is not a listening"),
         "{complaint}"
     );
+}
+
+#[test]
+fn what_is_said_of_listeners_that_were_handed_over_is_not_guessed_at() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let handed_over = || OwnedFd::from(listener.try_clone().unwrap());
+    for (variables, wanted) in [
+        ("LISTEN_PID=$$ LISTEN_FDS=abc", "LISTEN_FDS is \"abc\""),
+        ("LISTEN_PID=$$ LISTEN_FDS=-1", "LISTEN_FDS is \"-1\""),
+        ("LISTEN_PID=me LISTEN_FDS=1", "LISTEN_PID is \"me\""),
+    ] {
+        // Where nothing is taken of them it does not start either, but says something else.
+        let output = activated_as(handed_over(), variables).args(["--listen", &address]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(wanted), "{variables}: {said}");
+    }
+    // What is meant for another process is none of ours, whatever it says.
+    let mut command = activated_as(handed_over(), "LISTEN_PID=1 LISTEN_FDS=abc");
+    command.args(["--listen", "127.0.0.1:0"]);
+    let server = Server::started(command);
+    assert_ne!(server.address(), address);
+    server.end();
+}
+
+#[test]
+fn an_address_that_is_handed_over_and_asked_for_is_named_with_both() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for flag in ["--listen", "--rpc-listen"] {
+        let mut command = activated(listener.try_clone().unwrap().into());
+        let output = command.args(["--rpc", "on", flag, &address]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let wanted = format!("a listener handed over is at http://{address}, and {flag} asks for");
+        assert!(output.status.code() == Some(2) && said.contains(&wanted), "{said}");
+    }
 }

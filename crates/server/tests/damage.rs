@@ -70,6 +70,30 @@ fn is_refused(server: &Server) {
     assert_eq!((status(server, POST), status(server, FORK)), (500, 500));
     assert_eq!(damaged_spans(server), ("1".to_owned(), "1".to_owned()));
     assert_eq!(says(&server.url, &["read", "a"]), "rec-a-1rec-a-2rec-a-3");
+    assert_eq!(shown_as_damaged(server), ["b"]);
+}
+
+/// The streams that are shown as damaged, in each of the ways to look at them.
+fn shown_as_damaged(server: &Server) -> Vec<&'static str> {
+    let table = says(&server.url, &["ls", "-l"]);
+    let listed = says(&server.url, &["ls", "-l", "--output", "json"]);
+    let is_shown = |name: &str| {
+        let json: serde_json::Value =
+            serde_json::from_str(&says(&server.url, &["head", name, "--output", "json"])).unwrap();
+        let in_listing = listed.lines().any(|line| {
+            let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+            entry["name"] == name && entry["damaged"] == true
+        });
+        let ways = [
+            says(&server.url, &["head", name]).contains("stream-damaged: true\n"),
+            json["damaged"] == true,
+            in_listing,
+            table.lines().any(|line| line.contains(" damaged ") && line.ends_with(&format!(" {name}"))),
+        ];
+        assert!(ways == [ways[0]; 4], "{name}: {ways:?}");
+        ways[0]
+    };
+    ["a", "b"].into_iter().filter(|name| is_shown(name)).collect()
 }
 
 fn fill(data: &Path) -> (Server, std::path::PathBuf) {
@@ -98,6 +122,7 @@ fn damage_that_a_read_comes_upon_is_told_of_once_and_refused_from_then_on() {
         ("0", 0),
         "a clean open reads no payload"
     );
+    assert_eq!(shown_as_damaged(&server), [""; 0]);
     // Follows at the end, where nothing is wrong.
     let mut follower = TcpStream::connect(server.address()).unwrap();
     let request =
@@ -150,4 +175,38 @@ fn is_deleted_for_good(server: Server, data: &Path, log: &Path) {
     assert_eq!(damaged_spans(&server).0, "0", "a checkpoint lies behind what nobody misses");
     assert_eq!(says(&server.url, &["read", "b"]), "anew");
     server.end();
+}
+
+#[test]
+fn a_segment_that_is_missing_is_damage_to_every_verb() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let flags = ["--durability", "os", "--retain-bytes", "1073741824"];
+    let server = Server::start(&data, "127.0.0.1:0", &flags);
+    says(&server.url, &["create", "s"]);
+    let file = at("file");
+    std::fs::write(&file, vec![b'x'; 12 << 20]).unwrap();
+    says(&server.url, &["append", "s", "--file", &file]);
+    server.end();
+    let missing = data.join("segment-0000000002");
+    assert!(missing.exists() && data.join("segment-0000000003").exists());
+    std::fs::remove_file(&missing).unwrap();
+    let (from, to) = (at("data"), at("to"));
+    for verb in [
+        &["verify", "--data", &from][..],
+        &["parse", &from],
+        &["backup", &from, &to],
+        &["restore", &from, &to],
+    ] {
+        let output = run("", verb, "");
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(5)
+                && said.contains("segment-0000000002 is missing, or damaged from byte 0"),
+            "{verb:?}: {:?} {said}",
+            output.status
+        );
+        assert!(!said.contains("attempts"), "{verb:?}: {said}");
+    }
 }

@@ -110,14 +110,40 @@ fn what_serve_would_refuse_is_refused_in_the_same_words() {
         (&[("THALWEG_RPC", "on"), ("THALWEG_REACTORS", "29")], "--reactors 29"),
         (&[("THALWEG_CORS_ORIGINS", "*,none")], "--cors-origins"),
         (&[("THALWEG_RPC", "a=nofile,a.sock")], "--rpc: nofile"),
+        (
+            &[("THALWEG_LISTEN", "[::1]:24000,127.0.0.1:24000,[::1]:24000")],
+            "--listen asks for http://[::1]:24000 twice",
+        ),
+        (&[("THALWEG_LISTEN", "unix:a.sock,unix:./a.sock")], "--listen for unix:./a.sock beside it"),
+        (
+            &[("THALWEG_RPC", "on"), ("THALWEG_RPC_LISTEN", "127.0.0.1:4437")],
+            "--listen and --rpc-listen both ask for http://127.0.0.1:4437",
+        ),
+        (
+            &[
+                ("THALWEG_LISTEN", "127.0.0.1:24000,0.0.0.0:24000"),
+                ("THALWEG_INSECURE_LISTEN_ANYWHERE", "true"),
+            ],
+            "--listen asks for http://127.0.0.1:24000, and --listen for http://0.0.0.0:24000 beside it",
+        ),
     ] {
-        for verb in ["doctor", "serve"] {
+        let verbs = [&["doctor"][..], &["serve"], &["serve", "--print-config"]];
+        let said = verbs.map(|verb| {
             let mut command = Command::new(PROGRAM);
-            command.arg(verb).current_dir(directory.path()).envs(environment.iter().copied());
+            command.args(verb).current_dir(directory.path()).envs(environment.iter().copied());
             let output = command.output().unwrap();
             let said = String::from_utf8(output.stderr).unwrap();
-            assert!(output.status.code() == Some(2) && said.contains(hint), "{verb} {environment:?}: {said}");
-        }
+            let is_refused = output.status.code() == Some(2) && said.contains(hint);
+            assert!(is_refused && output.stdout.is_empty(), "{verb:?} {environment:?}: {said}");
+            said
+        });
+        assert!(said.iter().all(|one| *one == said[0]), "{said:?}");
+    }
+    // Whatever port is free is another each time, and both families are two.
+    for listen in ["127.0.0.1:0,127.0.0.1:0", "127.0.0.1:24000,[::1]:24000,127.0.0.1:24001"] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--print-config"]).current_dir(directory.path()).env("THALWEG_LISTEN", listen);
+        assert!(command.output().unwrap().status.success(), "{listen}");
     }
     let allowed = [("THALWEG_LISTEN", "0.0.0.0:24000"), ("THALWEG_INSECURE_LISTEN_ANYWHERE", "true")];
     assert_eq!(doctor(directory.path(), &[], &allowed).status.code(), Some(0));

@@ -298,6 +298,10 @@ impl Store for Embedded {
         stream.producer(id).map(producer_state)
     }
 
+    fn is_damaged(&self, stream: &Self::Stream) -> bool {
+        stream.is_damaged()
+    }
+
     fn notes(&self, stream: &Self::Stream) -> Vec<Note> {
         stream.notes()
     }

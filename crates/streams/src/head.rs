@@ -8,6 +8,8 @@ use thalweg_wire::exchange::{Answer, Now};
 use thalweg_wire::field::Name;
 use thalweg_wire::rfc3339;
 
+const DAMAGED: &[u8] = b"Stream-Damaged: true\r\n";
+
 impl<S: Store> Streams<S> {
     /// 200 with the visible tail, closure and lifetime.
     pub(crate) fn head(&self, name: &str, now: Now) -> Answer<S::Stream> {
@@ -31,6 +33,10 @@ impl<S: Store> Streams<S> {
             }
         }
         Retain::of(&self.store.notes(&found.stream)).lines(&mut headers);
+        // Ours. What else is said is what is known of it.
+        if self.store.is_damaged(&found.stream) {
+            headers.constant(DAMAGED);
+        }
         // PROTOCOL 5.5, 12.7: tail and closure are never served from a cache.
         headers.constant(b"Cache-Control: no-store\r\n");
         Answer::Respond(headers.respond_empty(200))

@@ -41,6 +41,9 @@ struct Entry {
     /// Of those, what can still be read.
     kept_bytes: u64,
     closed: bool,
+    /// Known not to read as it was written.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    damaged: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_s: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,6 +111,7 @@ impl<S: Store> Streams<S> {
         };
         let (bytes, kept_bytes) = (state.tail, state.tail.saturating_sub(state.first));
         let (closed, content_type) = (state.closed, config.content_type.to_string());
+        let damaged = self.store.is_damaged(&stream);
         let incarnation = format!("{:016x}", self.store.incarnation(&stream));
         let found = self.found(stream, state, config);
         let next_offset = text(&self.tail(&found).encode());
@@ -120,6 +124,7 @@ impl<S: Store> Streams<S> {
             bytes,
             kept_bytes,
             closed,
+            damaged,
             ttl_s,
             expires_at,
         })

@@ -168,7 +168,9 @@ impl<S: Store> Streams<S> {
             }
         };
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
-        let end = read.at_tail && read.closed;
+        let (end, at_tail) = (read.at_tail && read.closed, read.at_tail);
+        // Part of a character at the tail may be all there ever is. Who was sent what lies in front of it has heard all that can be said, and
+        // knows where the rest begins: other ways to read have it as bytes.
         if live.flavour == TEXT && !end {
             read.shorten(unfinished(&read));
         }
@@ -186,7 +188,7 @@ impl<S: Store> Streams<S> {
         let control = sse::Control {
             next,
             cursor: (!end).then(|| cursor::current(live.cursor, now)),
-            up_to_date: read.at_tail,
+            up_to_date: at_tail,
             closed: end,
         };
         sse::control_event(&mut out, &control);

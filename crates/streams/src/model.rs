@@ -344,6 +344,10 @@ impl Store for Model {
         self.0.lock().streams[*stream].producers.get(id).copied()
     }
 
+    fn is_damaged(&self, _: &usize) -> bool {
+        self.0.lock().damage.is_some()
+    }
+
     fn notes(&self, stream: &usize) -> Vec<Note> {
         let inner = self.0.lock();
         inner.streams[*stream].notes.iter().map(|(key, value)| (key.clone(), value.clone())).collect()

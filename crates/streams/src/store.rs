@@ -321,6 +321,9 @@ pub trait Store: Clone + Send + 'static {
     /// A producer's staged place in the stream.
     fn producer(&self, stream: &Self::Stream, id: &[u8]) -> Option<ProducerState>;
 
+    /// Some of it is known not to read as it was written, so that reads and writes of it are refused.
+    fn is_damaged(&self, stream: &Self::Stream) -> bool;
+
     /// The staged notes, ordered by key.
     fn notes(&self, stream: &Self::Stream) -> Vec<Note>;
 

@@ -23,7 +23,7 @@ pub struct Control {
     pub next: Token,
     /// The cursor to send back; none once the stream is closed.
     pub cursor: Option<u64>,
-    /// Everything there is has been sent.
+    /// Everything there is has been sent; of text, all but part of a character that nothing follows.
     pub up_to_date: bool,
     /// Everything there will ever be has been sent.
     pub closed: bool,

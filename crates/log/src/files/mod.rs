@@ -6,6 +6,7 @@
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
+//! lacking            which segments a store needs, and which of them are not there
 //! control, signal    the store's words, and where readers sleep: mapped by every process
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
@@ -15,6 +16,7 @@
 pub(crate) mod control;
 pub(crate) mod format;
 pub(crate) mod index;
+pub(crate) mod lacking;
 pub(crate) mod layout;
 pub(crate) mod parse;
 pub(crate) mod runs;

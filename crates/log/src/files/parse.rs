@@ -2,8 +2,7 @@
 //!
 //! Purpose: to look at what is there, whole or not. It owns nothing, changes nothing and believes nothing: a batch
 //! is taken apart only when its checksums hold, and whatever does not read back is named, with the place
-//! where the batches resume. Whether something is *missing* that should be there is for
-//! [`verify`](crate::verify()) to say, which also knows what the checkpoints need.
+//! where the batches resume. So is a segment of a store that should be there and is not, where it would stand.
 //!
 //! Invariants: pieces come in the order of the bytes; every byte of a file lies in exactly one batch, one damaged
 //! span, the segment's header or what is unused behind its end. Checked by the tests.
@@ -13,13 +12,14 @@ use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::lacking::{self, Needs};
 use crate::read::Slice;
 use crate::runs::Runs;
 use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment;
 use crate::{LogId, Offset, Position, Time, position};
 use bytes::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,6 +118,8 @@ pub struct Parse {
     waiting: VecDeque<PathBuf>,
     /// 0 where no control file says.
     store_id: u64,
+    /// Segments that should be there and are not.
+    missing: BTreeSet<u32>,
     /// What is known to have been durable; nothing is of a file that is looked at alone.
     known: Option<Position>,
     names: HashMap<LogId, Arc<[u8]>>,
@@ -162,13 +164,14 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         disk: disk.clone(),
         waiting: VecDeque::new(),
         store_id: 0,
+        missing: BTreeSet::new(),
         known: None,
         names: HashMap::new(),
         open: None,
         ended: None,
         ready: VecDeque::new(),
     };
-    let listed = match disk.names(path) {
+    let mut listed = match disk.names(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             // It need not be there: without it what lost its segment's header is not known to be a batch.
             let beside = path.parent().and_then(|directory| control(disk, directory).ok()?);
@@ -178,16 +181,21 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         }
         listed => listed.map_err(|source| failed("list", path, source))?,
     };
-    let is_segment = |name: &&String| segment::number_of(name).is_some();
-    parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
     if let Some(control) = if listed.is_empty() { None } else { control(disk, path)? } {
         let last_present = listed.iter().filter_map(|name| segment::number_of(name)).max().unwrap_or(0);
         parse.store_id = control.store_id;
-        parse.known = Some(control.evidence(last_present));
+        let known = control.evidence(last_present);
+        // Whatever it speaks of is there by now, or is missing.
+        listed = disk.names(path).map_err(|source| failed("list", path, source))?;
         for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
             parse.learn_names(path, start)?;
         }
+        parse.known = Some(known);
+        let missing = missing(disk, path, &listed, control.store_id, known);
+        parse.missing = missing.map_err(|source| failed("look around in", path, source))?;
     }
+    let is_segment = |name: &&String| segment::number_of(name).is_some();
+    parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
     if parse.waiting.is_empty() {
         return Err(OpenError::NotAStore { file: path.to_owned(), why: "there are no segments" });
     }
@@ -201,6 +209,37 @@ fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> 
         control.adopt_id(disk, directory).map_err(|source| failed("read", directory, source))?;
     }
     Ok(control)
+}
+
+/// Segments that a store needs, of which there is nothing among what was listed. Of one whose header is lost there is something.
+fn missing(
+    disk: &Disk,
+    directory: &Path,
+    listed: &[String],
+    store_id: u64,
+    known: Position,
+) -> io::Result<BTreeSet<u32>> {
+    let (mut headers, mut there) = (Vec::new(), BTreeSet::new());
+    for name in listed {
+        let Some(number) = segment::number_of(name) else { continue };
+        match segment::read_header(disk, &directory.join(name)) {
+            // A spare, or what should be full.
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // What cannot be read is said once it is come to.
+            header => {
+                there.insert(number);
+                let header = header.ok().flatten().and_then(Result::ok);
+                headers.extend(header.filter(|header| header.number == number));
+            }
+        }
+    }
+    // Looked for behind that: whatever may go is needed by none that there is then.
+    let needs = Needs::of(lacking::newest(disk, directory, store_id)?.as_ref());
+    let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known)?;
+    headers.retain(|header| header.number < torn);
+    let missing = needs.missing(&headers, known).into_iter();
+    Ok(missing.filter(|number| *number < torn && !there.contains(number)).collect())
 }
 
 fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
@@ -223,6 +262,13 @@ impl Parse {
         Ok(())
     }
 
+    /// A segment that is missing in front of the next file.
+    fn missed(&mut self) -> Option<u32> {
+        let next = self.waiting.front().and_then(|path| segment::number_of(path.file_name()?.to_str()?));
+        let first = *self.missing.first()?;
+        if next.is_some_and(|next| next <= first) { None } else { self.missing.pop_first() }
+    }
+
     /// Opens the next file.
     fn begin(&mut self, path: &Path) -> Result<(), OpenError> {
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -236,6 +282,10 @@ impl Parse {
             return Ok(());
         }
         let header = match header {
+            None if self.missing.remove(&number) => {
+                self.ready.push_back(lost(&file, position(number, 0)));
+                return Ok(());
+            }
             None => {
                 let (position, unused_bytes) = (position(number, 0), length);
                 self.ready.push_back(Piece::End(EndPiece { position, unused_bytes, torn_bytes: 0 }));
@@ -394,6 +444,9 @@ impl Iterator for Parse {
             if let Some(open) = self.open.take() {
                 self.advance(open);
                 continue;
+            }
+            if let Some(number) = self.missed() {
+                return Some(Ok(lost(&segment::file_name(number), position(number, 0))));
             }
             let path = self.waiting.pop_front()?;
             if let Err(error) = self.begin(&path) {

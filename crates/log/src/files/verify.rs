@@ -5,22 +5,20 @@
 //! bit of them is judged: `signal`, which has a size, `lock`, which is empty when nobody holds the store, and `reserve`, which
 //! is only room. Nor is what is settled of a segment that is not there, or is written to: opening removes it. Checked by the flips test.
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::log::Log;
+use crate::lacking::{self, Needs};
 use crate::read::walk;
-use crate::scan::{Scan, Stop, attested_durable};
+use crate::scan::{Scan, Stop};
 use crate::segment;
 use crate::settled::{self, Settled};
 use crate::signal;
 use crate::{LogId, Position, position, segment_of};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
 /// What verification found.
@@ -116,7 +114,7 @@ impl<'a> Look<'a> {
         let names = disk.names(directory).map_err(failed("list"))?;
         self.check_small_files(control).map_err(failed("look around in"))?;
         let mut headers: Vec<SegmentHeader> = Vec::new();
-        let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
+        let mut needs = Needs::of(None);
         for name in &names {
             if let Some(start) = checkpoint::start_of(name) {
                 let read =
@@ -124,10 +122,9 @@ impl<'a> Look<'a> {
                 match read.map_err(failed("read a checkpoint of"))? {
                     Some(whole) => {
                         self.report.checkpoints += 1;
-                        needed = needed_segments(&whole);
+                        needs = Needs::of(Some(&whole));
                         let there = whole.logs.iter().filter(|log| !log.lock().deleting);
                         (self.logs, self.replays) = (there.map(|log| log.id()).collect(), start);
-                        replays_from = segment_of(start);
                     }
                     None => self.lost(name, start),
                 }
@@ -149,23 +146,22 @@ impl<'a> Look<'a> {
             }
         }
         let known = self.evidence(control, &headers);
-        let torn = self.torn_from(&headers, replays_from, known).map_err(failed("read"))?;
+        let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known);
+        let torn = torn.map_err(failed("read"))?;
         headers.retain(|header| header.number < torn);
         self.report
             .damage
             .retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
         let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
-        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
-        self.check_compacted(&names, &headers, replays_from).map_err(failed("list"))?;
-        needed.extend(replays_from..=last);
-        for number in
-            needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number))
-        {
+        self.check_compacted(&names, &headers, needs.replays_from).map_err(failed("list"))?;
+        for number in needs.missing(&headers, known) {
             self.lost(&segment::file_name(number), position(number, 0));
         }
         for (index, header) in headers.iter().enumerate() {
             // Behind one that was removed, or is missed already, follows another chain.
             let follower = match headers.get(index + 1) {
+                // It ends as it should, and what is missing is the segment behind it.
+                None if header.number < segment_of(known) => Follower::Gone,
                 None => Follower::None,
                 Some(next) if next.number == header.number + 1 => Follower::Next(next),
                 Some(_) => Follower::Gone,
@@ -191,7 +187,7 @@ impl<'a> Look<'a> {
             self.check_settled(next)?;
         }
         let name = segment::file_name(header.number);
-        let region = self.region(header)?;
+        let region = lacking::region(self.disk, self.directory, header)?;
         let length = region.published();
         let bytes = region.bytes(0..length);
         // Of a store in use it may have been written anew since its header was read.
@@ -231,22 +227,6 @@ impl<'a> Look<'a> {
             let Some(resumes) = stop.resumes_at else { return Ok(()) };
             (at, link) = (resumes, stop.resumes_link);
         }
-    }
-
-    /// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
-    /// what a power cut left of the end, which the next open discards.
-    fn torn_from(&self, headers: &[SegmentHeader], replays_from: u32, known: Position) -> io::Result<u32> {
-        let is_there = |number: &u32| headers.iter().any(|header| header.number == *number);
-        let missing = (replays_from..).find(|number| !is_there(number)).unwrap_or(u32::MAX);
-        let mut evidence = known;
-        for header in headers.iter().filter(|header| header.number > missing) {
-            let region = self.region(header)?;
-            let bytes = region.bytes(0..region.published());
-            let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
-            evidence = evidence.max(attested_durable(header, bytes, 0));
-        }
-        let is_torn = missing > replays_from && evidence <= position(missing, 0);
-        Ok(if is_torn { missing } else { u32::MAX })
     }
 
     /// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
@@ -303,26 +283,10 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// A segment's file, as far as it is there.
-    fn region(&self, header: &SegmentHeader) -> io::Result<Region> {
-        let file = self.disk.open_read_only(&self.directory.join(segment::file_name(header.number)))?;
-        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-        Ok(Region::sealed(file.map(length as usize, false)?, length))
-    }
-
     /// Says that a file does not read as it was written, from a place on.
     fn lost(&mut self, name: &str, at: Position) {
         self.report.damage.push(whole(name, at));
     }
-}
-
-/// Segments that hold payload of some log in a checkpoint.
-pub(crate) fn needed_segments(checkpoint: &Checkpoint) -> BTreeSet<u32> {
-    let positions = |log: &Arc<Log>| {
-        let inner = log.lock();
-        inner.extents.all().iter().map(|extent| segment_of(extent.position)).collect::<Vec<_>>()
-    };
-    checkpoint.logs.iter().flat_map(positions).collect()
 }
 
 fn whole(name: &str, at: Position) -> Damage {
@@ -335,7 +299,7 @@ enum Follower<'a> {
     /// Nothing: it is the newest.
     None,
     Next(&'a SegmentHeader),
-    /// Some that are not there.
+    /// One or some that are not there.
     Gone,
 }
 

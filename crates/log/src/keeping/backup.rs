@@ -13,7 +13,8 @@
 //!   backup that was cut short is none.
 //!
 //! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint needs, or have
-//! one compacted that replay from there comes to, all of it is begun anew. Everything is durable before it is reported.
+//! one compacted that replay from there comes to, all of it is begun anew; unless the checkpoint that is the newest by then says that it is
+//! needed still, and so damaged. Everything is durable before it is reported.
 //! Checked by the tests, with a writer that rotates, deletes and checkpoints at once, and on the simulated disk with the
 //! power cut at any moment.
 
@@ -22,9 +23,10 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError};
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::lacking::{self, Needs};
 use crate::scan::{Scan, Step};
 use crate::store::Store;
-use crate::verify::{needed_segments, verify};
+use crate::verify::verify;
 use crate::{Position, byte_of, position, segment, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -272,13 +274,10 @@ impl Transfer<'_> {
         self.done.end = end;
         meanwhile();
         let present = self.segments(&control, segment_of(linkable), end)?;
-        let newest = checkpoints.last();
-        let lacking = needed_at(newest, end).into_iter().find(|number| !present.contains_key(number));
-        // Compacted behind later checkpoints, which this backup does not have.
-        let mut replayed = present.range(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..);
-        let compacted = replayed.find(|(_, header)| header.is_compacted()).map(|(number, _)| *number);
-        if let Some(number) = lacking.or(compacted) {
-            return Err(Trouble::Gone(self.from.join(segment::file_name(number))));
+        let unfit = unfit(&Needs::of(checkpoints.last()), &present, end);
+        if let Some(first) = unfit.first() {
+            let gone = self.from.join(segment::file_name(*first));
+            return Err(self.lasting(&control, &unfit, &present, end)?.unwrap_or(Trouble::Gone(gone)));
         }
         let synced = self.disk.sync_directory(self.to);
         synced.map_err(io_trouble("sync", self.to))?;
@@ -293,6 +292,41 @@ impl Transfer<'_> {
             .map_err(io_trouble("write the control file of", self.to))?;
         let parent = parent_of(self.to);
         self.disk.sync_directory(parent).map_err(io_trouble("sync", parent))
+    }
+
+    /// What is wrong with the source, if what a backup lacks, or has compacted that it replays, did not just go away meanwhile.
+    fn lasting(
+        &self,
+        control: &Control,
+        unfit: &BTreeSet<u32>,
+        present: &BTreeMap<u32, SegmentHeader>,
+        end: Position,
+    ) -> Result<Option<Trouble>, Trouble> {
+        let mut lost = BTreeSet::new();
+        for number in unfit {
+            let path = self.from.join(segment::file_name(*number));
+            let found = match segment::read_header(self.disk, &path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                header => header.map_err(io_trouble("read", &path))?.and_then(Result::ok),
+            };
+            lost.extend(found.is_none_or(|header| header.is_compacted()).then_some(*number));
+        }
+        // Looked for behind that: whatever may go is needed by none that there is then.
+        let newest = lacking::newest(self.disk, self.from, control.store_id);
+        let needs = Needs::of(newest.map_err(io_trouble("read a checkpoint of", self.from))?.as_ref());
+        lost = &lost & &self::unfit(&needs, present, end);
+        let Some(first) = lost.first() else { return Ok(None) };
+        let headers: Vec<SegmentHeader> = present.values().copied().collect();
+        let known = control.evidence(headers.last().map_or(0, |header| header.number));
+        let torn = lacking::torn_from(self.disk, self.from, &headers, needs.replays_from, known);
+        if torn.map_err(io_trouble("read", self.from))? <= *first {
+            return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
+        }
+        let missing = |number: &u32| {
+            let (file, at) = (segment::file_name(*number), position(*number, 0));
+            Damage { file, from: at, to: at, logs: None }
+        };
+        Ok(Some(BackupError::Damaged(lost.iter().map(missing).collect()).into()))
     }
 
     fn names(&self) -> Result<Vec<String>, Trouble> {
@@ -426,13 +460,16 @@ impl Transfer<'_> {
     }
 }
 
-fn damaged(file: &str, at: Position) -> Trouble {
-    BackupError::Damaged(vec![Damage { file: file.to_owned(), from: at, to: at, logs: None }]).into()
+/// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted where it replays them.
+fn unfit(needs: &Needs, present: &BTreeMap<u32, SegmentHeader>, end: Position) -> BTreeSet<u32> {
+    let mut needed = needs.up_to(segment_of(end));
+    needed.retain(|number| match present.get(number) {
+        Some(header) => *number >= needs.replays_from && header.is_compacted(),
+        None => true,
+    });
+    needed
 }
 
-/// Segments without which a store that ends at a position does not open whole.
-fn needed_at(newest: Option<&Checkpoint>, end: Position) -> BTreeSet<u32> {
-    let mut needed = newest.map(needed_segments).unwrap_or_default();
-    needed.extend(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..=segment_of(end));
-    needed
+fn damaged(file: &str, at: Position) -> Trouble {
+    BackupError::Damaged(vec![Damage { file: file.to_owned(), from: at, to: at, logs: None }]).into()
 }

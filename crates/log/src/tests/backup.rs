@@ -2,7 +2,7 @@
 
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
-use crate::{Attached, Backup, BackupError, Durability, OpenError, Options, Query, Recovered, Store};
+use crate::{Attached, Backup, BackupError, Durability, OpenError, Options, Purge, Query, Recovered, Store};
 use crate::{backup, byte_of, restore, segment, segment_of, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -324,10 +324,72 @@ fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
     assert_eq!(done.attempts, 2);
     let copy = opened(&Disk::Real, &to).0;
     assert_eq!((numbers(&copy, b"a"), copy.find(b"passing").is_some()), (vec![3], false));
-    let mut always = || drop(store.append(&log, &[0; 8], 1));
-    fs::remove_file(from.join(crate::segment::file_name(segment_of(done.end)))).unwrap();
+    // It goes on like that for as long as it is tried.
+    let passing = store.log(b"passing").unwrap();
+    let fill = || (0..30).for_each(|_| drop(store.append(&passing, &[7; 2000], 1)));
+    fill();
+    store.checkpoint().unwrap();
+    let mut times = 0;
+    let mut always = || {
+        times += 1;
+        if times % 2 == 1 {
+            store.purge(&Purge { log: Some(b"passing"), ..Purge::default() }).unwrap();
+        } else {
+            fill();
+            store.checkpoint().unwrap();
+        }
+    };
     let error = backup_beside(&Disk::Real, &from, &directory.path().join("none"), &mut always).unwrap_err();
     assert!(matches!(error, BackupError::Gone { attempts: 16, .. }), "{error}");
+}
+
+/// A store of six segments and more that was closed.
+fn several(from: &Path) {
+    let store = open(from, Options { segment_bytes_max: 8_192, ..os() });
+    let log = store.log(b"a").unwrap();
+    (0..200u64)
+        .for_each(|number| drop(store.append(&log, &[&number.to_le_bytes()[..], &[0; 192]].concat(), 1)));
+    assert!(store.stats().segments >= 6);
+    store.close().unwrap();
+}
+
+#[test]
+fn what_is_missing_for_good_is_damage_at_once_and_named_as_verification_names_it() {
+    for lost in [1, 2, 4] {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+        several(&from);
+        fs::remove_file(from.join(crate::segment::file_name(lost))).unwrap();
+        let mut looks = 0;
+        let error = backup_beside(&Disk::Real, &from, &to, &mut || looks += 1).unwrap_err();
+        let BackupError::Damaged(damage) = error else { panic!("{error}") };
+        assert_eq!(damage, verify(&Disk::Real, &from).unwrap().damage);
+        assert_eq!(
+            (damage[0].file.clone(), looks),
+            (crate::segment::file_name(lost), 2),
+            "it was begun once"
+        );
+        assert!(!to.exists());
+    }
+}
+
+#[test]
+fn who_wrote_what_is_missing_may_have_lost_it_to_a_power_cut_and_has_it_opened_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let log = store.log(b"a").unwrap();
+    (0..200u64)
+        .for_each(|number| drop(store.append(&log, &[&number.to_le_bytes()[..], &[0; 192]].concat(), 1)));
+    let last = segment_of(store.stats().written);
+    drop(store);
+    fs::remove_file(from.join(crate::segment::file_name(last))).unwrap();
+    let mut words = fs::read(from.join("control")).unwrap();
+    words[crate::control::BOOT * 8..][..8].fill(1);
+    fs::write(from.join("control"), words).unwrap();
+    assert_eq!(verify(&Disk::Real, &from).unwrap().damage, []);
+    let error = backup(&Disk::Real, &from, &to).unwrap_err();
+    assert!(matches!(error, BackupError::NotClosed { .. }), "{error}");
 }
 
 #[test]

@@ -337,6 +337,61 @@ fn a_segment_whose_last_batches_were_blanked_is_missed_by_the_next_one() {
 }
 
 #[test]
+fn a_segment_that_is_missing_is_damage_where_it_would_stand() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { segment_bytes_max: 8_192, ..os() });
+    let log = store.log(b"a").unwrap();
+    (0..100).for_each(|index| drop(store.append(&log, &[index; 500], 1)));
+    let last = segment_of(store.stats().written);
+    store.close().unwrap();
+    drop(store);
+    assert!(last > 4 && damage(&pieces(directory.path())).is_empty());
+    let removed: fn(&Path) = |path| fs::remove_file(path).unwrap();
+    let blanked: fn(&Path) = |path| fs::write(path, vec![0; 4096]).unwrap();
+    for lose in [removed, blanked] {
+        for lost in [1, 3, last] {
+            let path = segment(directory.path(), lost);
+            let good = fs::read(&path).unwrap();
+            lose(&path);
+            let found = pieces(directory.path());
+            let told = damage(&found);
+            assert_eq!(told, crate::verify(&Disk::Real, directory.path()).unwrap().damage);
+            assert_eq!((told.len(), &told[0].file), (1, &crate::segment::file_name(lost)));
+            let at = found.iter().position(|piece| matches!(piece, Piece::Damage(_))).unwrap();
+            let behind = found[at..].iter().find_map(|piece| match piece {
+                Piece::Segment(segment) => Some(segment.number),
+                _ => None,
+            });
+            assert_eq!(behind, Some(lost + 1).filter(|next| *next <= last));
+            fs::write(&path, good).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_went_because_nobody_needs_it_is_not_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    store.append(&log, b"kept", 1).unwrap();
+    (0..30).for_each(|_| drop(store.append(&passing, &[7; 2000], 1)));
+    store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+    for _ in 0..2 {
+        store.append(&log, b"kept", 1).unwrap();
+        store.checkpoint().unwrap();
+    }
+    let names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(segment(directory.path(), 1).exists() && !segment(directory.path(), 2).exists(), "{names:?}");
+    for closed in [false, true] {
+        if closed {
+            store.close().unwrap();
+        }
+        assert_eq!(damage(&pieces(directory.path())), []);
+    }
+}
+
+#[test]
 fn a_cursor_stops_in_front_of_a_broken_transaction_and_goes_on_behind_it_only_when_told() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), Options { segment_bytes_min: 65_536, ..os() });

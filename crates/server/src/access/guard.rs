@@ -166,15 +166,18 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
             Method::Put | Method::Post => Scope::Append,
             Method::Delete | Method::Options | Method::Other => Scope::Admin,
         };
-        // What names no stream is told so by the service; the reserved name is subscriptions.
         return match path::stream_name(encoded) {
+            // The reserved name is subscriptions, whatever follows.
+            _ if encoded.split('/').next() == Some(RESERVED) => lacks(Scope::Admin, None),
+            // What can name no stream hides none: whoever may anything is told so by the service.
+            Err(_) => None,
             Ok(name) if name.split('/').next() != Some(RESERVED) => {
                 // What a head says every append is answered with, and who appends may have to know it before.
                 let appends = request.method == Method::Head && grant.covers(Scope::Append, Some(&name));
                 let lacking = if appends { None } else { lacks(scope, Some(&name)) };
                 lacking.or_else(|| reads_source(request, grant))
             }
-            _ => lacks(Scope::Admin, None),
+            Ok(_) => lacks(Scope::Admin, None),
         };
     }
     if request.path == LIST && reads {

@@ -59,11 +59,19 @@ fn described(name: &str, entry: &Value) -> String {
         (None, Some(time)) => format!("until {time}"),
         (None, None) => String::new(),
     };
-    let open = if entry["closed"] == true { "closed" } else { "open" };
+    let says = |key: &str| entry[key] == true;
+    // Of a stream that nobody can read it matters little whether it is closed.
+    let open = if says("damaged") {
+        "damaged"
+    } else if says("closed") {
+        "closed"
+    } else {
+        "open"
+    };
     let bytes = entry["bytes"].as_u64().unwrap_or_default();
     let kept = entry["keptBytes"].as_u64().unwrap_or(bytes);
     let content_type = entry["contentType"].as_str().unwrap_or_default();
-    format!("{kept:>14} {bytes:>14}  {open:<6}  {content_type:<24}  {name}  {lifetime}").trim_end().to_owned()
+    format!("{kept:>14} {bytes:>14}  {open:<7}  {content_type:<24}  {name}  {lifetime}").trim_end().to_owned()
 }
 
 /// What happened to a stream between two looks.
@@ -254,6 +262,6 @@ mod tests {
         let entry =
             serde_json::json!({ "bytes": 5, "closed": true, "contentType": "text/plain", "ttlS": 60 });
         let line = described("a/b", &entry);
-        assert!(line.contains(" 5  closed  text/plain ") && line.ends_with("a/b  60 s idle"), "{line}");
+        assert!(line.contains(" 5  closed   text/plain ") && line.ends_with("a/b  60 s idle"), "{line}");
     }
 }

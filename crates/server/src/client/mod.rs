@@ -165,6 +165,7 @@ fn head(address: &Address, output: Output) -> Result<(), Failure> {
         text += &format!("{name}: {value}\n");
         let (key, value) = match name.as_str() {
             "stream-closed" => continue,
+            "stream-damaged" => ("damaged".to_owned(), (value == "true").into()),
             "stream-ttl" => ("ttlS".to_owned(), number(value)),
             "stream-retain-seconds" | "stream-retain-bytes" => {
                 (camel_case(name.trim_start_matches("stream-")), number(value))

@@ -199,7 +199,8 @@ pub(crate) enum ClientVerb {
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// With bytes that can be read and bytes ever appended, whether it is open, content type and lifetime.
+        /// With bytes that can be read and bytes ever appended, whether it is open, closed, or known to be damaged, content type and
+        /// lifetime.
         #[arg(long, short)]
         long: bool,
     },

@@ -1,5 +1,7 @@
 use super::*;
 use crate::arguments::{Durability, LogLevel};
+use crate::listen::Listen;
+use crate::rpc::Wish;
 
 fn line(flags: &[&str]) -> Vec<OsString> {
     ["thalweg", "serve"].iter().chain(flags).map(OsString::from).collect()
@@ -110,6 +112,27 @@ fn what_is_wrong_is_named_with_its_line() {
     assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=29"), "{said}");
     let said = complaint("listen = ['nowhere']");
     assert!(said.contains("for `listen`: expected an address with a port"), "{said}");
+}
+
+#[test]
+fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
+    let unix = |path: &str| Listen::Unix(path.into());
+    for text in
+        ["listen = ['unix:/a,b', 'unix:/c']", "listen = ['unix:/a,b', 'unix:/c'] # and rpc\nrpc = 'off'"]
+    {
+        let loaded = load(text, &[]).unwrap();
+        assert_eq!(loaded.options.listen, [unix("/a,b"), unix("/c")]);
+        let again = load(&loaded.print(), &[]).unwrap();
+        assert_eq!(again.changed_from(&loaded), []);
+        assert_eq!(again.options.listen, loaded.options.listen);
+        let loaded = load(text, &["--listen", "unix:/d,unix:/e"]).unwrap();
+        assert_eq!(loaded.options.listen, [unix("/d"), unix("/e")]);
+    }
+    assert_eq!(load("listen = 'unix:/a,b'", &[]).unwrap().options.listen, [unix("/a,b")]);
+    let rpc = load("rpc = ['a=x;y/a.jsonc,a.sock']", &[]).unwrap().options.rpc;
+    assert!(matches!(&rpc[..], [Wish::Elsewhere { schema, .. }] if schema == "x;y/a.jsonc"), "{rpc:?}");
+    let said = complaint("\nhosts = ['a.example,b.example']");
+    assert!(said.starts_with("t.toml:2: invalid value 'a.example,b.example' for `hosts`"), "{said}");
 }
 
 #[test]

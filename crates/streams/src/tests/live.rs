@@ -306,13 +306,29 @@ fn a_character_that_lies_in_several_records_is_not_torn() {
 }
 
 #[test]
-fn who_is_still_to_get_the_rest_of_a_character_is_not_up_to_date() {
+fn who_was_sent_all_but_part_of_a_character_is_up_to_date_in_front_of_it() {
     let mut world = World::new();
-    world.put("s", "text/plain", "");
-    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"ab\xe2");
+    let text = [("Content-Type", "text/plain")];
+    // As somebody writes who means another encoding.
+    world.call(Method::Put, &path("s"), &text, b"caf\xe9");
+    let up_to_date = format!(",\"streamCursor\":\"{CURSOR}\",\"upToDate\":true");
+    let sent = format!("event: data\ndata:caf\n\n{}", control(&at(1, 3), &up_to_date));
     let mut tail = world.tail("s", "?offset=-1&live=sse");
-    let (events, _) = world.events(&mut tail).unwrap();
-    assert!(events.contains("data:ab\n") && !events.contains("upToDate"), "{events}");
+    assert_eq!(world.events(&mut tail), Some((sent, false)));
+    assert_eq!(world.events(&mut tail), None);
+    // Whoever goes on there is up to date at once, and the other ways to read have the bytes.
+    let mut again = world.tail("s", &format!("?offset={}&live=sse", at(1, 3)));
+    assert_eq!(world.events(&mut again), Some((control(&at(1, 3), &up_to_date), false)));
+    for query in ["", "&live=long-poll"] {
+        let target = format!("{}?offset={}{query}", path("s"), at(1, 3));
+        let Answer::Respond(rest) = world.answer(Method::Get, &target, &[], b"") else { panic!("{query}") };
+        assert_eq!((rest.status, &*rest.body.concat()), (200, &b"\xe9"[..]));
+    }
+    world.call(Method::Post, &path("s"), &text, b"\x82\xac.");
+    for tail in [&mut tail, &mut again] {
+        let sent = format!("event: data\ndata:\u{90ac}.\n\n{}", control(&at(1, 7), &up_to_date));
+        assert_eq!(world.events(tail), Some((sent, false)));
+    }
 }
 
 #[test]
@@ -379,4 +395,20 @@ fn what_cannot_be_read_is_refused_unless_events_are_under_way() {
     assert_eq!(world.events(&mut following), Some((String::new(), true)), "its end is all that can be told");
     let reply = world.get("s", "?offset=now&live=long-poll");
     assert_eq!((reply.status, &*reply.rule()), (500, "store-damaged"));
+}
+
+#[test]
+fn a_stream_that_is_damaged_says_so_wherever_it_is_looked_at() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "existing");
+    let listed = |world: &mut World| {
+        let reply = world.call(Method::Get, "/v1/streams", &[], "");
+        let listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        listing["streams"][0]["damaged"].clone()
+    };
+    assert_eq!((world.head("s").field("stream-damaged"), listed(&mut world)), ("", serde_json::Value::Null));
+    world.model.damage(crate::store::StoreError::Damaged("segment-0000000001 is damaged".into()));
+    let head = world.head("s");
+    assert_eq!((head.status, head.field("stream-damaged")), (200, "true"));
+    assert_eq!(listed(&mut world), true);
 }

@@ -204,9 +204,7 @@ fn a_fork_needs_a_token_that_reads_its_source() {
 
 #[test]
 fn everything_else_is_for_tokens_without_a_prefix() {
-    for path in
-        ["/v1/stream/__ds/subscriptions/1", "/v1/stream/%5F_ds/x", "/v1/stream/__ds/%00", "/v1/stream/a//b"]
-    {
+    for path in ["/v1/stream/__ds/subscriptions/1", "/v1/stream/%5F_ds/x", "/v1/stream/__ds/%00"] {
         assert_eq!(status("reads", Method::Get, path), 403, "{path}");
         assert_eq!(status("rules-a", Method::Get, path), 403, "{path}");
         assert_eq!(status("rules", Method::Get, path), 200, "{path}");
@@ -215,6 +213,20 @@ fn everything_else_is_for_tokens_without_a_prefix() {
     assert_eq!(status("reads-a", Method::Get, "/v1/stats"), 403);
     assert_eq!(status("reads", Method::Post, "/rpc/log"), 403);
     assert_eq!(status("rules", Method::Post, "/rpc/log"), 200);
+}
+
+#[test]
+fn what_can_be_no_name_takes_any_token_and_is_judged_by_the_service() {
+    for path in ["/v1/stream/", "/v1/stream/a//b", "/v1/stream/a%2Fb", "/v1/stream/%ff", "/v1/stream/b/../a"]
+    {
+        for method in [Method::Get, Method::Head, Method::Put, Method::Post, Method::Delete, Method::Other] {
+            for (token, ..) in TOKENS {
+                assert_eq!(status(token, method, path), 200, "{token} {method:?} {path}");
+            }
+            assert_eq!(status("nobody", method, path), 401, "{path}");
+            assert_eq!(ask(&mut guard(), method, path, &[]).0, 401, "{path}");
+        }
+    }
 }
 
 #[test]

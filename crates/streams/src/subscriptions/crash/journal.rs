@@ -114,6 +114,7 @@ impl Store for Journaled {
         fn staged(stream: &Self::Stream) -> Option<State>;
         fn visible(stream: &Self::Stream) -> Option<State>;
         fn producer(stream: &Self::Stream, id: &[u8]) -> Option<ProducerState>;
+        fn is_damaged(stream: &Self::Stream) -> bool;
         fn notes(stream: &Self::Stream) -> Vec<Note>;
         fn visit(visitor: &mut dyn FnMut(&[u8], &Self::Stream));
         fn page(prefix: &[u8], after: &[u8], limit: usize) -> Page<Self::Stream>;

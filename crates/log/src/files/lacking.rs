@@ -1,0 +1,107 @@
+//! Which segments a store needs, and which of them it lacks.
+//!
+//! Purpose: verification, parsing and backups say the same of a file that is not there. Segments go when nobody needs them any more, so
+//! that a gap in their numbers proves nothing. The newest checkpoint that is whole says which are needed in front of it, and behind it all
+//! are; and whatever is removed, no checkpoint that is newer by then speaks of. So who looks for a segment first and for
+//! the newest checkpoint then can tell one that is missing for good from one that somebody removed meanwhile.
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::format::SegmentHeader;
+use crate::log::Log;
+use crate::scan::attested_durable;
+use crate::{Position, position, segment, segment_of};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::Disk;
+
+/// Times that the newest checkpoint is looked for while others come.
+const LOOKS_MAX: u32 = 16;
+
+/// What a store needs, as a checkpoint has it.
+pub(crate) struct Needs {
+    /// Segments that hold payload of some log in it.
+    held: BTreeSet<u32>,
+    /// The segment that a replay begins in.
+    pub(crate) replays_from: u32,
+}
+
+impl Needs {
+    /// By the newest checkpoint that is whole.
+    pub(crate) fn of(newest: Option<&Checkpoint>) -> Needs {
+        let positions = |log: &Arc<Log>| {
+            let inner = log.lock();
+            inner.extents.all().iter().map(|extent| segment_of(extent.position)).collect::<Vec<_>>()
+        };
+        let logs = newest.iter().flat_map(|checkpoint| &checkpoint.logs);
+        Needs {
+            held: logs.flat_map(positions).collect(),
+            replays_from: newest.map_or(1, |checkpoint| segment_of(checkpoint.start)),
+        }
+    }
+
+    /// Segments without which a store whose last one has this number does not open whole.
+    pub(crate) fn up_to(&self, last: u32) -> BTreeSet<u32> {
+        self.held.iter().copied().chain(self.replays_from..=last).collect()
+    }
+
+    /// Those of them that are not there, in a store that is known to have been durable up to a position. The headers are of those
+    /// that are, in order.
+    pub(crate) fn missing(&self, headers: &[SegmentHeader], known: Position) -> Vec<u32> {
+        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+        self.up_to(last).into_iter().filter(|number| !is_there(headers, *number)).collect()
+    }
+}
+
+fn is_there(headers: &[SegmentHeader], number: u32) -> bool {
+    headers.binary_search_by_key(&number, |header| header.number).is_ok()
+}
+
+/// The newest checkpoint that is whole, of those there are now.
+pub(crate) fn newest(disk: &Disk, directory: &Path, store_id: u64) -> io::Result<Option<Checkpoint>> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let names = disk.names(directory)?;
+        let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();
+        starts.sort_unstable();
+        let whole = starts.iter().rev().find_map(|start| {
+            checkpoint::read(disk, directory, *start, store_id, &mut |config| config).transpose()
+        });
+        match whole.transpose() {
+            // It goes once there are newer ones.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
+            newest => return newest,
+        }
+    }
+}
+
+/// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
+/// what a power cut left of the end, which the next open discards. The headers are of those there are, in order.
+pub(crate) fn torn_from(
+    disk: &Disk,
+    directory: &Path,
+    headers: &[SegmentHeader],
+    replays_from: u32,
+    known: Position,
+) -> io::Result<u32> {
+    let missing = (replays_from..).find(|number| !is_there(headers, *number)).unwrap_or(u32::MAX);
+    let mut evidence = known;
+    for header in headers.iter().filter(|header| header.number > missing) {
+        let region = region(disk, directory, header)?;
+        let bytes = region.bytes(0..region.published());
+        let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+        evidence = evidence.max(attested_durable(header, bytes, 0));
+    }
+    let is_torn = missing > replays_from && evidence <= position(missing, 0);
+    Ok(if is_torn { missing } else { u32::MAX })
+}
+
+/// A segment's file, as far as it is there.
+pub(crate) fn region(disk: &Disk, directory: &Path, header: &SegmentHeader) -> io::Result<Region> {
+    let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
+    let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+    Ok(Region::sealed(file.map(length as usize, false)?, length))
+}
