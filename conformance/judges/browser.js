@@ -68,7 +68,7 @@ async function caughtUp(page, writing, more = 20) {
   const least = writing.acknowledged.length + more
   const enough = (count) => document.querySelectorAll("#shown li").length >= count
   const gaveUp = writing.ended.then(() => assert.fail("the writer ended"))
-  await within(15_000, Promise.race([page.waitForFunction(enough, least), gaveUp]), `${least} records on the page`)
+  await within(50_000, Promise.race([page.waitForFunction(enough, least), gaveUp]), `${least} records on the page`)
 }
 
 /** Nothing missing, nothing twice, nothing out of order, as far as the page has got. */
@@ -88,7 +88,7 @@ await check("EventSource follows from another origin", async () => {
 
 await check("the ends of responses lose and double nothing", async () => {
   // The server ends a response after one to two seconds; the page goes on in the next.
-  await within(15_000, followed.page.waitForFunction(() => window.openings >= 3), "a third response")
+  await within(50_000, followed.page.waitForFunction(() => window.openings >= 3), "a third response")
   await caughtUp(followed.page, writing)
   inOrder(await shown(followed.page))
 })
@@ -127,7 +127,7 @@ await check("a second page catches up and follows, and both see the end", async 
   assert.equal(closed.status, 204)
   for (const { page, problems } of [followed, second]) {
     const ended = () => document.body.dataset.closed === "true"
-    await within(10_000, page.waitForFunction(ended), "the end on the page")
+    await within(50_000, page.waitForFunction(ended), "the end on the page")
     assert.deepEqual(await shown(page), writing.acknowledged)
     assert.deepEqual(problems, [])
   }
@@ -230,7 +230,7 @@ await check("EventSource left to itself hears everything once, and asks no more 
   await sleep(6_000)
   await post("alone", "second")
   await post("alone", "third", { "Stream-Closed": "true" })
-  const { data, openings } = await within(20_000, heard, "the end of the source")
+  const { data, openings } = await within(50_000, heard, "the end of the source")
   assert.equal(data.join(""), "firstsecondthird")
   assert.ok(openings >= 2, `${openings} responses`)
 })

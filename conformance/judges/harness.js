@@ -15,7 +15,7 @@ export let base = process.argv[2]
 export async function check(name, body) {
   checks += 1
   try {
-    await within(60_000, body(), name)
+    await within(180_000, body(), name)
     tell({ passed: name })
   } catch (error) {
     tell({ failed: name, why: error instanceof Error ? (error.stack ?? error.message) : String(error) })

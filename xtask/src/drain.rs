@@ -1,5 +1,5 @@
 //! The drain: TERM while thousands of subscribers are attached and more keep arriving. The server must end
-//! within its grace and successfully, and every subscriber must see its response end properly, not be cut.
+//! successfully, long before its grace would cut anybody, and every subscriber must see its response end properly.
 
 use crate::client::Connection;
 use crate::hold::{self, Kind};
@@ -11,9 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-const GRACE_MS: u64 = 5_000;
-/// What noticing the end of a process may add.
-const SLACK: Duration = Duration::from_millis(500);
+/// However slow the machine: far from the hour that its grace is.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
 const HOUR_MS: u64 = 3_600_000;
 const STREAM: &str = "drained";
 
@@ -26,7 +25,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let launch = Launch::new(Program::of(options), options.text("durability", "memory"))?
         .long_poll_ms(HOUR_MS)
         .sse_lifetime_ms(HOUR_MS)
-        .with("--drain-grace-ms", GRACE_MS)
+        .with("--drain-grace-ms", HOUR_MS)
         .with("--connections-max", subscribers + 1_000);
     let scratch = Scratch::new("drain")?;
     let mut server = launch.start(&scratch.path().join("data"))?;
@@ -43,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     std::thread::sleep(Duration::from_millis(20));
     let asked = Instant::now();
     server.ask_to_end()?;
-    let ended = server.await_end(Duration::from_millis(GRACE_MS) + Duration::from_secs(10));
+    let ended = server.await_end(ENDS_WITHIN);
     let took = asked.elapsed();
     drop(stop);
     let arrived = arriving.join().map_err(|_| "the arriving subscribers panicked")?;
@@ -51,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let mut tally = Tally::default();
     println!("{}: {subscribers} subscribers, {arrived} more arriving, ended after {took:?}", launch.name());
     tally.check(ended.as_ref().is_ok_and(|s| s.success()), || format!("{ended:?}: {}", server.last_words()));
-    tally.check(took <= Duration::from_millis(GRACE_MS) + SLACK, || format!("{took:?}, grace {GRACE_MS} ms"));
+    tally.check(took <= ENDS_WITHIN, || format!("{took:?}, though everybody could be answered at once"));
     let cut = held.into_iter().enumerate().filter(|(n, s)| !ended_well(kind(*n), s)).count();
     tally.check(cut == 0, || format!("{cut} of {subscribers} subscribers were cut instead of answered"));
     Ok(tally)
@@ -77,7 +76,7 @@ fn keep_arriving(address: SocketAddr, stopped: &Receiver<()>) -> usize {
 fn ended_well(kind: Kind, socket: &TcpStream) -> bool {
     let mut rest = Vec::new();
     let mut socket = socket;
-    if socket.set_read_timeout(Some(Duration::from_secs(2))).is_err()
+    if socket.set_read_timeout(Some(Duration::from_secs(60))).is_err()
         || socket.read_to_end(&mut rest).is_err()
     {
         return false;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Requests that are held open when one more is refused.
 const CONNECTIONS_MAX: usize = 8;
 /// So long after they are gone there is room again at the latest.
-const ROOM_WITHIN: Duration = Duration::from_secs(10);
+const ROOM_WITHIN: Duration = Duration::from_secs(60);
 
 /// A request, what it must be answered with, and what is wrong with it.
 struct Case {

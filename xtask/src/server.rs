@@ -285,7 +285,7 @@ impl Launch {
     /// Starts the server over `data` and waits until it answers.
     ///
     /// # Errors
-    /// It exits, or does not answer within 20 s; what it last said is part of the error.
+    /// It exits, or does not answer within 60 s; what it last said is part of the error.
     pub(crate) fn start(&self, data: &Path) -> Result<Server, String> {
         let port = free_port()?;
         let said = data.with_extension("log");
@@ -334,7 +334,7 @@ impl Server {
     }
 
     fn await_answer(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("the server ended ({status}): {}", self.last_words()));
@@ -345,7 +345,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Err(format!("the server did not answer within 20 s: {}", self.last_words()))
+        Err(format!("the server did not answer within 60 s: {}", self.last_words()))
     }
 
     /// The end of what the server printed.

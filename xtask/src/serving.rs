@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How long a server may take to listen and to end.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A server that listens; killed if nobody asked it to end.
 pub(crate) struct Serving {

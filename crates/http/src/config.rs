@@ -55,6 +55,8 @@ pub struct Config {
     pub sse_lifetime_ms: u32,
     /// Between two SSE comments that keep proxies from giving up.
     pub sse_keep_alive_ms: u32,
+    /// Writes come while the last one is no longer ago: then large reads make way for them.
+    pub writes_apart_ms: u32,
     /// What many connections are sent together is handed to the kernel in one call (io_uring), where it allows that.
     pub volleys: bool,
 }
@@ -83,6 +85,7 @@ impl Default for Config {
             long_poll_timeout_ms: 30_000,
             sse_lifetime_ms: 60_000,
             sse_keep_alive_ms: 15_000,
+            writes_apart_ms: 100,
             volleys: true,
         }
     }

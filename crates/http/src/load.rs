@@ -31,8 +31,6 @@ const WRITE_BYTES_BESIDE_WRITES: usize = 256 << 10;
 /// So many times as long as the turn took reads rest after it.
 const REST_PARTS: u32 = 3;
 const REST_MS: std::ops::RangeInclusive<u32> = 1..=40;
-/// Writes come while the last one is no longer ago.
-const WRITES_APART_MS: u32 = 100;
 
 /// What one reactor carries.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,16 +64,16 @@ struct Writes {
 }
 
 impl Writes {
-    /// Whether writes come. One look tells nothing when the last one is long ago.
-    fn come(&mut self, count: u64, now_ms: u32) -> bool {
+    /// Whether writes come that are no further apart. One look tells nothing when the last one is longer ago.
+    fn come(&mut self, count: u64, now_ms: u32, apart_ms: u32) -> bool {
         let age_ms = now_ms.wrapping_sub(self.looked_ms);
-        if age_ms > WRITES_APART_MS {
+        if age_ms > apart_ms {
             self.grown_ms = None;
         } else if count != self.count {
             self.grown_ms = Some(now_ms);
         }
         (self.count, self.looked_ms) = (count, now_ms);
-        self.grown_ms.is_some_and(|grown_ms| now_ms.wrapping_sub(grown_ms) <= WRITES_APART_MS)
+        self.grown_ms.is_some_and(|grown_ms| now_ms.wrapping_sub(grown_ms) <= apart_ms)
     }
 }
 
@@ -223,7 +221,8 @@ impl<S: Service> Http<S> {
     /// Has reads rest for as long as a turn that was full of them asks for, if writes come.
     fn rest(&mut self, core: &mut HttpCore<S>) {
         let now_ms = now_ms(core);
-        self.load.writes_come = self.load.writes.come(self.service.writes(), now_ms);
+        self.load.writes_come =
+            self.load.writes.come(self.service.writes(), now_ms, self.config.writes_apart_ms);
         if self.load.rests || !self.load.writes_come {
             return;
         }
@@ -317,14 +316,15 @@ mod tests {
 
     #[test]
     fn writes_come_while_looks_close_together_see_the_number_grow() {
+        const APART_MS: u32 = 100;
         let mut writes = Writes::default();
-        let mut come = |count, now_ms| writes.come(count, now_ms);
+        let mut come = |count, now_ms| writes.come(count, now_ms, APART_MS);
         // How many there had been, and when, is unknown.
         assert!(!come(7, 5_000));
         assert!(!come(7, 5_001));
         assert!(come(8, 5_002));
-        assert!(come(8, 5_002 + WRITES_APART_MS), "not long ago");
-        assert!(!come(8, 5_003 + WRITES_APART_MS));
+        assert!(come(8, 5_002 + APART_MS), "not long ago");
+        assert!(!come(8, 5_003 + APART_MS));
         // Nor is a write of an hour ago one that comes.
         assert!(!come(9, 3_605_000));
         assert!(come(10, 3_605_100));

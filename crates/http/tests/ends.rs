@@ -24,7 +24,7 @@ fn a_request_that_waits_in_its_socket_while_a_server_ends_is_answered() {
     let mut client = server.connect();
     client.get(&format!("/big/{BYTES}"));
     assert!(client.head(false).0.keep_alive);
-    server.post(Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     assert_eq!(server.census().quiet, 0);
     client.get("/echo/behind");
     read_slowly(&mut client);
@@ -41,7 +41,7 @@ fn nobody_is_told_to_go_on_behind_a_last_answer() {
     let head = "HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\n";
     client.send(&format!("POST /after/5 {head}\r\n123456789POST /echo {head}Expect: 100-continue\r\n\r\n"));
     server.until("awaited", |_| server.shared.lock().unwrap().calls == 1);
-    server.post(Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     server.post(Message::Complete { up_to: 5 });
     let last = client.answer();
     assert_eq!((last.text().as_str(), last.keep_alive), ("after 5", false));

@@ -51,7 +51,7 @@ fn a_guest_that_asks_for_more_is_refused_before_its_body_is_read() {
 
 #[test]
 fn a_guest_that_asks_nothing_in_time_is_told_that_there_is_no_room() {
-    let (server, _within) = full(Config { connections_max: 1, linger_ms: 100, ..Config::default() });
+    let (server, _within) = full(Config { connections_max: 1, linger_ms: 2_000, ..Config::default() });
     let mut silent = server.connect();
     let mut slow = server.connect();
     slow.send("GET /small HTTP/1.1\r\nHos");
@@ -65,7 +65,7 @@ fn a_guest_that_asks_nothing_in_time_is_told_that_there_is_no_room() {
 #[test]
 fn a_guest_that_does_not_take_its_answer_in_time_is_cut() {
     let config =
-        Config { connections_max: 1, linger_ms: 100, stall_timeout_ms: 3_600_000, ..Config::default() };
+        Config { connections_max: 1, linger_ms: 2_000, stall_timeout_ms: 3_600_000, ..Config::default() };
     let (server, _within) = full(config);
     let mut guest = server.connect();
     guest.get("/small/64000000");

@@ -4,8 +4,7 @@
 
 mod common;
 
-use common::{Client, Server};
-use std::time::{Duration, Instant};
+use common::{Client, Server, until};
 use thalweg_http::{Config, Message};
 
 fn ask(client: &mut Client, names: &[u64]) {
@@ -19,14 +18,6 @@ fn ask(client: &mut Client, names: &[u64]) {
 fn bring(server: &Server, names: &[u64]) {
     server.shared.lock().unwrap().ripe.extend_from_slice(names);
     server.nudge();
-}
-
-fn until(what: &str, wanted: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !wanted() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "never {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -121,7 +112,7 @@ fn a_drain_waits_for_what_comes_later() {
     let mut client = server.connect();
     ask(&mut client, &[1]);
     server.until("waiting", |census| census.waiting == 1);
-    server.post(Message::Drain { grace_ms: 10_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     bring(&server, &[1]);
     assert_eq!(client.answer().text(), "later 1");
     server.join();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Server};
+use common::{Client, PATIENCE, Server};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use thalweg_http::{Config, Message};
@@ -23,17 +23,28 @@ fn event(text: &str, to: usize) -> String {
 }
 
 #[test]
-fn a_long_poll_is_answered_by_data_or_by_its_deadline() {
+fn a_long_poll_is_answered_by_data() {
+    let server = Server::start(Config { long_poll_timeout_ms: 3_600_000, ..patient() });
+    let mut client = server.connect();
+    for (path, text) in [("/poll/0", "news"), ("/poll/4", "more")] {
+        client.get(path);
+        server.until("parked", |census| census.subscribed == 1 && census.quiet == 1);
+        server.append(text);
+        assert_eq!(client.answer().text(), text);
+    }
+    let shared = server.shared.lock().unwrap();
+    assert_eq!((shared.watched, shared.unwatched), (2, 2), "nobody is left watching");
+}
+
+#[test]
+fn a_long_poll_is_answered_by_its_deadline() {
     let server = Server::start(Config { long_poll_timeout_ms: 200, ..patient() });
     let mut client = server.connect();
     let start = Instant::now();
     client.get("/poll/0");
     assert_eq!(client.answer().status, 204);
     assert!(start.elapsed() >= Duration::from_millis(200), "never early");
-    client.get("/poll/0");
-    server.until("parked", |census| census.subscribed == 1 && census.quiet == 1);
-    server.append("news");
-    assert_eq!(client.answer().text(), "news");
+    server.write("news");
     // At once when there is something already; and pipelined ones one after the other.
     client.send("GET /poll/0 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/2 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/4 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!((client.answer().text(), client.answer().text()), ("news".into(), "ws".into()));
@@ -121,21 +132,30 @@ fn a_long_history_is_sent_over_several_turns() {
 
 #[test]
 fn silence_is_broken_by_comments_and_ended_by_the_lifetime() {
-    let config = Config { sse_keep_alive_ms: 100, sse_lifetime_ms: 2_000, ..patient() };
-    let server = Server::start(config);
-    let mut client = server.connect();
-    let start = Instant::now();
-    client.get("/sse/0");
-    let text = client.answer().text();
-    let took = start.elapsed();
-    assert!(took >= Duration::from_millis(1_750), "{took:?}");
-    let comments = text.strip_prefix(&event("", 0)).unwrap();
-    assert_eq!(comments, ": keep-alive\n\n".repeat(comments.len() / 14));
-    let count = comments.len() as u128 / 14;
-    assert!((2..=took.as_millis() / 100).contains(&count), "{count} in {took:?}");
-    assert!(took < Duration::from_secs(30), "{took:?}");
-    client.get("/echo");
-    assert_eq!(client.answer().status, 200);
+    const COMMENT: &str = ": keep-alive\n\n";
+    // However many comments there is time for.
+    for (sse_lifetime_ms, count_min) in [(3_600_000, 3), (2_000, usize::MAX)] {
+        let server = Server::start(Config { sse_keep_alive_ms: 100, sse_lifetime_ms, ..patient() });
+        let mut client = server.connect();
+        let start = Instant::now();
+        client.get("/sse/0");
+        client.head(false);
+        let first = event("", 0);
+        let counted = |body: &[u8]| body.len().saturating_sub(first.len()) / COMMENT.len();
+        let body = client.chunks(|body| {
+            assert!(start.elapsed() < PATIENCE, "the comments draw its lifetime out");
+            counted(body) >= count_min
+        });
+        let took = start.elapsed();
+        let count = counted(&body);
+        assert_eq!(String::from_utf8_lossy(&body), first.clone() + &COMMENT.repeat(count));
+        assert!(took >= Duration::from_millis(100) * count as u32, "{count} in {took:?}");
+        if sse_lifetime_ms == 2_000 {
+            assert!(took >= Duration::from_millis(1_750), "{took:?}");
+            client.get("/echo");
+            assert_eq!(client.answer().status, 200);
+        }
+    }
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn for_a_slow_reader_nothing_is_made_while_its_socket_is_full() {
 
 #[test]
 fn a_slow_reader_holds_only_itself_back_and_is_cut() {
-    let server = Server::start(Config { stall_timeout_ms: 2_000, ..patient() });
+    let server = Server::start(Config { stall_timeout_ms: 5_000, ..patient() });
     let [_slow, mut quick] = one_reads(&server, &"z".repeat(400_000));
     server.until("cut", |census| census.connections == 1);
     server.append("x");
@@ -291,8 +311,7 @@ fn draining_ends_in_good_order() {
     // Sent, and perhaps not even accepted yet.
     let mut late = server.connect();
     late.get("/poll/0");
-    let start = Instant::now();
-    server.post(Message::Drain { grace_ms: 10_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     assert!(idle.at_end());
     assert_eq!(sse.answer().text(), event("", 0));
     assert!(sse.at_end());
@@ -308,13 +327,17 @@ fn draining_ends_in_good_order() {
     let answer = uploading.answer();
     assert_eq!((answer.text().as_str(), answer.keep_alive), ("Post /echo -body", false));
     server.join();
-    assert!(start.elapsed() < Duration::from_secs(5));
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }
 
 #[test]
 fn draining_ends_within_its_grace_whoever_holds_out() {
-    let mut server = Server::start(patient());
+    let mut server = Server::start(Config {
+        body_timeout_ms: 3_600_000,
+        stall_timeout_ms: 3_600_000,
+        linger_ms: 3_600_000,
+        ..patient()
+    });
     let mut half = server.connect();
     half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
     let mut stalled = server.connect();
@@ -323,8 +346,7 @@ fn draining_ends_within_its_grace_whoever_holds_out() {
     let start = Instant::now();
     server.post(Message::Drain { grace_ms: 300 });
     server.join();
-    let took = start.elapsed();
-    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(2_000), "{took:?}");
+    assert!(start.elapsed() >= Duration::from_millis(300), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -334,12 +356,10 @@ fn draining_takes_a_thousand_subscribers_and_those_who_are_just_coming() {
     for (index, client) in clients.iter_mut().enumerate() {
         client.get(if index % 2 == 0 { "/sse/0" } else { "/poll/0" });
         if index == 700 {
-            server.post(Message::Drain { grace_ms: 10_000 });
+            server.post(Message::Drain { grace_ms: 3_600_000 });
         }
     }
-    let start = Instant::now();
     server.join();
-    assert!(start.elapsed() < Duration::from_secs(5));
     let mut ended = 0;
     for (index, client) in clients.iter_mut().enumerate().take(500) {
         let answer = client.answer();
@@ -358,13 +378,13 @@ fn draining_takes_in_those_who_already_knocked() {
     busy.get("/echo");
     assert_eq!(busy.answer().status, 200);
     // The reactor waits inside a call, so whoever connects now stays in the listener's queue.
-    let shared = std::sync::Arc::clone(&server.shared);
-    let held = shared.lock().unwrap();
-    busy.get("/echo");
-    std::thread::sleep(Duration::from_millis(50));
+    let gate = std::sync::Arc::clone(&server.shared.lock().unwrap().gate);
+    let held = gate.lock().unwrap();
+    busy.get("/stay");
+    server.until_it_stays();
     let mut knocking: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     knocking.iter_mut().for_each(|client| client.get("/echo"));
-    server.post(Message::Drain { grace_ms: 5_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     drop(held);
     for client in std::iter::once(&mut busy).chain(&mut knocking) {
         assert_eq!(client.answer().status, 200);

@@ -6,7 +6,9 @@ use common::{Client, Server};
 use thalweg_http::{Config, Message};
 
 fn patient() -> Config {
-    Config { connections_max: 400, stall_timeout_ms: 3_600_000, ..Config::default() }
+    // However long a turn takes, writes are seen to come in the one behind it.
+    let writes_apart_ms = 3_600_000;
+    Config { connections_max: 400, stall_timeout_ms: 3_600_000, writes_apart_ms, ..Config::default() }
 }
 
 fn post(client: &mut Client, path: &str) {

@@ -13,13 +13,13 @@ fn patient() -> Config {
 
 #[test]
 fn who_reads_slowly_but_steadily_is_not_taken_for_one_who_does_not_read() {
-    let server = Server::start(Config { stall_timeout_ms: 1_000, ..patient() });
+    let server = Server::start(Config { stall_timeout_ms: 3_000, ..patient() });
     let mut reader = server.connect();
     reader.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(12));
     // The kernel says that there is room when a third of what it holds has gone, which takes longer than that.
-    for _ in 0..100 {
+    for _ in 0..150 {
         std::thread::sleep(Duration::from_millis(40));
-        let mut some = [0; 8 << 10];
+        let mut some = [0; 4 << 10];
         let count = reader.stream.read(&mut some).unwrap();
         reader.buffer.extend_from_slice(&some[..count]);
     }
@@ -31,17 +31,20 @@ fn who_reads_slowly_but_steadily_is_not_taken_for_one_who_does_not_read() {
 #[test]
 fn what_came_while_the_reactor_was_held_up_is_not_late() {
     const CLIENTS: usize = 300;
-    let server = Server::start(Config { idle_timeout_ms: 1_500, ..patient() });
+    const IDLE_MS: u32 = 4_000;
+    let server = Server::start(Config { idle_timeout_ms: IDLE_MS, ..patient() });
     let mut blocker = server.connect();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     server.until("there", |census| census.connections == CLIENTS + 1);
-    // The reactor stays in this one, which has the lock, while everybody else's request arrives and time passes.
-    blocker.get("/slow/1600");
-    while server.shared.try_lock().is_ok() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // The reactor stays in this one while everybody else's request arrives and all their time passes.
+    let gate = std::sync::Arc::clone(&server.shared.lock().unwrap().gate);
+    let held = gate.lock().unwrap();
+    blocker.get("/stay");
+    server.until_it_stays();
     // The kernel tells of some at a time, and last of those whose time is over first.
     clients.iter_mut().rev().for_each(|client| client.get("/echo"));
+    std::thread::sleep(Duration::from_millis(u64::from(IDLE_MS) + 100));
+    drop(held);
     for client in clients.iter_mut().chain([&mut blocker]) {
         assert_eq!(client.answer().status, 200);
     }
@@ -49,7 +52,7 @@ fn what_came_while_the_reactor_was_held_up_is_not_late() {
 
 #[test]
 fn a_body_that_is_not_read_for_now_is_not_late() {
-    let server = Server::start(Config { body_timeout_ms: 2_000, ..patient() });
+    let server = Server::start(Config { body_timeout_ms: 4_000, ..patient() });
     server.shared.lock().unwrap().later_bytes = 1 << 20;
     let mut client = server.connect();
     let later = |name: u64| format!("POST /later/{name} HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n");
@@ -66,7 +69,7 @@ fn a_body_that_is_not_read_for_now_is_not_late() {
     // What waits for the first answer is more than one connection may have ready.
     bring(2);
     server.until("one waits", |census| census.waiting == 1);
-    std::thread::sleep(Duration::from_millis(2_500));
+    std::thread::sleep(Duration::from_millis(4_500));
     client.send("dy");
     bring(1);
     for name in [1, 2] {

@@ -6,7 +6,7 @@ mod common;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::Server;
+use common::{PATIENCE, Server};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ struct Client {
 impl Client {
     fn new(server: &Server, trust: &Trust) -> Self {
         let stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, peer: Peer::new(trust, "stream.example").unwrap(), plain: Vec::new(), ended: false }
     }
@@ -245,7 +245,7 @@ fn who_speaks_http_is_told_so_and_garbage_gets_an_alert() {
 
 #[test]
 fn a_handshake_has_its_time_and_there_are_only_so_many() {
-    let config = Config { handshake_timeout_ms: 300, handshakes_max: 1, ..Config::default() };
+    let config = Config { handshake_timeout_ms: 3_000, handshakes_max: 1, ..Config::default() };
     let (_directory, server, trust) = secure(config);
     let mut silent = server.connect();
     server.until("there", |census| census.connections == 1);
@@ -313,7 +313,7 @@ fn half_a_record_is_a_request_on_its_way() {
     let (half, rest) = record.split_at(record.len() / 2);
     client.stream.write_all(half).unwrap();
     server.until("half of it has come", |census| census.quiet == 0);
-    server.post(Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     assert_eq!(server.census().connections, 1);
     client.stream.write_all(rest).unwrap();
     let said = client.until("Get /echo/half -").to_ascii_lowercase();
@@ -324,7 +324,7 @@ fn half_a_record_is_a_request_on_its_way() {
 
 #[test]
 fn a_record_that_dribbles_in_buys_its_request_no_time() {
-    let config = Config { head_timeout_ms: 120, idle_timeout_ms: 400, ..Config::default() };
+    let config = Config { head_timeout_ms: 120, idle_timeout_ms: 3_600_000, ..Config::default() };
     let (_directory, server, trust) = secure(config);
     let mut client = Client::ready(&server, &trust);
     client
@@ -379,7 +379,7 @@ fn draining_ends_sealed_connections_in_good_order() {
     let mut live = Client::ready(&server, &trust);
     live.get("/sse/0");
     server.until("subscribed", |census| census.subscribed == 1);
-    server.post(Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Drain { grace_ms: 3_600_000 });
     while idle.fill() {}
     while live.fill() {}
     assert!(idle.ended && live.ended && live.plain.ends_with(b"0\r\n\r\n"));

@@ -89,7 +89,7 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
         let at = endpoint(directory.path(), name);
         let handler = TestHandler::default();
         let _service = Service::start(&at, &handler);
-        let bounds = Bounds { patience: std::time::Duration::from_millis(50), ..Bounds::default() };
+        let bounds = Bounds { patience: std::time::Duration::from_secs(2), ..Bounds::default() };
         let options = ServerOptions { bounds, ..ServerOptions::default() };
         let server = Running::with(options, Arc::clone(&handler.0), move || Mount::elsewhere(&schema(), at));
         let mut client = server.connect();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Running, until};
+use common::{PATIENCE, Running, until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ use thalweg_sys::clock::thread_processor_ns;
 use thalweg_wire::fault::{Fault, Retry};
 
 fn patient() -> ClientOptions {
-    ClientOptions { deadline: Some(Duration::from_secs(10)), ..ClientOptions::default() }
+    ClientOptions { deadline: Some(PATIENCE), ..ClientOptions::default() }
 }
 
 fn failed(error: Error) -> thalweg_service::Error {
@@ -46,12 +46,14 @@ fn stay(mut stream: TcpStream) {
     while stream.read(&mut some).is_ok_and(|count| count > 0) {}
 }
 
-/// Refuses once it has read a little, and reads nothing more.
+/// Refuses once it has read a little, and reads nothing more for good: only the answer, or the deadline, ends such a call.
 fn answers_early() -> String {
     serves(|mut stream| {
         hear(&mut stream);
         stream.write_all(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\n\r\nlong").unwrap();
-        std::thread::sleep(Duration::from_secs(8));
+        loop {
+            std::thread::park();
+        }
     })
 }
 
@@ -62,10 +64,8 @@ fn long() -> String {
 #[test]
 fn an_answer_that_comes_before_the_request_is_written_is_heard() {
     let mut client = Client::new(&answers_early(), patient()).unwrap();
-    let begun = Instant::now();
     let failure = failed(client.call("m", &long()).unwrap_err());
     assert_eq!((failure.fault, failure.retry()), (Fault::FrameTooLarge, Retry::Never), "{failure}");
-    assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(client.statistics().connections, 0, "a connection that is owed half a request is of no use");
 }
 
@@ -73,7 +73,6 @@ fn an_answer_that_comes_before_the_request_is_written_is_heard() {
 fn so_it_is_by_turns() {
     let mut client = Client::new(&answers_early(), patient()).unwrap();
     client.begin(&Ask::one("m", &long())).unwrap();
-    let begun = Instant::now();
     let done = loop {
         client.turn(Wait::Block).unwrap();
         if let Some(done) = client.next() {
@@ -81,7 +80,6 @@ fn so_it_is_by_turns() {
         }
     };
     assert_eq!(done.outcome.unwrap_err().fault, Fault::FrameTooLarge);
-    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -128,7 +126,7 @@ fn a_server_that_dribbles_does_not_draw_the_deadline_out() {
             }
         }
     });
-    let deadline = Duration::from_millis(800);
+    let deadline = Duration::from_secs(3);
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let options = ClientOptions { deadline: Some(deadline), ..ClientOptions::default() };
@@ -137,7 +135,7 @@ fn a_server_that_dribbles_does_not_draw_the_deadline_out() {
         let fault = failed(client.call("m", "").unwrap_err()).fault;
         sender.send((fault, begun.elapsed()))
     });
-    let (fault, took) = receiver.recv_timeout(Duration::from_secs(10)).expect("the deadline is drawn out");
+    let (fault, took) = receiver.recv_timeout(PATIENCE).expect("the deadline is drawn out");
     assert_eq!(fault, Fault::DeadlineExceeded);
     assert!(took >= deadline, "{took:?}");
 }
@@ -154,7 +152,7 @@ fn answers_in_between_without_end_are_none() {
         let mut client = Client::new(&url, patient()).unwrap();
         sender.send(failed(client.call("m", "").unwrap_err()).fault)
     });
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(5)), Ok(Fault::BadAnswer));
+    assert_eq!(receiver.recv_timeout(2 * PATIENCE), Ok(Fault::BadAnswer));
 }
 
 /// A length is what the server says; memory is given to what has come.
@@ -176,13 +174,20 @@ fn a_length_that_no_answer_has_is_not_believed() {
 fn a_long_answer_in_chunks_is_read_in_one_pass() {
     const LONG: usize = 8 << 20;
     const SHORT: usize = 1_000;
-    let url = serves(|mut stream| {
+    let [whole, in_pieces] = [0, SHORT].map(|short| ns_for_a_long_answer(LONG, short));
+    // Were all of it looked at with each piece, it would be as many times what it takes in one.
+    assert!(in_pieces < whole * SHORT as u64 / 10, "{in_pieces} ns for what takes {whole} in one piece");
+}
+
+/// How much of a processor it takes to read so much, and so many pieces of one byte behind it.
+fn ns_for_a_long_answer(long: usize, short: usize) -> u64 {
+    let url = serves(move |mut stream| {
         hear(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         stream.write_all(b"21\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\r\n").unwrap();
-        let long = format!("{LONG:x}\r\n\"{}\r\n", "x".repeat(LONG - 1));
-        stream.write_all(long.as_bytes()).unwrap();
-        for _ in 0..SHORT {
+        let text = format!("{long:x}\r\n\"{}\r\n", "x".repeat(long - 1));
+        stream.write_all(text.as_bytes()).unwrap();
+        for _ in 0..short {
             stream.write_all(b"1\r\nx\r\n").unwrap();
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -191,10 +196,10 @@ fn a_long_answer_in_chunks_is_read_in_one_pass() {
     });
     let mut client = Client::new(&url, patient()).unwrap();
     let begun_ns = thread_processor_ns();
-    assert_eq!(client.call("m", "").unwrap().len(), LONG + SHORT + 1);
-    let used = Duration::from_nanos(thread_processor_ns() - begun_ns);
-    assert!(used < Duration::from_secs(1), "{used:?}");
+    assert_eq!(client.call("m", "").unwrap().len(), long + short + 1);
+    let used_ns = thread_processor_ns() - begun_ns;
     assert_eq!(client.statistics().idle, 1);
+    used_ns
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, fails, run, says};
+use common::{PATIENCE, PROGRAM, Server, fails, run, says};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn mint(file: &Path, arguments: &[&str]) -> String {
 /// What is answered to a request whose body may be shorter than it says.
 fn ask(server: &Server, head: &str, length: usize, body: &str) -> (u16, String) {
     let mut peer = TcpStream::connect(server.address()).unwrap();
-    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!("{head}Host: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     peer.write_all((head + body).as_bytes()).unwrap();
     let mut answer = String::new();
@@ -95,7 +95,7 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
     server.signal("HUP");
     let start = Instant::now();
     while !run(&url, &["read", "logs/a", "--token", &late], "").status.success() {
-        assert!(start.elapsed() < Duration::from_secs(10), "the new token is never taken");
+        assert!(start.elapsed() < PATIENCE, "the new token is never taken");
         std::thread::sleep(Duration::from_millis(20));
     }
     server.end();
@@ -115,7 +115,7 @@ fn a_token_is_withdrawn_while_the_configuration_is_wrong() {
     server.signal("HUP");
     let start = Instant::now();
     while fails(&server.url, &["read", "a", "--token", &token]).0 != 1 {
-        assert!(start.elapsed() < Duration::from_secs(10), "the token is still good");
+        assert!(start.elapsed() < PATIENCE, "the token is still good");
         std::thread::sleep(Duration::from_millis(20));
     }
     server.end();
@@ -171,7 +171,7 @@ fn who_claims_acks_and_releases_with_the_token_of_its_claim() {
         if status == 200 {
             break claimed;
         }
-        assert!(status == 409 && start.elapsed() < Duration::from_secs(20), "{claimed}");
+        assert!(status == 409 && start.elapsed() < PATIENCE, "{claimed}");
         std::thread::sleep(Duration::from_millis(10));
     };
     let token = claimed["token"].as_str().unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, fails, run, says};
+use common::{PATIENCE, PROGRAM, Server, fails, run, says, until};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -12,7 +12,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// So long something that comes may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lines of an output, as they come.
 fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
@@ -166,11 +165,7 @@ fn what_trickles_through_a_pipe_is_appended_as_it_comes() {
     let mut input = append.stdin.take().unwrap();
     for (piece, there) in [("one ", "one "), ("two", "one two")] {
         input.write_all(piece.as_bytes()).unwrap();
-        let found = (0..200).find(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            says(url, &["read", "p"]) == there
-        });
-        assert!(found.is_some(), "{piece} did not arrive before the pipe's end");
+        until("what arrives before the pipe's end", || says(url, &["read", "p"]) == there);
     }
     drop(input);
     assert!(append.wait().unwrap().success());
@@ -509,9 +504,9 @@ fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
         let bytes = |name: &str| json_of(url, &["ls", name])[0]["keptBytes"].as_u64().unwrap();
         let trimmed_to = |name: &str, most: u64| {
             // The server looks after it every few seconds.
-            let until = Instant::now() + Duration::from_secs(60);
+            let begun = Instant::now();
             while bytes(name) > most {
-                assert!(Instant::now() < until, "{name} is kept whole");
+                assert!(begun.elapsed() < PATIENCE, "{name} is kept whole");
                 std::thread::sleep(Duration::from_millis(50));
             }
         };

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, fails, says};
+use common::{PATIENCE, PROGRAM, Server, fails, says};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -73,7 +73,7 @@ fn announced(address: &str, bytes: u32) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let fields = format!("Host: localhost\r\nExpect: 100-continue\r\nContent-Length: {bytes}\r\n");
     stream.write_all(format!("POST /v1/stream/none HTTP/1.1\r\n{fields}\r\n").as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
@@ -105,7 +105,7 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     let said = |wanted: &str| {
         let start = Instant::now();
         while !std::fs::read_to_string(&log).unwrap().contains(wanted) {
-            assert!(start.elapsed() < Duration::from_secs(10), "{}", std::fs::read_to_string(&log).unwrap());
+            assert!(start.elapsed() < PATIENCE, "{}", std::fs::read_to_string(&log).unwrap());
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -116,7 +116,7 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     let start = Instant::now();
     // Both reactors hear of it in their own time.
     while announced(server.address(), 101) != GO_ON || announced(server.address(), 1_000) != GO_ON {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < PATIENCE);
     }
     assert_eq!(announced(server.address(), 1_001), "HTTP/1.1 413");
     file(directory.path(), "body_max_bytes = \"many\"\n");
@@ -127,7 +127,7 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     server.signal("HUP");
     let start = Instant::now();
     while !std::fs::read_to_string(&log).unwrap().contains("log_level") {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
     }
     server.end();
@@ -194,7 +194,7 @@ fn a_listener_handed_over_is_used_and_the_supervisor_told() {
     let directory = tempfile::tempdir().unwrap();
     let notify = directory.path().join("notify");
     let supervisor = UnixDatagram::bind(&notify).unwrap();
-    supervisor.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut command = activated(listener.try_clone().unwrap().into());

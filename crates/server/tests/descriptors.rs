@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, ask};
+use common::{PATIENCE, PROGRAM, Server, ask};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ fn said(server: &Server) -> usize {
 /// A connection that was answered what only those are answered for whom there is a place.
 fn answered(server: &Server) -> TcpStream {
     let mut peer = TcpStream::connect(server.address()).unwrap();
-    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
     peer.write_all(b"GET /v1/stream/none HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut begin = [0; 13];
     peer.read_exact(&mut begin).unwrap();
@@ -44,7 +44,7 @@ fn answered(server: &Server) -> TcpStream {
 
 /// All that a peer is told that asks nothing.
 fn told(mut peer: &TcpStream) -> String {
-    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    peer.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut text = Vec::new();
     peer.read_to_end(&mut text).unwrap();
     String::from_utf8(text).unwrap()
@@ -62,7 +62,7 @@ fn as_many_connections_as_are_said_can_be_had_and_one_more_is_told() {
     let start = Instant::now();
     let metric = format!("thalweg_connections{{reactor=\"0\"}} {}", said + 1);
     while !ask(&server, "GET /metrics HTTP/1.1").contains(&metric) {
-        assert!(start.elapsed() < Duration::from_secs(10), "not all of {said} are connected");
+        assert!(start.elapsed() < PATIENCE, "not all of {said} are connected");
     }
     assert!(open_descriptors(&server) <= DESCRIPTORS);
     // Guests ask nothing, and are told so in the end; whoever comes after them, at once.
@@ -112,7 +112,7 @@ fn whoever_finds_no_descriptor_is_told_by_means_of_the_one_in_reserve() {
     let held: Vec<_> = (0..2 * DESCRIPTORS).map(neighbour).collect();
     let start = Instant::now();
     while open_descriptors(&server) < DESCRIPTORS {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} are open", open_descriptors(&server));
+        assert!(start.elapsed() < PATIENCE, "{} are open", open_descriptors(&server));
         std::thread::sleep(Duration::from_millis(5));
     }
     for _ in 0..3 {
@@ -122,7 +122,7 @@ fn whoever_finds_no_descriptor_is_told_by_means_of_the_one_in_reserve() {
     }
     drop(held);
     while open_descriptors(&server) > DESCRIPTORS / 2 {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} are open", open_descriptors(&server));
+        assert!(start.elapsed() < PATIENCE, "{} are open", open_descriptors(&server));
     }
     assert!(ask(&server, "GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200 "));
     server.end();

@@ -202,7 +202,7 @@ fn memory_is_counted_for_what_it_goes_into() {
         if kind(&samples, "subscribers") > 0.0 && kind(&samples, "connections") == 256.0 {
             break samples;
         }
-        assert!(start.elapsed().as_secs() < 10, "{samples:?}");
+        assert!(start.elapsed().as_secs() < 60, "{samples:?}");
     };
     assert_eq!(kind(&after, "subscribers"), 128.0);
     assert_eq!(kind(&after, "streams"), 400.0 * sum(&after, "thalweg_streams"));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server, fails, run, says};
+use common::{PATIENCE, PROGRAM, Server, fails, run, says};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn the_verbs_use_a_stream_from_its_creation_to_its_end() {
     let server = Server::start(
         &directory.path().join("data"),
         "127.0.0.1:0",
-        &["--listen", &socket, "--reactors", "3"],
+        &["--listen", &socket, "--reactors", "3", "--drain-grace-ms", "3600000"],
     );
     assert!(server.greeting.contains(&socket), "{}", server.greeting);
     assert!(
@@ -40,7 +40,7 @@ fn the_verbs_use_a_stream_from_its_creation_to_its_end() {
         );
         assert_eq!(says(url, &["rm", "a/b c"]), "deleted a/b c\n");
     }
-    assert!(server.end() < Duration::from_secs(5));
+    server.end();
     assert!(!directory.path().join("s.sock").exists());
 }
 
@@ -175,48 +175,62 @@ fn common_mistakes_are_answered_with_what_to_do() {
     answering.join().unwrap();
 }
 
+/// A connection with a request in flight: the server waits for its body, and said so.
+fn holds_out(server: &Server) -> TcpStream {
+    let mut holdout = TcpStream::connect(server.address()).unwrap();
+    let head =
+        "PUT /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+    holdout.write_all(head.as_bytes()).unwrap();
+    let mut said = [0; 12];
+    holdout.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"HTTP/1.1 100");
+    holdout.write_all(b"half").unwrap();
+    holdout
+}
+
 #[test]
 fn a_second_signal_does_not_wait_for_whoever_holds_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(
         directory.path(),
         "127.0.0.1:0",
-        &["--drain-grace-ms", "60000", "--durability", "memory"],
+        &["--drain-grace-ms", "3600000", "--stall-timeout-ms", "3600000", "--durability", "memory"],
     );
+    says(&server.url, &["create", "s"]);
+    assert!(run(&server.url, &["append", "s"], &"x".repeat(1 << 20)).status.success());
     let mut holdout = TcpStream::connect(server.address()).unwrap();
-    holdout
-        .write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    // More than the kernel keeps of what is not read.
+    let reads = "GET /v1/stream/s?offset=-1 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20);
+    holdout.write_all(reads.as_bytes()).unwrap();
+    holdout.read_exact(&mut [0; 12]).unwrap();
     server.signal("INT");
     std::thread::sleep(Duration::from_millis(300));
-    assert!(server.child.try_wait().unwrap().is_none(), "a request in flight is waited for");
-    let start = Instant::now();
+    assert!(server.child.try_wait().unwrap().is_none(), "an answer in flight is waited for");
     server.signal("TERM");
-    server.child.wait().unwrap();
-    assert!(start.elapsed() < Duration::from_secs(5));
+    server.ended();
 }
 
+/// A machine that stops for a moment between the two makes two of them, so it may do that a few times.
 #[test]
 fn a_signal_that_is_sent_twice_at_once_is_one() {
+    assert!((0..5).any(|_| twice_is_once()), "each time it was two");
+}
+
+/// Whether a server took a signal that is sent twice for one, and waited for whoever holds out.
+fn twice_is_once() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--listen", "127.0.0.1:0", "--drain-grace-ms", "1000", "--log-level", "warn"]);
     command.arg("--data").arg(directory.path().join("data")).stderr(std::fs::File::create(&log).unwrap());
     let mut server = Server::started(command);
-    let mut holdout = TcpStream::connect(server.address()).unwrap();
-    holdout
-        .write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    let _holdout = holds_out(&server);
     // As `timeout` does it: the program, and then its group.
     let pid = server.child.id();
     let twice = format!("kill -TERM {pid}; sleep 0.01; kill -TERM {pid}");
     assert!(Command::new("bash").args(["-c", &twice]).status().unwrap().success());
-    assert!(server.child.wait().unwrap().success());
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert!(!said.contains("ending at once"), "{said}");
+    assert!(server.ended().success());
+    !std::fs::read_to_string(&log).unwrap().contains("ending at once")
 }
 
 /// A segment that gives nothing stands for a disk that does not answer.
@@ -240,7 +254,7 @@ fn a_server_that_waits_for_its_disk_hears_that_it_is_to_end() {
             std::thread::sleep(Duration::from_millis(300));
             let pid = child.id().to_string();
             assert!(Command::new("kill").args([signal, &pid]).status().is_ok());
-            assert!(begun.elapsed() < Duration::from_secs(20), "it does not hear");
+            assert!(begun.elapsed() < PATIENCE, "it does not hear");
         }
         let ended = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
@@ -294,7 +308,7 @@ fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     let data = directory.path().join("data");
     let log = directory.path().join("log");
     let mut command = Command::new(PROGRAM);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--drain-grace-ms", "60000", "--data"]).arg(&data);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--drain-grace-ms", "3600000", "--data"]).arg(&data);
     let mut server = Server::started({
         command.stderr(std::fs::File::create(&log).unwrap());
         command
@@ -311,14 +325,12 @@ fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     server.signal("TERM");
     std::thread::sleep(Duration::from_millis(500));
     let waits = server.child.try_wait().unwrap().is_none();
-    let start = Instant::now();
     server.signal("TERM");
-    let status = server.child.wait().unwrap();
-    let took = start.elapsed();
+    let status = server.ended();
     follower.kill().unwrap();
     follower.wait().unwrap();
     assert!(stopped.success() && waits, "a client of a service is waited for");
-    assert!(took < Duration::from_secs(5) && status.success(), "{took:?} {status}");
+    assert!(status.success(), "{status}");
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains("ending at once"), "{said}");
     assert!(said.contains("nothing is yet") && !said.contains("clean=false"), "a new store: {said}");

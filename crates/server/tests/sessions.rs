@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, ask};
+use common::{PATIENCE, Server, ask};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -153,7 +153,7 @@ fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
         let killed = Instant::now();
         while held(&server) != (0, 0) || descriptors() > open {
             let left = (held(&server), descriptors());
-            assert!(killed.elapsed() < Duration::from_secs(60), "{way}: {left:?} of {open}");
+            assert!(killed.elapsed() < PATIENCE, "{way}: {left:?} of {open}");
             std::thread::sleep(Duration::from_millis(50));
         }
         let gone = Session::rejoin(carrier(server.address(), &data, way), &token).map(drop).unwrap_err();
@@ -189,7 +189,7 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     let begun = Instant::now();
     // Whoever uses it begins its lease anew, so it has to be left alone for longer than that.
     while session.get("a").err().map(|error| error.word()) != Some(Some(Word::SessionExpired)) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it never expires");
+        assert!(begun.elapsed() < PATIENCE, "it never expires");
         std::thread::sleep(Duration::from_millis(20));
     }
     server.end();

@@ -4,14 +4,13 @@
 
 mod common;
 
-use common::{PROGRAM, Server, says};
+use common::{PATIENCE, PROGRAM, Server, says};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 #[test]
 fn each_request_commit_walk_and_round_of_housekeeping_is_a_line_with_what_it_took() {
@@ -47,8 +46,7 @@ fn each_request_commit_walk_and_round_of_housekeeping_is_a_line_with_what_it_too
 
     let mut wanted: HashSet<&str> = ["request", "commit", "fan_out", "keep_house"].into();
     while !wanted.is_empty() {
-        let line =
-            lines.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("never: {wanted:?}"));
+        let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("never: {wanted:?}"));
         let line: Value = serde_json::from_str(&line).unwrap();
         if line["message"] == "close" && line["level"] == "DEBUG" && line["time.busy"].is_string() {
             wanted.remove(line["span"]["name"].as_str().unwrap());

@@ -6,7 +6,7 @@ mod common;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{PROGRAM, Server, fails, says};
+use common::{PATIENCE, PROGRAM, Server, fails, says};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -132,7 +132,7 @@ fn the_verbs_and_the_load_speak_tls_and_a_new_certificate_needs_no_restart() {
     server.signal("HUP");
     let start = Instant::now();
     while fails(&url, &["head", "notes", "--tls-ca", &ca]).0 != 0 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the new certificate is never used");
+        assert!(start.elapsed() < PATIENCE, "the new certificate is never used");
         std::thread::sleep(Duration::from_millis(50));
     }
     server.end();
@@ -222,7 +222,7 @@ fn certificate_and_key_may_come_from_two_places() {
     server.signal("HUP");
     let start = Instant::now();
     while !std::fs::read_to_string(&log).unwrap().contains("`tls_certificate` is not") {
-        assert!(start.elapsed() < Duration::from_secs(10), "{}", std::fs::read_to_string(&log).unwrap());
+        assert!(start.elapsed() < PATIENCE, "{}", std::fs::read_to_string(&log).unwrap());
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(std::fs::read_to_string(&log).unwrap().contains("the configuration is not reloaded"));

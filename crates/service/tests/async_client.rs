@@ -120,7 +120,7 @@ fn a_stream_gives_credit_as_it_is_read() {
         // The call is made before there is a welcome.
         let client = AsyncClient::new(Client::begin(&endpoint, options(way)).unwrap()).unwrap();
         let client = client.with(CallOptions {
-            deadline: Some(Duration::from_secs(30)),
+            deadline: Some(Duration::from_secs(60)),
             credit,
             ..CallOptions::default()
         });
@@ -179,7 +179,7 @@ fn a_future_that_is_dropped_after_the_server_died_leaves_no_other_waiting() {
         peer.join();
         // The cancellation is what finds out that nobody is there.
         drop(given_up);
-        let woken = client.drive(Wait::Until(Instant::now() + Duration::from_secs(5))).unwrap();
+        let woken = client.drive(Wait::Until(Instant::now() + Duration::from_secs(60))).unwrap();
         assert_eq!(woken, 1, "{way:?}");
         let Poll::Ready(Err(error)) = waiting.as_mut().poll(&mut context) else { panic!("{way:?}") };
         assert_eq!(error.fault, Fault::Disconnected);
@@ -316,6 +316,6 @@ fn a_waker_that_is_let_go_of_may_be_the_last_of_a_task_with_calls_of_its_own() {
         assert_eq!(client.in_flight(), 0, "nobody waits");
         told.send(()).unwrap();
     });
-    hears.recv_timeout(Duration::from_secs(5)).expect("it waits for its own lock");
+    hears.recv_timeout(Duration::from_secs(60)).expect("it waits for its own lock");
     caller.join().unwrap();
 }

@@ -125,7 +125,7 @@ fn a_foreign_loop_hears_of_everything_by_one_descriptor() {
                 if answers == wanted {
                     break;
                 }
-                let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+                let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap();
                 assert!(ready, "nothing was heard of answer {answers} of {wanted}, {way:?}");
                 client.turn(Wait::Poll).unwrap();
             }
@@ -161,7 +161,7 @@ fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
         let calls = [b"a", b"b", b"c"].map(|request| call(&mut client, request));
         assert_eq!(client.wait(calls[1]).unwrap(), b"b");
         for expected in [(calls[0], "end a".to_owned()), (calls[2], "end c".to_owned())] {
-            let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+            let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap();
             assert!(ready, "nothing was heard of {expected:?}, {way:?}");
             client.turn(Wait::Poll).unwrap();
             assert_eq!(next(&mut client), expected);
@@ -169,7 +169,7 @@ fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
         }
         let (waited, later) = (call(&mut client, b"d"), call(&mut client, b"e"));
         client.wait(waited).unwrap();
-        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap());
         assert_eq!(next(&mut client), (later, "end e".into()));
     }
 }
@@ -196,7 +196,7 @@ fn a_deadline_ends_a_call_whoever_waits_and_tells_the_server() {
         let id = client.call(b"slow", limit).unwrap();
         client.turn(Wait::Poll).unwrap();
         client.descriptor().unwrap();
-        let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+        let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap();
         assert!(ready, "a deadline wakes a foreign loop");
         assert_eq!(next(&mut client), (id, "deadline_exceeded".into()));
         drop(client);
@@ -363,7 +363,7 @@ fn a_foreign_loop_connects_too() {
             assert_eq!((event.call, event.frame), (id, &b"early"[..]));
             break;
         }
-        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap());
         client.turn(Wait::Poll).unwrap();
     }
 }
@@ -381,7 +381,7 @@ fn calls_that_waited_for_a_connection_in_vain_say_why_and_the_next_tries_again()
         let calls = [b"a", b"b"].map(|request| call(&mut client, request));
         client.turn(Wait::Poll).unwrap();
         while client.failure().is_none() {
-            assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+            assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap());
             client.turn(Wait::Poll).unwrap();
         }
         assert_eq!(calls.map(|id| fault(client.wait(id))), [Fault::NoServer; 2]);

@@ -40,7 +40,7 @@ fn a_child_plays_its_role() {
         "unreaped" => {
             let spawn = SpawnOptions {
                 arguments: ["-c", "echo wedged; exec sleep 1000"].map(OsString::from).to_vec(),
-                ready_within: Duration::from_secs(2),
+                ready_within: Duration::from_secs(5),
                 ..acting("", &std::env::var_os(PATH).unwrap())
             };
             eprintln!("{}", Spawned::start("sh", endpoint, spawn).unwrap_err());
@@ -151,7 +151,7 @@ fn one_that_is_not_there_says_so() {
 fn one_that_neither_answers_nor_ends_is_killed() {
     let place = Place::new();
     let spawn = SpawnOptions {
-        ready_within: Duration::from_secs(2),
+        ready_within: Duration::from_secs(5),
         end_within: Duration::from_millis(50),
         ..place.shell("trap '' TERM; echo wedged; while :; do sleep 0.05; done")
     };
@@ -201,13 +201,13 @@ fn one_that_dies_is_started_anew_as_often_as_it_may_be() {
         let before = service.process();
         let mut client = service.connect(options(Way::Multiplexed)).unwrap();
         assert_eq!(ask(&mut client, b"die"), Err(Fault::Disconnected));
-        thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+        thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 60_000).unwrap();
         assert_eq!(service.tend().unwrap(), Tended::Respawned(Exit::Code(9)));
         assert_ne!(service.process(), before);
     }
     let mut client = service.connect(options(Way::Multiplexed)).unwrap();
     assert_eq!(ask(&mut client, b"die"), Err(Fault::Disconnected));
-    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 60_000).unwrap();
     let error = service.tend().unwrap_err();
     assert_eq!(error.fault, Fault::NoServer);
     assert!(error.to_string().contains("code 9") && error.to_string().contains("told to die"), "{error}");
@@ -248,14 +248,14 @@ fn speaks_over_standard_streams(pipes: bool) {
             assert_eq!(event.call, call);
             break event.frame.to_vec();
         }
-        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 60_000).unwrap());
         client.turn(Wait::Poll).unwrap();
     };
     assert_eq!(answer, large);
     assert_eq!(ask(&mut client, &large).unwrap(), large, "more than a pipe holds goes both ways at once");
     assert_eq!(service.connect(options(Way::Plain)).unwrap_err().fault, Fault::NoServer);
     drop(client);
-    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 60_000).unwrap();
     assert!(service.tend().unwrap_err().to_string().contains("code 0"), "its input has ended");
 }
 
@@ -271,7 +271,7 @@ fn a_program_ends_with_whoever_started_it() {
     // Killed, it has no moment to end anybody.
     std::process::Command::new("kill").args(["-9", &parent.process().unwrap().to_string()]).status().unwrap();
     // Its child is killed a moment after it: until then it answers.
-    assert!(thalweg_sys::epoll::wait_readable(std::os::fd::AsFd::as_fd(&socket), 30_000).unwrap());
+    assert!(thalweg_sys::epoll::wait_readable(std::os::fd::AsFd::as_fd(&socket), 60_000).unwrap());
     // Whether the bytes still left depends on how far the kernel has come with that.
     assert!(matches!(ask(&mut client, b"hello"), Err(Fault::Disconnected | Fault::NotSent)));
     assert_eq!(parent.stop().unwrap(), Some(Exit::Signal(9)));

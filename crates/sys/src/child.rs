@@ -232,13 +232,13 @@ mod tests {
         let mut said = Vec::new();
         while !String::from_utf8_lossy(&said).contains("gone to another group") {
             assert!(
-                crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(30))).unwrap().readable
+                crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(60))).unwrap().readable
             );
             said.reserve(1_000);
             assert_ne!(crate::socket::receive(ours.as_fd(), &mut said, 1_000).unwrap(), Some(0));
         }
         child.kill().unwrap();
-        assert_eq!(child.wait(Some(Duration::from_secs(30))).unwrap(), Some(Exit::Signal(9)));
+        assert_eq!(child.wait(Some(Duration::from_secs(60))).unwrap(), Some(Exit::Signal(9)));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             Program { standard: Some((theirs.try_clone().unwrap(), theirs)), ..shell("sleep 1000 & exit 0") };
         let mut child = Child::start(program).unwrap();
         assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(0)));
-        assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(30))).unwrap().readable);
+        assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(60))).unwrap().readable);
     }
 
     #[test]

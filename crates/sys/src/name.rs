@@ -147,7 +147,7 @@ mod tests {
         let hurried = lock_directory_soon(&path).unwrap_err();
         assert_eq!(hurried.kind(), io::ErrorKind::TimedOut);
         drop(lock);
-        receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         waiting.join().unwrap();
         let missing = directory.path().join("missing/name");
         assert_eq!(lock_directory_of(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);

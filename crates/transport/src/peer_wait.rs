@@ -218,7 +218,7 @@ mod tests {
             let wait = PeerWait { end, socket, wanted: Wanted::Bytes, deadline: None, spin: false };
             let _ = over.send(wait.wait().unwrap());
         });
-        assert_eq!(told.recv_timeout(20 * SLEEP_MAX), Ok(Waited::Interrupted));
+        assert_eq!(told.recv_timeout(60 * SLEEP_MAX), Ok(Waited::Interrupted));
     }
 
     #[test]

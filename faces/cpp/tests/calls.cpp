@@ -352,7 +352,7 @@ public:
     }
     /// Waits for that, and ends the call.
     [[nodiscard]] bool is_left() {
-        const bool changed = left_.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+        const bool changed = left_.get_future().wait_for(std::chrono::seconds(60)) == std::future_status::ready;
         const bool left = changed && reply_->cancelled();
         reply_.reset();
         return left;

@@ -169,7 +169,7 @@ void throwing_by_turns() {
         may_ask.get_future().wait();
         echo::EchoAsyncClient calls(client);
         auto first = calls.bytes(echo::EchoBytes{});
-        client.with({.deadline = std::chrono::seconds(10)});
+        client.with({.deadline = std::chrono::seconds(60)});
         auto second = calls.bytes(echo::EchoBytes{});
         client.flush();
         asked.set_value();

@@ -175,11 +175,11 @@ interrupt_before_it_begins(_Config) ->
     First = thalweg:spawn_call(hashlib, pbkdf2_hmac, Hash),
     timer:sleep(20),
     Second = thalweg:spawn_call(hashlib, pbkdf2_hmac, Hash),
-    Third = thalweg:spawn_call(time, sleep, [20]),
-    {ok, _} = thalweg:await(First, 10000),
+    Third = thalweg:spawn_call(time, sleep, [3600]),
+    {ok, _} = thalweg:await(First, 60000),
     ok = thalweg:cancel(Third),
     %% Its answer leaves when the worker has nothing else to begin.
-    {ok, _} = thalweg:await(Second, 10000),
+    {ok, _} = thalweg:await(Second, 60000),
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
 %% One is followed by another, in case that the first was heard a moment too early.
@@ -230,7 +230,7 @@ interrupted_once(_Config) ->
             ok = thalweg:cancel(Other),
             receive
                 cleaned -> ok
-            after 10000 -> ct:fail({interrupted_again, Function})
+            after 60000 -> ct:fail({interrupted_again, Function})
             end
         end
      || Function <- [

@@ -227,7 +227,7 @@ interrupt_while_another_is_answered(_Config) ->
     Beside ! go,
     receive
         {<<"interrupted">>, 1} -> ok
-    after 5000 -> ct:fail(not_interrupted)
+    after 60000 -> ct:fail(not_interrupted)
     end,
     {ok, 1} = thalweg:call(sample, echo, [1], Options),
     [ok = thalweg:unregister(Name) || Name <- [above, beside]],
@@ -346,7 +346,7 @@ sent_while_it_runs(Config) ->
     Path = filename:join(proplists:get_value(priv_dir, Config), "received"),
     Messages = [<<"first">>, <<"second">>, <<"third">>],
     Request = thalweg:spawn_call(sample, send_and_wait_for, [self(), Messages, unicode:characters_to_binary(Path)]),
-    [receive Message -> ok after 5000 -> error({not_sent, Message}) end || Message <- Messages],
+    [receive Message -> ok after 60000 -> error({not_sent, Message}) end || Message <- Messages],
     ok = file:write_file(Path, <<>>),
     {ok, none} = thalweg:await(Request).
 

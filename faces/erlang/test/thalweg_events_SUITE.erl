@@ -33,8 +33,8 @@ posted(Config) ->
 
 timers(Config) ->
     Events = events(Config),
-    [thalweg_events:timer(Events, Milliseconds, Milliseconds) || Milliseconds <- [30, 10, 20, 0]],
-    [{3, 0, none}, {3, 10, none}, {3, 20, none}, {3, 30, none}] = take(Events, 4).
+    [thalweg_events:timer(Events, Milliseconds, Milliseconds) || Milliseconds <- [3000, 1000, 2000, 0]],
+    [{3, 0, none}, {3, 1000, none}, {3, 2000, none}, {3, 3000, none}] = take(Events, 4).
 
 never_early(Config) ->
     Events = events(Config),
@@ -374,7 +374,7 @@ a_kind_that_a_worker_does_not_know(Config) ->
     [{refused, {no_such_kind, 0}}] = news(Events),
     Known = [1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 30, 31],
     [ok = thalweg_events:post_checked(Events, Kind, Number, <<"x">>) || Kind <- Known],
-    Known = [receive {<<"event">>, Kind, _} -> Kind after 5000 -> none end || Kind <- Known].
+    Known = [receive {<<"event">>, Kind, _} -> Kind after 60000 -> none end || Kind <- Known].
 
 %% Each descriptor of a number is told of.
 descriptors_into_a_worker(Config) ->
@@ -385,7 +385,7 @@ descriptors_into_a_worker(Config) ->
     Busy = thalweg:spawn_call(time, sleep, [0.2]),
     [ok = thalweg_events:post_checked(Events, 1, Number, Descriptor) || Descriptor <- [5, 6, 7]],
     {ok, none} = thalweg:await(Busy),
-    [5, 6, 7] = [receive {<<"event">>, 1, Told} -> Told after 5000 -> none end || _ <- [5, 6, 7]].
+    [5, 6, 7] = [receive {<<"event">>, 1, Told} -> Told after 60000 -> none end || _ <- [5, 6, 7]].
 
 %% What Erlang's own sockets say is an event of the worker's loop.
 sockets_into_a_worker(Config) ->
@@ -479,7 +479,7 @@ a_worker_that_ended(_Config) ->
     _ = os:cmd("kill -KILL " ++ integer_to_list(Worker)),
     receive
         {thalweg_events, Events, News} -> {worker_down, mortal, 1} = News
-    after 10000 -> error(not_told)
+    after 60000 -> error(not_told)
     end,
     {error, {fault, _, _}} = thalweg_events:post_checked(Events, 30, 1, none),
     1 = thalweg_events:refused(Events),

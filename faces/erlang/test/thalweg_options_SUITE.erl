@@ -2,7 +2,7 @@
 -module(thalweg_options_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 300}}].
 
 all() ->
     [

@@ -145,7 +145,7 @@ interrupted_once(_Config) ->
             receive cleaning -> Owner ! cleaning end,
             receive
                 cleaned -> ok
-            after 10000 -> ct:fail({interrupted_again, End})
+            after 60000 -> ct:fail({interrupted_again, End})
             end,
             receive
                 {'DOWN', Monitor, process, Owner, _} -> ok
@@ -170,7 +170,7 @@ not_interrupted_while_it_is_closed(_Config) ->
             end,
             receive
                 closed -> ok
-            after 20000 -> ct:fail({interrupted, Function, Options, End})
+            after 60000 -> ct:fail({interrupted, Function, Options, End})
             end
         end
      || {Function, Options} <- [

@@ -76,7 +76,7 @@ test("one that never answers is asked to end, and then ended", async (context) =
   const wedged = `require("node:fs").writeFileSync(home + "/pid", String(process.pid)); setInterval(() => {}, 1000)`
   const ends = async (source) => {
     const { home, path, file } = program(context, source)
-    const options = { endpoint: path, readyWithinMs: 5000, stopWithinMs: 50 }
+    const options = { endpoint: path, readyWithinMs: 10_000, stopWithinMs: 50 }
     const error = await failure(spawn(process.execPath, [file], options))
     assert.deepEqual([error.code, error.retry], ["WEDGED", "safe"])
     assert.equal(isAlive(Number(readFileSync(`${home}/pid`, "utf8"))), false)
@@ -133,8 +133,7 @@ test("without respawn whoever asks is told", async (context) => {
 })
 
 test("one that ignores TERM is killed when it is closed", async (context) => {
-  const { spawned } = await begin(context, `serve().then(() => process.removeAllListeners("SIGTERM").on("SIGTERM", () => {}))`, { stopWithinMs: 50 })
-  await soon()
+  const { spawned } = await begin(context, `process.on("SIGTERM", () => {}); Server.listen(path, echo)`, { stopWithinMs: 50 })
   assert.deepEqual(await spawned.close(), { code: null, signal: "SIGKILL" })
 })
 

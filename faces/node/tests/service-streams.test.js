@@ -129,7 +129,7 @@ test("several may wait at once until another item may be made", async (context) 
   })
   const client = await connect(context, path)
   const frames = []
-  for await (const frame of client.stream(bytes("x"), { deadlineMs: 5000 })) frames.push(text(frame))
+  for await (const frame of client.stream(bytes("x"), { deadlineMs: 60_000 })) frames.push(text(frame))
   assert.deepEqual(frames, [...Array.from({ length: 12 }, (_, n) => `${n}`), "true"])
 })
 
@@ -174,7 +174,7 @@ test("what is said on hearing that nobody waits any more is said", async (contex
     return new Promise(() => {})
   }, { drainGraceMs: 50 })
   const [client, other] = [await connect(context, path), await connect(context, path)]
-  const answered = other.call(bytes("waits"), { deadlineMs: 5000 })
+  const answered = other.call(bytes("waits"), { deadlineMs: 60_000 })
   while (waiting === undefined) await settled()
   const stream = client.stream(bytes("overruns"), { credit: 1 })
   stream.next().catch(() => {})

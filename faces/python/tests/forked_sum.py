@@ -28,9 +28,12 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 numbers = [int(name) for name in os.listdir("/proc/self/fd")]
                 writer.write(b"%d %d\n" % (len(numbers), max(numbers)))
                 continue
-            if line == b"late\n":
+            if line in (b"late\n", b"moved\n"):
+                before = total
                 writer.write(b"0\n")
-                await asyncio.sleep(0.3)
+                while line == b"moved\n" and total == before:
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(1)
                 writer.write(b"%d %d\n" % (total, os.getpid()))
                 break
             total += int(line)

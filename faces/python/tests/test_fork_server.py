@@ -185,7 +185,7 @@ class Ending(Supervised):
     def test_what_was_begun_where_it_is_no_longer_is_answered(self) -> None:
         connection = self.connect(self.address)
         _, process = connection.ask(5)
-        self.assertEqual(connection.ask("late"), [0])
+        self.assertEqual(connection.ask("moved"), [0])
         moved = self.connect(self.tell("Rebind", "1", "127.0.0.1:0")["address"])
         moved.ask(2)
         moved.close()

@@ -95,11 +95,13 @@ class Scheduling(unittest.TestCase):
         self.assertLess(max(counts), 7, counts)
 
     def test_handles_pass_for_those_of_asyncio(self) -> None:
+        before = self.loop.time()
         soon, later = self.loop.call_soon(print), self.loop.call_later(1, print)
+        after = self.loop.time()
         self.assertIsInstance(soon, asyncio.Handle)
         self.assertNotIsInstance(soon, asyncio.TimerHandle)
         self.assertIsInstance(later, asyncio.TimerHandle)
-        self.assertAlmostEqual(later.when(), self.loop.time() + 1, delta=0.5)
+        self.assertTrue(before + 1 <= later.when() <= after + 1)
         self.assertIn("print", repr(soon))
         # What asyncio since 3.13 asks whoever shows a handle.
         self.assertEqual(soon._loop.get_debug(), self.loop.get_debug())
@@ -356,7 +358,7 @@ class Threads(unittest.TestCase):
                 asyncio.wrap_future(there),
             )
 
-        came = loop.run_until_complete(asyncio.wait_for(main(), 10))
+        came = loop.run_until_complete(asyncio.wait_for(main(), 60))
         self.assertEqual((came[0], came[1], came[3]), ("executor's", "thread's", "result"))
         self.assertEqual(came[2][0][4], ("127.0.0.1", 80))
         self.assertEqual(loop.mailbox.refused, 0)
@@ -458,7 +460,7 @@ class Forks(unittest.TestCase):
 
                 self.assertEqual(status_of_child(run_another), 0)
                 theirs.send(b"heard")
-                return await asyncio.wait_for(reads, 10)
+                return await asyncio.wait_for(reads, 60)
 
         self.assertEqual(thalweg.run(main()), b"heard")
 

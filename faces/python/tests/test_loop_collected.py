@@ -159,7 +159,7 @@ class Transports(Case):
                 made.clear()
                 self.assertEqual(self.collected(), [UNCLOSED])
                 server.close()
-                await asyncio.wait_for(server.wait_closed(), 10)
+                await asyncio.wait_for(server.wait_closed(), 60)
 
         loop.run_until_complete(main())
 

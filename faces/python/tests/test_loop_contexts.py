@@ -83,7 +83,7 @@ class Contexts(unittest.TestCase):
             await asyncio.sleep(0.001)
 
     def run_it(self, main: Any) -> None:
-        self.loop.run_until_complete(asyncio.wait_for(main, 20))
+        self.loop.run_until_complete(asyncio.wait_for(main, 60))
 
     def test_room_and_the_end_are_told_in_the_connections_own(self) -> None:
         async def main() -> None:

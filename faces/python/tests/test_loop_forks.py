@@ -42,13 +42,13 @@ class Signals(unittest.TestCase):
                     came = asyncio.Event()
                     own.add_signal_handler(signal.SIGUSR2, came.set)
                     os.kill(os.getpid(), signal.SIGUSR2)
-                    await asyncio.wait_for(came.wait(), 10)
+                    await asyncio.wait_for(came.wait(), 60)
 
                 thalweg.run(inner())
 
             self.assertEqual(status_of_child(child), 0)
             os.kill(os.getpid(), signal.SIGUSR1)
-            await asyncio.wait_for(heard.wait(), 10)
+            await asyncio.wait_for(heard.wait(), 60)
             return told
 
         self.assertEqual(thalweg.run(main()), 1)

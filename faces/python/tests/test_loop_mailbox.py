@@ -245,7 +245,7 @@ class Futures(MailboxCase):
     def test_an_error_that_is_none_is_reported_to_the_one_who_waits(self) -> None:
         number, future = self.mailbox.future()
         self.mailbox.post(number, Kind.CALL_ERROR, "not an exception")
-        self.assertRaises(TypeError, self.loop.run_until_complete, asyncio.wait_for(future, 10))
+        self.assertRaises(TypeError, self.loop.run_until_complete, asyncio.wait_for(future, 60))
 
 
 class Sources(MailboxCase):

@@ -329,7 +329,7 @@ class Slow(LoopCase):
         with self.assertLogs("asyncio", logging.WARNING) as logged:
             self.loop.run_forever()
         said = [record.getMessage() for record in logged.records]
-        return sum(re.match(f"Executing <{pattern}.* took 0", line) is not None for line in said)
+        return sum(re.match(f"Executing <{pattern}.* took \\d", line) is not None for line in said)
 
     def pause(self, *_: object) -> None:
         time.sleep(0.02)
@@ -563,13 +563,18 @@ class Forks(LoopCase):
         self.assertEqual(self.child(work), 5)
         # A loop that sleeps is woken by what the handler writes.
         sender = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-        late = threading.Timer(10, self.loop.call_soon_threadsafe, (self.loop.stop,))
-        began = self.loop.time()
+        was_late: list[bool] = []
+
+        def give_up() -> None:
+            was_late.append(True)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+        late = threading.Timer(60, give_up)
         sender.start()
         late.start()
         self.loop.run_forever()
         late.cancel()
-        self.assertLess(self.loop.time() - began, 5)
+        self.assertEqual(was_late, [])
         self.loop.remove_signal_handler(signal.SIGUSR1)
 
     def test_a_child_that_ends_its_parents_connection_does_not(self) -> None:
@@ -593,7 +598,7 @@ class Forks(LoopCase):
         with theirs:
             self.assertEqual(self.child(work), 5)
             theirs.send(b"heard")
-            self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(received, 5)), b"heard")
+            self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(received, 60)), b"heard")
             transport.close()
             self.loop.run_until_complete(asyncio.sleep(0))
 

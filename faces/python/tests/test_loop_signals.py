@@ -15,7 +15,7 @@ from service_support import Background, Place, types, waiting
 from thalweg.service import SyncClient
 
 # A wait that no signal ends lasts as long. Whoever hears of one only then was told by the end of the wait and not by the signal.
-WAIT_SECONDS = 10
+WAIT_SECONDS = 30
 BRIEF_SECONDS = 3
 
 

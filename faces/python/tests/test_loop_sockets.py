@@ -140,7 +140,7 @@ class Waits(Case):
                     with socket.socket() as near:
                         connect = functools.partial(near.connect, listener.getsockname())
                         if await self.is_cancelled_as_it_came(self.loop.sock_accept(listener), connect):
-                            connection, _ = await asyncio.wait_for(self.loop.sock_accept(listener), 5)
+                            connection, _ = await asyncio.wait_for(self.loop.sock_accept(listener), 60)
                             connection.close()
 
             self.run_it(main())

@@ -93,8 +93,8 @@ class Threads(unittest.IsolatedAsyncioTestCase):
             # The thread wakes the loop, which has nothing else to wait for.
             timer = threading.Timer(0.02, getattr(transport, end))
             timer.start()
-            await asyncio.wait_for(protocol.lost.wait(), 10)
-            self.assertEqual(await asyncio.wait_for(self.received(theirs), 10), b"")
+            await asyncio.wait_for(protocol.lost.wait(), 60)
+            self.assertEqual(await asyncio.wait_for(self.received(theirs), 60), b"")
             self.assertTrue(transport.is_closing())
             transport.close()
             transport.abort()
@@ -103,8 +103,8 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         transport, protocol, theirs = await self.connection()
         transport.write(bytes(MANY))
         self.assertIsNone(await elsewhere(transport.close))
-        self.assertEqual(len(await asyncio.wait_for(self.received(theirs), 10)), MANY)
-        await asyncio.wait_for(protocol.lost.wait(), 10)
+        self.assertEqual(len(await asyncio.wait_for(self.received(theirs), 60)), MANY)
+        await asyncio.wait_for(protocol.lost.wait(), 60)
 
     async def test_reading_that_another_thread_may_not_pause_goes_on(self) -> None:
         transport, protocol, theirs = await self.connection()
@@ -128,7 +128,7 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         self.assertGreater(transport.get_write_buffer_size(), 0)
         transport.write(b"end")
         transport.close()
-        data = await asyncio.wait_for(self.received(theirs), 10)
+        data = await asyncio.wait_for(self.received(theirs), 60)
         self.assertEqual((len(data), data[-4:]), (MANY + 3, b"wend"))
 
     async def test_an_endpoint_of_datagrams_does_the_same(self) -> None:
@@ -138,10 +138,10 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         transport, protocol = await loop.create_datagram_endpoint(Hears, sock=ours)
         self.assertIsNone(await elsewhere(lambda: [transport.sendto(b"%d" % number) for number in range(1000)]))
         theirs.setblocking(False)
-        told = [await asyncio.wait_for(loop.sock_recv(theirs, 10), 10) for _ in range(1000)]
+        told = [await asyncio.wait_for(loop.sock_recv(theirs, 10), 60) for _ in range(1000)]
         self.assertEqual(told, [b"%d" % number for number in range(1000)])
         self.assertIsNone(await elsewhere(transport.close))
-        await asyncio.wait_for(protocol.lost.wait(), 10)
+        await asyncio.wait_for(protocol.lost.wait(), 60)
 
     async def test_a_server_that_another_thread_closes_takes_nobody(self) -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
@@ -167,7 +167,7 @@ class Threads(unittest.IsolatedAsyncioTestCase):
             thread.join()
         # It could have gone to sleep at any moment meanwhile.
         self.assertEqual([loop._watched(each) for each in (listener, source)], watched)
-        await asyncio.wait_for(protocol.lost.wait(), 10)
+        await asyncio.wait_for(protocol.lost.wait(), 60)
         self.assertEqual([loop._watched(each) for each in (listener, source)], [None, None])
         # From Python 3.13 on the path goes with its server.
         with self.assertRaises((ConnectionRefusedError, FileNotFoundError)):
@@ -194,7 +194,7 @@ class Threads(unittest.IsolatedAsyncioTestCase):
             self.addCleanup(setattr, sys, "unraisablehook", before)
             timer = threading.Timer(0.02, gc.collect)
             timer.start()
-            await asyncio.wait_for(ended.wait(), 10)
+            await asyncio.wait_for(ended.wait(), 60)
         self.assertEqual(raised, [])
         server.close()
 
@@ -206,7 +206,7 @@ class Threads(unittest.IsolatedAsyncioTestCase):
             reading, protocol = await loop.connect_read_pipe(Hears, os.fdopen(source, "rb", 0))
             timer = threading.Timer(0.02, getattr(writing, end))
             timer.start()
-            await asyncio.wait_for(protocol.lost.wait(), 10)
+            await asyncio.wait_for(protocol.lost.wait(), 60)
             await asyncio.sleep(0)
             for pipe in (writing, reading):
                 pipe.close()
@@ -214,7 +214,7 @@ class Threads(unittest.IsolatedAsyncioTestCase):
         reading, protocol = await loop.connect_read_pipe(Hears, os.fdopen(source, "rb", 0))
         timer = threading.Timer(0.02, reading.close)
         timer.start()
-        await asyncio.wait_for(protocol.lost.wait(), 10)
+        await asyncio.wait_for(protocol.lost.wait(), 60)
         os.close(sink)
 
 

@@ -112,7 +112,7 @@ class Ordered(Place, unittest.IsolatedAsyncioTestCase):
         self.slow = Slow()
         self.server = Server(echo_server.service(self.slow), self.endpoint())
         serving = asyncio.create_task(self.server.run())
-        self.addAsyncCleanup(asyncio.wait_for, serving, 30)
+        self.addAsyncCleanup(asyncio.wait_for, serving, 60)
         self.addCleanup(self.server.stop)
         self.client = await Client.connect(self.endpoint(), schema=types.SCHEMA_HASH)
         self.echo = echo_client.EchoClient(self.client)
@@ -124,7 +124,7 @@ class Ordered(Place, unittest.IsolatedAsyncioTestCase):
         return asyncio.create_task(self.echo.peek(types.EchoPeek(fork=fork)))
 
     async def begun(self, *expected):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.slow.began) < len(expected):
                 await asyncio.sleep(0)
         self.assertEqual(self.slow.began, list(expected))

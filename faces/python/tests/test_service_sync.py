@@ -276,7 +276,7 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
         message = str(waited.exception)
         del waited, awaited
         # Whom they met is in this process, too, and lets go of its ends a moment later.
-        patience = time.monotonic() + 10
+        patience = time.monotonic() + 60
         while len(descriptors()) > len(before) and time.monotonic() < patience:
             await asyncio.sleep(0.001)
         self.assertEqual(len(descriptors()), len(before))

@@ -37,6 +37,9 @@ pub struct Shared {
     pub watched: usize,
     pub unwatched: usize,
     pub acknowledged: usize,
+    /// Whoever asks for `/stay` says so here, and goes on once nobody holds this.
+    pub gate: Arc<Mutex<()>>,
+    pub stays: bool,
     /// The bytes are not in memory; whoever brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
     /// Names of the answers that may be brought, and how many bytes each has behind its name.
@@ -54,7 +57,7 @@ pub struct Shared {
     pub event_bytes_max: usize,
 }
 
-/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/held/N` with N that a file
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/stay` once the gate is open; `/held/N` with N that a file
 /// holds, which says `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be sent from; `/slow/N` after N ms, with everything waiting;
 /// `/poll/OFFSET` and `/sse/OFFSET` follow the topic; `/sse` from behind its end is refused once it is looked at.
 pub struct TestService {
@@ -127,6 +130,13 @@ impl Service for TestService {
             "slow" => {
                 std::thread::sleep(std::time::Duration::from_millis(number));
                 Answer::Respond(respond(200, "slow"))
+            }
+            "stay" => {
+                shared.stays = true;
+                let gate = Arc::clone(&shared.gate);
+                drop(shared);
+                let _opened = gate.lock().unwrap();
+                Answer::Respond(respond(200, "stayed"))
             }
             "after" => Answer::After(number, respond(200, format!("after {number}"))),
             "later" => Answer::Later(number),
@@ -332,9 +342,25 @@ impl Server {
         }
     }
 
+    /// Waits until the service is inside of a call for `/stay`, and the reactor with it.
+    pub fn until_it_stays(&self) {
+        until("inside of the call", || self.shared.lock().unwrap().stays);
+    }
+
     /// Waits for the reactor to end by itself.
     pub fn join(&mut self) {
-        self.thread.take().unwrap().join().unwrap();
+        let thread = self.thread.take().unwrap();
+        until("over", || thread.is_finished());
+        thread.join().unwrap();
+    }
+}
+
+/// Waits for what is about to happen.
+pub fn until(what: &str, wanted: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !wanted() {
+        assert!(begun.elapsed() < PATIENCE, "never {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -234,7 +234,7 @@ mod tests {
         while told.len() < COUNT as usize {
             match births.next().unwrap() {
                 Some(log) => told.push(log.id()),
-                None => assert!(births.wait(Some(Duration::from_secs(10))), "{} were told of", told.len()),
+                None => assert!(births.wait(Some(Duration::from_secs(60))), "{} were told of", told.len()),
             }
         }
         makers.into_iter().for_each(|maker| maker.join().unwrap());

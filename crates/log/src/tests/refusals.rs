@@ -344,7 +344,7 @@ fn a_cursor_at_the_tail_of_a_log_that_is_over_hears_so_without_a_commit() {
         }
         let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
         while tail.ended().is_none() {
-            assert!(tail.wait(Some(std::time::Duration::from_secs(10))), "it slept");
+            assert!(tail.wait(Some(std::time::Duration::from_secs(60))), "it slept");
             while let Ok(Some(_)) = tail.next() {}
         }
         assert_eq!(tail.ended(), Some(ended));

@@ -184,6 +184,18 @@ pub fn until(what: &str, wanted: impl Fn() -> bool) {
     }
 }
 
+/// What comes of it, begun anew with twice the time as long as a machine that was held up has left none to send anything in.
+pub fn in_time<T>(shortest: Duration, mut attempt: impl FnMut(Duration) -> Option<T>) -> T {
+    let mut deadline = shortest;
+    loop {
+        if let Some(outcome) = attempt(deadline) {
+            return outcome;
+        }
+        deadline *= 2;
+        assert!(deadline < PATIENCE, "never sent");
+    }
+}
+
 pub struct Raw {
     pub stream: TcpStream,
     received: Vec<u8>,

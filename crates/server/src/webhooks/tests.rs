@@ -15,7 +15,7 @@ use thalweg_sys::clock;
 use thalweg_wire::exchange::{Answer, Method, Request, Service as _};
 use thalweg_wire::field::{Field, Name};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn what_an_answer_means() {
@@ -262,7 +262,7 @@ fn an_address_that_is_silent_leaves_time_for_the_next() {
     // The first call has all of its time, and is not the first of many.
     world.subscribe_as(
         "s",
-        json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url }, "lease_ttl_ms": 2_000 }),
+        json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url }, "lease_ttl_ms": 8_000 }),
     );
     world.wake();
     let (told, calls) = channel();

@@ -10,7 +10,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
@@ -21,6 +21,9 @@ pub struct Server {
     pub url: String,
     pub greeting: String,
 }
+
+/// How long what is about to happen may take, on however slow a machine, before it is taken to happen never.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Server {
     pub fn start(data: &Path, listen: &str, more: &[&str]) -> Self {
@@ -50,11 +53,15 @@ impl Server {
     }
 
     /// Asks it to end and waits until it did.
-    pub fn end(mut self) -> Duration {
-        let start = Instant::now();
+    pub fn end(mut self) {
         self.signal("TERM");
-        assert!(self.child.wait().unwrap().success());
-        start.elapsed()
+        assert!(self.ended().success());
+    }
+
+    /// Waits until it has ended.
+    pub fn ended(&mut self) -> ExitStatus {
+        until("the end", || self.child.try_wait().unwrap().is_some());
+        self.child.wait().unwrap()
     }
 
     pub fn address(&self) -> &str {
@@ -95,7 +102,7 @@ pub fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never came: {what}");
+        assert!(start.elapsed() < PATIENCE, "never came: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -121,14 +121,17 @@ fn calls_in_line_behind_a_close_find_nothing() {
     assert_eq!((service.sessions(), service.sessions_bytes()), (0, 0));
 }
 
+/// Long enough for what comes between two calls that keep it, where the machine stops for a moment.
+const LEASE_MS: u32 = 2_000;
+
 #[test]
 fn no_lease_ends_while_a_call_waits() {
     let service = served();
     let core = &service.core;
-    let (session, token) = session(core, 400);
+    let (session, token) = session(core, LEASE_MS);
     let state = core.state().unwrap();
     let fork = Key::Fork(state.main());
-    let outlast = || std::thread::sleep(Duration::from_millis(500));
+    let outlast = || std::thread::sleep(Duration::from_millis(u64::from(LEASE_MS) + 100));
     // In its turn, in line for its fork.
     let held = core.turn(fork, Access::Write).unwrap();
     let write = begin(core, put(&session, "a"), BUSY);
@@ -154,10 +157,10 @@ fn no_lease_ends_while_a_call_waits() {
 fn no_lease_ends_while_a_call_is_under_way() {
     let service = served();
     let core = &service.core;
-    let outlast = || std::thread::sleep(Duration::from_millis(500));
+    let outlast = || std::thread::sleep(Duration::from_millis(u64::from(LEASE_MS) + 100));
     let root = |place: &str| StateRequest::Root(StateRoot { place: place.to_owned().into(), view: None });
     for has_snapshot in [false, true] {
-        let (session, _) = session(core, 400);
+        let (session, _) = session(core, LEASE_MS);
         if has_snapshot {
             end(core, begin(core, snapshot(&session), BUSY)).unwrap();
             end(core, begin(core, put(&session, "a"), BUSY)).unwrap();

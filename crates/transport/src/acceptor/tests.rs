@@ -88,7 +88,7 @@ fn a_reserve_is_not_lost_to_another_acceptor() {
     for round in 0..clients.len() {
         let shed = acceptor.accept(shedding.as_fd(), 1, |_| panic!("there is no descriptor")).unwrap();
         assert_eq!(shed, Accepted { count: 0, shed: 1, exhausted: false }, "round {round}");
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(60));
     }
     done.send(()).unwrap();
     assert_eq!(neighbour.join().unwrap(), 0, "none of its own by another's reserve");

@@ -149,7 +149,7 @@ fn a_lock_that_somebody_goes_on_holding_keeps_no_ending_server_waiting() {
     let lock = name::lock_directory_of(&path).unwrap();
     let began = std::time::Instant::now();
     drop(ending);
-    assert!(began.elapsed() < name::PATIENCE / 2);
+    assert!(began.elapsed() < name::PATIENCE, "it waited for as long as one that begins would");
     drop(lock);
     // What it left is what a dead server leaves.
     drop(Listener::unix(&path).unwrap());

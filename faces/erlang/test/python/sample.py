@@ -586,7 +586,7 @@ def call_back_beside_a_taker(name, times):
     sys.setswitchinterval(1e-6)
     thread.start()
     try:
-        return sum(erlang.call(name, 1, timeout=5) for _ in range(times))
+        return sum(erlang.call(name, 1, timeout=60) for _ in range(times))
     finally:
         over.set()
         thread.join()
