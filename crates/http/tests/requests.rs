@@ -1,5 +1,7 @@
 //! Requests and responses: order, framing, limits, patience.
 
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
 mod common;
 
 use common::{Client, Server, until};
