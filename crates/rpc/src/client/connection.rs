@@ -323,6 +323,16 @@ mod tests {
     use super::*;
     use thalweg_service::CallId;
 
+    #[test]
+    fn a_refusal_is_told_by_its_detail() {
+        let says = |body: &str| refusal(404, body.as_bytes()).detail;
+        assert_eq!(
+            says(r#"{"status":404,"detail":"no service is here"}"#),
+            "HTTP status 404: no service is here"
+        );
+        assert_eq!(says(&"a page ".repeat(100)).len(), "HTTP status 404: ".len() + REFUSAL_CHARACTERS_MAX);
+    }
+
     /// A request is one write, whose last bytes must not wait for what the peer says of the first.
     #[test]
     fn what_is_written_leaves_at_once() {
