@@ -128,7 +128,8 @@ mod tests {
             let body = Problem { status: 404, rule: "r", field: &field, detail: &detail, error: None }.encode();
             let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
             prop_assert_eq!(value["detail"].as_str(), Some(detail.as_str()));
-            prop_assert_eq!(told(&body).as_deref(), Some(detail.as_str()));
+            let told = told(&body);
+            prop_assert_eq!(told.as_deref(), Some(detail.as_str()));
             prop_assert_eq!(value["field"].as_str(), Some(field.as_str()));
             prop_assert_eq!(value.as_object().unwrap().len(), 6);
         }
