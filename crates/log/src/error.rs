@@ -79,6 +79,14 @@ pub enum OpenError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// There are segments, and no control file.
+    #[error(
+        "{directory} is a damaged store: there are segments, and no control file; put `control` back, or restore a backup"
+    )]
+    ControlLost {
+        /// The store's directory.
+        directory: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action} {file}: {source}")]
     Io {

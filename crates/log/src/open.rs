@@ -179,6 +179,10 @@ impl Store {
                 control
             }
             None => {
+                let has_segments = lists_segments(disk, directory).map_err(failed("list"))?;
+                if has_segments {
+                    return Err(OpenError::ControlLost { directory: directory.to_owned() });
+                }
                 let control = begin(disk, directory).map_err(failed("create a store in"))?;
                 // Ids of an earlier store in the same place are not given out again.
                 control.set_next_log(options.opened_at);
@@ -376,11 +380,12 @@ fn hold(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
     })
 }
 
+fn lists_segments(disk: &Disk, directory: &Path) -> io::Result<bool> {
+    Ok(disk.names(directory)?.iter().any(|name| segment::number_of(name).is_some()))
+}
+
 /// The first file of a new store. Its id need only differ from those of stores it might be mixed with.
 fn begin(disk: &Disk, directory: &Path) -> io::Result<Control> {
-    if disk.names(directory)?.iter().any(|name| segment::number_of(name).is_some()) {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "there are segments but no control file"));
-    }
     Control::create(disk, directory, thalweg_sys::process::random_u64()? | 1)
 }
 

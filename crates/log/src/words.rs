@@ -14,7 +14,7 @@ impl OpenError {
             OpenError::BadOption { .. } => "BAD_ARGUMENT",
             OpenError::Held { .. } => "HELD",
             OpenError::Newer { .. } => "NEWER",
-            OpenError::NotAStore { .. } => "NOT_A_STORE",
+            OpenError::NotAStore { .. } | OpenError::ControlLost { .. } => "NOT_A_STORE",
             OpenError::Io { .. } => "IO",
         }
     }

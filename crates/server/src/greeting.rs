@@ -16,6 +16,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) rpc: &'a [Listen],
     pub(crate) neighbours: &'a [&'a Endpoint],
     pub(crate) limits: &'a Limits,
+    /// Whoever asks has to show a token.
+    pub(crate) is_guarded: bool,
 }
 
 impl Greeting<'_> {
@@ -38,11 +40,7 @@ impl Greeting<'_> {
         text += &format!("limits: {}\n", self.limits);
         let url = self.places.iter().find(|place| !matches!(place, Listen::Unix(_))).map(Listen::to_string);
         if let Some(url) = url {
-            text += &format!(
-                "try:\n  curl -X PUT {url}/v1/stream/hello -H 'Content-Type: text/plain'\n  \
-                 curl -X POST {url}/v1/stream/hello -H 'Content-Type: text/plain' -d 'hello, stream'\n  \
-                 curl -N '{url}/v1/stream/hello?offset=-1&live=sse'\n"
-            );
+            text += &tries(&url, self.is_guarded);
         }
         text
     }
@@ -57,6 +55,22 @@ impl Greeting<'_> {
             "limits": self.limits.to_string(),
         })
     }
+}
+
+/// What works as it stands here, once whoever has to show a token has one.
+fn tries(url: &str, is_guarded: bool) -> String {
+    let (begin, token) = if is_guarded {
+        let begin =
+            "try, with a token that may read and append as THALWEG_TOKEN (`thalweg token` makes them):";
+        (begin, " -H \"Authorization: Bearer $THALWEG_TOKEN\"")
+    } else {
+        ("try:", "")
+    };
+    format!(
+        "{begin}\n  curl -X PUT {url}/v1/stream/hello -H 'Content-Type: text/plain'{token}\n  \
+         curl -X POST {url}/v1/stream/hello -H 'Content-Type: text/plain'{token} -d $'hello, stream\\n'\n  \
+         curl -N '{url}/v1/stream/hello?offset=-1&live=sse'{token}\n"
+    )
 }
 
 fn texts(places: &[impl Display]) -> Vec<String> {

@@ -176,6 +176,8 @@ fn code_of(failure: &client::Failure) -> u8 {
         // Somebody is there.
         Failure::Unreachable { error, .. } if error.kind() == ErrorKind::PermissionDenied => EXIT_FAILED,
         Failure::Unreachable { .. } => EXIT_UNREACHABLE,
+        // PROTOCOL 5.2.1: it names the epoch that is in force. Any other 403 is of who asks, and by which name, not of what is there.
+        Failure::Refused { status: 403, head, .. } if head.field("producer-epoch").is_none() => EXIT_FAILED,
         Failure::Service(error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
         Failure::Refused { status, .. } | Failure::Said { status, .. } => code_of_status(*status),
         Failure::Copy(_) => EXIT_CONFLICT,

@@ -17,7 +17,7 @@ use thalweg_rpc::{Bounds, Gateway, Mount};
 use thalweg_schema as schema;
 use thalweg_service::Endpoint;
 use thalweg_wire::exchange::{
-    Advance, Announced, Answer, Live, Now, Refusal, Request, Response, Service, Weight,
+    Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::path::HEALTH;
 
@@ -25,6 +25,13 @@ const LOG: &str = include_str!("../../../schemas/log.jsonc");
 const STATE: &str = include_str!("../../../schemas/state.jsonc");
 /// Where all of it lies.
 const PREFIX: &str = "/rpc/";
+
+const NOT_SERVED: Refusal = Refusal {
+    status: 404,
+    code: "path-unknown",
+    field: "path",
+    detail: "services are not served here: --rpc on has them served, at the address of --rpc-listen where one is given",
+};
 
 /// What `--rpc` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +240,14 @@ impl<S: Service> Service for Beside<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        let Some(gateway) = self.gateway(request.path) else { return self.inner.call(request, now) };
+        let is_service = request.path.starts_with(PREFIX) && request.method != Method::Options;
+        let Some(gateway) = self.gateway(request.path) else {
+            return if is_service {
+                Answer::Respond(self.inner.refuse(&NOT_SERVED, Announced::default(), now))
+            } else {
+                self.inner.call(request, now)
+            };
+        };
         match gateway.call(request, now) {
             Answer::Later(name) => Answer::Later(name),
             Answer::Respond(response) => Answer::Respond(response),

@@ -260,8 +260,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     let neighbours = threads.endpoints();
-    Greeting { places: &doors.places, rpc: &rpc_doors.places, neighbours: &neighbours, limits: &limits }
-        .say(output);
+    let (places, rpc, is_guarded) = (&doors.places, &rpc_doors.places, front.is_guarded());
+    Greeting { places, rpc, neighbours: &neighbours, limits: &limits, is_guarded }.say(output);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();

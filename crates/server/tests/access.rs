@@ -6,10 +6,10 @@ mod common;
 
 use common::{PATIENCE, PROGRAM, Server, fails, run, says};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_rpc::client::Error;
 use thalweg_rpc::{Bearer, Client, ClientOptions};
@@ -51,6 +51,33 @@ fn control(server: &Server, method: &str, path: &str, token: &str, body: &Value)
     );
     let (status, said) = ask(server, &head, body.len(), &body);
     (status, serde_json::from_str(&said).unwrap_or_default())
+}
+
+/// A shell is given what the server says to try, as it says it.
+#[test]
+fn what_a_server_says_to_try_works_with_tokens_and_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let token = mint(&file, &["me", "--scope", "append,read"]);
+    for more in [&["--tokens", file.to_str().unwrap()][..], &[]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "memory", "--log-level", "error"]);
+        let mut child = command.args(more).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let tries: Vec<_> = lines.by_ref().skip_while(|line| !line.starts_with("try")).take(4).collect();
+        let server = Server { child, url: String::new(), greeting: tries.join("\n") };
+        for line in &tries[1..] {
+            // Whoever follows does so until they have seen enough.
+            let line = line.replace("live=sse", "live=long-poll");
+            let mut shell = Command::new("bash");
+            let output =
+                shell.args(["-c", &format!("{line} -sSf")]).env("THALWEG_TOKEN", &token).output().unwrap();
+            assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(!line.contains("curl -N") || said == "hello, stream\n", "{said:?}");
+        }
+        assert_eq!(server.greeting.contains("thalweg token"), !more.is_empty(), "{}", server.greeting);
+    }
 }
 
 #[test]

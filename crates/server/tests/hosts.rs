@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{PROGRAM, Server};
+use common::{PROGRAM, Server, fails};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -48,6 +48,12 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
         // No page has a browser come this way.
         let said = get(UnixStream::connect(&socket).unwrap(), path, "evil.example");
         assert!(said.starts_with("HTTP/1.1 200 "), "{path}: {said}");
+    }
+    // A HEAD brings no words, so a verb that begins with one asks for them; and no token is to blame.
+    let unknown = format!("http://127.1:{port}");
+    for verb in [&["head", "a"][..], &["tail", "a"], &["append", "a", "x"], &["cp", "a", "b"]] {
+        let (code, said) = fails(&unknown, verb);
+        assert!(code == 1 && said.contains("--hosts") && !said.contains("token"), "{verb:?}: {said}");
     }
     let put = "PUT /v1/stream/a HTTP/1.1\r\nHost: evil.example";
     for length in [0, 16 << 20] {

@@ -54,7 +54,7 @@ fn exit_codes_and_complaints_tell_failures_apart() {
     let (code, complaint) = fails(&server.url, &["append", "j", "not json"]);
     assert!(code == 1 && complaint.contains("refused (400)"), "{complaint}");
     assert_eq!(fails(&server.url, &["append", "j", "1", "--content-type", "text/plain"]).0, 6);
-    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 1);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 2);
     assert_eq!(fails(&server.url, &["no-such-verb"]).0, 2);
     assert_eq!(fails("ftp://x", &["read", "j"]).0, 2);
     let url = server.url.clone();
@@ -140,7 +140,10 @@ fn common_mistakes_are_answered_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("file"), "").unwrap();
+    Server::start(&directory.path().join("beheaded"), "127.0.0.1:0", &[]).end();
+    std::fs::remove_file(at("beheaded/control")).unwrap();
     for (arguments, hint) in [
+        (["--listen", "127.0.0.1:0", "--data", &at("beheaded")], "put `control` back, or restore a backup\n"),
         (
             ["--listen", "127.0.0.1:0", "--data", &at("file")],
             "something else of that name; choose another directory",

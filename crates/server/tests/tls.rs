@@ -88,6 +88,12 @@ fn curl_writes_reads_catches_up_and_follows() {
     assert_eq!(Command::new("curl").args(["-s", &stream]).output().unwrap().status.code(), Some(60));
     let (_, said) = curl(&ca, &[&url.replace("https:", "http:")]);
     assert!(said.contains("https://"), "{said}");
+    let plain = url.replace("https:", "http:");
+    for verb in [&["read", "a"][..], &["head", "a"], &["tail", "a"], &["append", "a", "x"], &["cp", "a", "b"]]
+    {
+        let (code, said) = fails(&plain, verb);
+        assert!(code == 1 && said.contains("This address speaks TLS: use https://"), "{verb:?}: {said}");
+    }
     let (code, said) = fails(&url, &["read", "a"]);
     assert!(code == 3 && said.contains("--tls-ca"), "{said}");
     server.end();

@@ -174,6 +174,13 @@ fn a_server_that_is_dropped_tells_its_handlers_and_frees_its_path() {
     let mut server = Server::bind(std::slice::from_ref(&endpoint), options()).unwrap();
     let again = Server::bind(std::slice::from_ref(&endpoint), options()).unwrap_err();
     assert_eq!(again.fault, Fault::AddressInUse, "{again}");
+    for ending in ["sock", "shm"] {
+        let nowhere = directory.path().join("run").join("test").with_extension(ending);
+        let unmade = Server::bind(&[nowhere.to_str().unwrap().parse().unwrap()], options()).unwrap_err();
+        assert_eq!(unmade.fault, Fault::BadArgument, "{unmade}");
+        let wanted = format!("there is no directory {}: make it", directory.path().join("run").display());
+        assert!(unmade.to_string().contains(&wanted), "{unmade}");
+    }
     let mut peer = Peer::plain(&path);
     peer.send_plain(b"a");
     let mut incoming = None;

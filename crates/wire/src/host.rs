@@ -12,7 +12,7 @@ pub const HOST_UNKNOWN: Refusal = Refusal {
     status: 403,
     code: "host-unknown",
     field: "Host",
-    detail: "The host is neither an address nor a name that this server goes by; its operator can add names.",
+    detail: "The host is neither an address nor a name that this server goes by; its operator can add names with --hosts.",
 };
 
 /// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its is not taken apart

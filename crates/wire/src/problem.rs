@@ -65,6 +65,12 @@ impl Serialize for Type<'_> {
     }
 }
 
+/// What a problem document says to people, whoever wrote it: its detail, else its title. `None` where the body is none, or says neither.
+pub fn told(body: &[u8]) -> Option<String> {
+    let members: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
+    ["detail", "title"].iter().find_map(|name| Some(members.get(*name)?.as_str()?.to_owned()))
+}
+
 impl Problem<'_> {
     /// The body as JSON.
     pub fn encode(&self) -> Vec<u8> {
@@ -103,12 +109,27 @@ mod tests {
         assert_eq!(text(beside), common + r#","error":{"code":"TTL"}}"#);
     }
 
+    #[test]
+    fn whoever_reads_one_is_told_its_detail_or_its_title() {
+        let says = |body: &str| told(body.as_bytes());
+        assert_eq!(
+            says(r#"{"title":"Bad","detail":"It is malformed."}"#).as_deref(),
+            Some("It is malformed.")
+        );
+        assert_eq!(says(r#"{"title":"Bad","detail":7}"#).as_deref(), Some("Bad"));
+        for none in ["", "{}", "[]", "plain words", r#"{"title":null}"#] {
+            assert_eq!(says(none), None, "{none}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_text_stays_inside_its_member(detail in ".*", field in ".*") {
             let body = Problem { status: 404, rule: "r", field: &field, detail: &detail, error: None }.encode();
             let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
             prop_assert_eq!(value["detail"].as_str(), Some(detail.as_str()));
+            let told = told(&body);
+            prop_assert_eq!(told.as_deref(), Some(detail.as_str()));
             prop_assert_eq!(value["field"].as_str(), Some(field.as_str()));
             prop_assert_eq!(value.as_object().unwrap().len(), 6);
         }

@@ -47,6 +47,23 @@ fn a_transaction_whose_sync_fails_is_not_seen_and_the_store_takes_nothing_more_u
 }
 
 #[test]
+fn a_store_whose_control_file_is_lost_is_told_from_a_place_for_a_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.append(&store.log(b"a").unwrap(), b"kept", 1).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let (control, aside) = (directory.path().join("control"), directory.path().join("aside"));
+    std::fs::rename(&control, &aside).unwrap();
+    let error = Store::open(&Disk::Real, directory.path(), os()).unwrap_err();
+    assert!(matches!(error, OpenError::ControlLost { .. }), "{error}");
+    assert!(!control.exists());
+    std::fs::rename(&aside, &control).unwrap();
+    let store = open(directory.path(), os());
+    assert_eq!(entries(&store, &store.log(b"a").unwrap()), [b"kept"]);
+}
+
+#[test]
 fn nobody_waits_for_a_ticket_that_no_commit_has() {
     let sim = SimDisk::new(1, 8 << 20);
     let store = simulated(&sim, Durability::Sync);

@@ -14,9 +14,12 @@ use thalweg_sys::epoll::Watch;
 use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{Arrival, ArrivalError, Whole};
+use thalweg_wire::problem;
 
 /// Room for one read.
 const READ_BYTES: usize = 16 * 1024;
+/// Of a refusal that is no problem document.
+const REFUSAL_CHARACTERS_MAX: usize = 200;
 /// A buffer that one exchange made larger is freed.
 pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 
@@ -292,7 +295,8 @@ fn refusal(status: u16, body: &[u8]) -> Failure {
         408 | 429 | 503 => Fault::Overloaded,
         _ => Fault::BadAnswer,
     };
-    let says: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    let says = problem::told(body)
+        .unwrap_or_else(|| String::from_utf8_lossy(body).chars().take(REFUSAL_CHARACTERS_MAX).collect());
     Failure::new(fault, format!("HTTP status {status}: {says}"))
 }
 
@@ -318,6 +322,16 @@ mod tests {
     use super::super::target::Place;
     use super::*;
     use thalweg_service::CallId;
+
+    #[test]
+    fn a_refusal_is_told_by_its_detail() {
+        let says = |body: &str| refusal(404, body.as_bytes()).detail;
+        assert_eq!(
+            says(r#"{"status":404,"detail":"no service is here"}"#),
+            "HTTP status 404: no service is here"
+        );
+        assert_eq!(says(&"a page ".repeat(100)).len(), "HTTP status 404: ".len() + REFUSAL_CHARACTERS_MAX);
+    }
 
     /// A request is one write, whose last bytes must not wait for what the peer says of the first.
     #[test]

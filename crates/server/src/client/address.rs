@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::url::Url;
 use super::verbs::Server;
-use thalweg_wire::path::{STREAMS, of_stream, stream_name};
+use thalweg_wire::path::{RESERVED, STREAMS, of_stream, stream_name};
 
 /// A stream on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +28,17 @@ impl Address {
                 return Err(refused(why));
             }
             let decoded = stream_name(encoded).map_err(|error| bad_name(name, &error))?.into_owned();
+            check_reserved(name, &decoded)?;
             let (url, known) = (Url::parse(place)?.trusting(server.tls_ca.clone()), server.parse()?);
             let url = if url.is_same_server(&known) { url.with_token(server.token.clone()) } else { url };
             return Ok(Self { url, name: decoded });
         }
+        if name.contains("://") {
+            let why = "a stream's URL begins with http:// or https://".to_owned();
+            return Err(Failure::Name { name: name.to_owned(), why });
+        }
         let plain = name.strip_prefix('/').unwrap_or(name);
+        check_reserved(name, plain)?;
         stream_name(&of_stream(plain)[STREAMS.len()..]).map_err(|error| bad_name(name, &error))?;
         Ok(Self { url: server.parse()?, name: plain.to_owned() })
     }
@@ -56,6 +62,14 @@ impl Address {
 /// Whether a URL begins with that scheme, which may be written in capitals.
 fn has_scheme(url: &str, scheme: &str) -> bool {
     url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+}
+
+/// What lies there is the server's own.
+fn check_reserved(given: &str, name: &str) -> Result<(), Failure> {
+    if name.split('/').next() != Some(RESERVED) {
+        return Ok(());
+    }
+    Err(Failure::Name { name: given.to_owned(), why: format!("no stream's name begins with {RESERVED}") })
 }
 
 fn bad_name(name: &str, error: &thalweg_wire::path::NameError) -> Failure {
@@ -97,10 +111,12 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_are_refused_before_anything_is_sent() {
-        let urls = ["elsewhere", "v1/stream/%2f", "v1/stream/a?offset=-1", "v1/stream/a#b"];
+        let urls =
+            ["elsewhere", "v1/stream/%2f", "v1/stream/a?offset=-1", "v1/stream/a#b", "v1/stream/%5F_ds/a"];
         let urls = urls.map(|path| format!("http://h/{path}"));
-        for name in
-            ["", "/", "a//b", "..", "a/../b", "a\nb"].into_iter().chain(urls.iter().map(String::as_str))
+        for name in ["", "/", "a//b", "..", "a/../b", "a\nb", "__ds", "/__ds/x"]
+            .into_iter()
+            .chain(urls.iter().map(String::as_str))
         {
             assert!(
                 matches!(Address::parse(name, &server("http://h:1/base")), Err(Failure::Name { .. })),
@@ -108,5 +124,8 @@ mod tests {
             );
         }
         assert!(matches!(Address::parse("a", &server("ftp://x")), Err(Failure::Url(_))));
+        let foreign = Address::parse("ftp://x/y", &server("http://h:1")).unwrap_err().to_string();
+        assert!(foreign.contains("begins with http://"), "{foreign}");
+        assert!(Address::parse("__dsx", &server("http://h:1")).is_ok());
     }
 }

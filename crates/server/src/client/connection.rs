@@ -1,7 +1,7 @@
 //! One connection to a server, one request at a time.
 
 use super::channel::{ANSWER_TIMEOUT, Channel};
-use super::failure::{Failure, refusal, unsaid};
+use super::failure::{Failure, UNSAID, refusal, unsaid};
 use super::url::Url;
 use std::io;
 use thalweg_wire::http1::{BodyDecoder, ResponseError, parse_response};
@@ -36,9 +36,7 @@ impl Head {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Channel,
-    host: String,
-    prefix: String,
-    token: Option<String>,
+    url: Url,
     received: Vec<u8>,
     /// What is left of the body being read.
     rest: Option<BodyDecoder>,
@@ -50,15 +48,15 @@ impl Connection {
     pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
         let stream = Channel::open(&url.endpoint, &url.trust()?)
             .map_err(|error| Failure::Unreachable { url: url.text().to_owned(), error })?;
-        let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
-        Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: None })
+        Ok(Self { stream, url: url.clone(), received: Vec::new(), rest: None })
     }
 
     /// Sends a request and reads the head of its response; the body is then read by
     /// [`Connection::read_some`].
     ///
     /// # Errors
-    /// [`Failure::Refused`] for a status of 400 and above, with what the server said.
+    /// [`Failure::Refused`] for a status of 400 and above, with what the server said; where a HEAD's head does not tell, with what it
+    /// says to a GET.
     pub(crate) fn ask(
         &mut self,
         method: &str,
@@ -66,8 +64,9 @@ impl Connection {
         fields: &[(&str, &str)],
         body: &[u8],
     ) -> Result<Head, Failure> {
-        let mut request = format!("{method} {}{target} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.host);
-        let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let mut request =
+            format!("{method} {}{target} HTTP/1.1\r\nHost: {}\r\n", self.url.prefix, self.url.host);
+        let authorization = self.url.token.as_ref().map(|token| format!("Bearer {token}"));
         let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
         for (name, value) in fields.iter().copied().chain(authorization) {
             if value.bytes().any(|byte| byte.is_ascii_control()) {
@@ -96,10 +95,24 @@ impl Connection {
             // That it refused is known, whatever becomes of the rest of what it says.
             let mut said = Vec::new();
             while said.len() < REFUSAL_BYTES_MAX && matches!(self.read_some(&mut said), Ok(true)) {}
-            let why = if said.is_empty() { unsaid(head.status).to_owned() } else { refusal(&said) };
+            let why = match unsaid(&head) {
+                _ if !said.is_empty() => refusal(&said),
+                Some(known) => known.to_owned(),
+                None if method == "HEAD" => self.said_to_get(target, head.status),
+                None => UNSAID.to_owned(),
+            };
             return Err(Failure::Refused { status: head.status, why, head: Box::new(head) });
         }
         Ok(head)
+    }
+
+    /// Why a HEAD was refused, by what a GET is told, on a connection of its own: whoever refuses may close.
+    fn said_to_get(&self, target: &str, status: u16) -> String {
+        let asked = Self::open(&self.url).and_then(|mut other| other.ask("GET", target, &[], b""));
+        match asked {
+            Err(Failure::Refused { status: again, why, .. }) if again == status => why,
+            _ => UNSAID.to_owned(),
+        }
     }
 
     /// The body of the last response was read to its end.
@@ -223,6 +236,33 @@ mod tests {
             assert!(failure.to_string().contains("took nothing") && passes(&failure), "{failure}");
         }
         drop(unix);
+    }
+
+    #[test]
+    fn why_a_head_was_refused_is_what_a_get_is_told() {
+        let why = |answers: fn(&str) -> String| {
+            let url = scripted::serve(answers);
+            let mut connection = Connection::open(&Url::parse(&url).unwrap()).unwrap();
+            let failure = connection.ask("HEAD", "/v1/stream/a", &[], b"").unwrap_err();
+            let Failure::Refused { why, .. } = failure else { panic!("{failure}") };
+            why
+        };
+        let said = why(|asked| {
+            scripted::answer(
+                403,
+                &[],
+                if asked.starts_with("GET ") { r#"{"detail":"Not from here."}"# } else { "" },
+            )
+        });
+        assert_eq!(said, "Not from here.");
+        let said = why(|asked| match asked {
+            "HEAD /v1/stream/a" => scripted::answer(403, &[("WWW-Authenticate", "Bearer")], ""),
+            asked => panic!("{asked}, though the head tells"),
+        });
+        assert!(said.contains("token"), "{said}");
+        // Meanwhile it changed its mind.
+        let said = why(|asked| scripted::answer(if asked.starts_with("GET ") { 200 } else { 400 }, &[], ""));
+        assert_eq!(said, UNSAID);
     }
 
     #[test]

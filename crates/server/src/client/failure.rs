@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::http1::ResponseError;
+use thalweg_wire::problem;
 
 /// Why a verb did not do what it should.
 #[derive(Debug)]
@@ -191,29 +192,32 @@ pub(super) fn passes(failure: &Failure) -> bool {
     }
 }
 
-/// What a refusal without a body means, as every one of a HEAD is.
-pub(super) fn unsaid(status: u16) -> &'static str {
-    match status {
-        401 => "The server asks for a token that it knows.",
-        403 => "The token does not allow it.",
-        404 => "there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one",
-        410 => "the stream, or what stood there, is gone",
-        _ => "it did not say why",
+/// What a refusal was without a word.
+pub(super) const UNSAID: &str = "it did not say why";
+
+/// What a refusal without a body means, as every one of a HEAD is, where its head tells.
+pub(super) fn unsaid(head: &Head) -> Option<&'static str> {
+    match head.status {
+        401 => Some("The server asks for a token that it knows."),
+        403 if head.field("www-authenticate").is_some() => Some("The token does not allow it."),
+        404 => {
+            Some("there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one")
+        }
+        410 => Some("the stream, or what stood there, is gone"),
+        _ => None,
     }
 }
 
 /// What a refusal says: the detail of a problem document (RFC 9457), or its text.
 pub(super) fn refusal(said: &[u8]) -> String {
-    if let Ok(problem) = serde_json::from_slice::<serde_json::Value>(said)
-        && let Some(detail) = problem.get("detail").or_else(|| problem.get("title")).and_then(|v| v.as_str())
-    {
-        return detail.to_owned();
+    if let Some(detail) = problem::told(said) {
+        return detail;
     }
     let text = String::from_utf8_lossy(said).trim().to_owned();
     if text.starts_with('<') {
         return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
     }
-    if text.is_empty() { "it did not say why".to_owned() } else { text }
+    if text.is_empty() { UNSAID.to_owned() } else { text }
 }
 
 impl Failure {
@@ -280,7 +284,14 @@ mod tests {
         assert_eq!(refusal(b" plain words\n"), "plain words");
         assert_eq!(refusal(b""), "it did not say why");
         assert!(refusal(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
-        assert!(unsaid(404).contains("thalweg ls") && unsaid(401).contains("token"));
-        assert_eq!(unsaid(418), "it did not say why");
+        let unsaid = |status, fields: &[(&str, &str)]| {
+            let fields =
+                fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            unsaid(&Head { status, fields, keep_alive: true })
+        };
+        assert!(unsaid(404, &[]).unwrap().contains("thalweg ls"));
+        assert!(unsaid(401, &[]).unwrap().contains("token"));
+        assert!(unsaid(403, &[("WWW-Authenticate", "Bearer")]).unwrap().contains("token"));
+        assert_eq!([unsaid(403, &[]), unsaid(418, &[])], [None, None]);
     }
 }

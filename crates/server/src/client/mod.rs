@@ -15,6 +15,7 @@ mod neighbour;
 mod output;
 mod partly;
 mod parts;
+mod place;
 mod producer;
 mod progress;
 mod rates;
@@ -54,21 +55,19 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         }
         ClientVerb::Append(options) => append::append(options, output),
         ClientVerb::Read { target, from, until } => read::read(&target.address()?, from, until, output),
-        ClientVerb::Tail { target, from, via: Via::Http, .. } => {
-            tail::tail(&target.address()?, read::begin(from), output)
-        }
-        ClientVerb::Tail { from, via: Via::Sock | Via::Shm, .. } if read::is_time(from) => {
+        ClientVerb::Tail { target, from, via: Via::Http, .. } => tail::tail(&target.address()?, from, output),
+        ClientVerb::Tail { from, via: Via::Sock | Via::Shm, .. } if place::is_time(from) => {
             Err(Failure::Asked("a tail begins at a time over HTTP alone: leave out --via, or name an offset"))
         }
         ClientVerb::Tail { target, from, via, data, .. } => {
-            neighbour::tail(&target.address()?.name, *via, data, read::begin(from), output)
+            neighbour::tail(&target.address()?.name, *via, data, from, output)
         }
         ClientVerb::Head { target } => head(&target.address()?, output),
         ClientVerb::Ls { glob, server, long } => list::list(glob.as_deref(), server, *long, output),
         ClientVerb::Fork { source, name, server, at, sub, lifetime } => {
             let source = Address::parse(source, server)?;
             let fork = Address::parse(name, server)?;
-            create_fork(&source, &fork, at.as_deref().map(read::begin), *sub, lifetime, output)
+            create_fork(&source, &fork, at.as_deref(), *sub, lifetime, output)
         }
         ClientVerb::Close { target } => close(&target.address()?, output),
         ClientVerb::Rm { names, server } => remove_all(names, server, output),

@@ -5,26 +5,17 @@ use super::connection::Head;
 use super::failure::Failure;
 use super::is_json;
 use super::output::{Output, Printer, messages};
+use super::place::is_time;
 use super::progress::Progress;
 use super::session::Session;
 use std::io::IsTerminal;
 use thalweg_wire::path::encode;
-use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
-
-/// The offset that a word or an offset stands for.
-pub(super) fn begin(from: &str) -> &str {
-    if from == "beginning" { "-1" } else { from }
-}
 
 /// The query that begins at an offset or at a time.
 pub(super) fn start(from: &str) -> String {
     let key = if is_time(from) { "since" } else { "offset" };
     format!("{key}={}", encode(from))
-}
-
-pub(super) fn is_time(text: &str) -> bool {
-    rfc3339::parse(text).is_some()
 }
 
 /// A chunk of a stream.
@@ -60,7 +51,7 @@ pub(super) fn chunk(
 /// Prints a stream from `from` to `until`.
 pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -> Result<(), Failure> {
     let mut session = Session::new(&address.url);
-    let mut offset = begin(from).to_owned();
+    let mut offset = from.to_owned();
     let (until_time, until) = match until {
         "tail" => (None, None),
         time if is_time(time) => (Some(time), None),
@@ -99,11 +90,7 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
 
 /// Whether a stream may be read up to an offset: one of its own, or of what it was forked from.
 fn check_end(session: &mut Session, address: &Address, until: &str) -> Result<(), Failure> {
-    let Some(token) = Token::parse(until.as_bytes()) else {
-        return Err(Failure::Asked(
-            "--until takes an offset that append, read or head printed, a time (RFC 3339), or tail",
-        ));
-    };
+    let token = Token::parse(until.as_bytes()).ok_or_else(|| Failure::Until(until.to_owned()))?;
     let head = session.ask("HEAD", &address.target(""), &[], b"")?;
     let end = head.field("stream-next-offset").and_then(|end| Token::parse(end.as_bytes()));
     if end.is_some_and(|end| end.incarnation == token.incarnation) {

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::neighbour::Via;
+use super::place;
 use super::url::Url;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -164,10 +165,10 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         target: Target,
         /// Where to begin: an offset, `beginning`, `now`, or a time (RFC 3339).
-        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
+        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true, value_parser = place::from)]
         from: String,
         /// Where to end: an offset, a time (RFC 3339), or `tail` for what there is.
-        #[arg(long, value_name = "OFFSET", default_value = "tail")]
+        #[arg(long, value_name = "OFFSET", default_value = "tail", value_parser = place::until)]
         until: String,
     },
     /// Print what a stream holds and what is appended, until it is closed. Reconnects by itself.
@@ -175,7 +176,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         target: Target,
         /// Where to begin: an offset, `beginning`, `now` for what comes, or, over HTTP, a time (RFC 3339).
-        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
+        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true, value_parser = place::from)]
         from: String,
         /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared memory that
         /// it offers in its store's directory.
@@ -213,7 +214,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         server: Server,
         /// Up to where to begin as the source: an offset, or `beginning`; by default its end.
-        #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
+        #[arg(long, value_name = "OFFSET", allow_hyphen_values = true, value_parser = place::at)]
         at: Option<String>,
         /// So many bytes, or JSON messages, more than that.
         #[arg(long, value_name = "N", requires = "at")]

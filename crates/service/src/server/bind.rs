@@ -20,7 +20,9 @@ impl Engine {
         path: &Path,
         shared_only: bool,
     ) -> Result<(), Error> {
-        let failed = |error: io::Error| Error::system(fault_of(&error), path.display().to_string(), error);
+        let failed = |error: io::Error| {
+            Error::system(fault_of(&error), path.display().to_string(), explained(path, error))
+        };
         let listener = Listener::unix(path).map_err(failed)?;
         let acceptor = Acceptor::new().map_err(failed)?;
         let (descriptor, path) = listener.into_parts();
@@ -59,6 +61,18 @@ fn insert(
         ),
         Reason::Kernel(error) => Error::from(error),
     })
+}
+
+/// What is not found is where the path would be: the path itself need not be there.
+fn explained(path: &Path, error: io::Error) -> io::Error {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) if error.kind() == io::ErrorKind::NotFound => {
+            let what = format!("there is no directory {}: make it first", directory.display());
+            io::Error::new(io::ErrorKind::NotFound, what)
+        }
+        _ => error,
+    }
 }
 
 fn fault_of(error: &io::Error) -> Fault {
