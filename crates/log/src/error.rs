@@ -144,12 +144,12 @@ pub enum CommitError {
         /// How many.
         count: u32,
     },
-    /// More than one commit may hold.
-    #[error("the commit needs {size} bytes, one commit holds at most {limit}")]
+    /// More than one commit may hold, or a media type, or the key of a note.
+    #[error("the commit needs {size} bytes where at most {limit} are possible")]
     TooLarge {
-        /// Bytes it needs with headers.
+        /// Bytes it needs with headers, or a part of it does.
         size: u64,
-        /// Bytes one commit may have.
+        /// Bytes that may have.
         limit: u64,
     },
     /// A commit to more logs than one may have.

@@ -117,7 +117,7 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
 /// One log's record, unless it is on its way out. One that is deleted and retained is not.
 ///
 /// # Errors
-/// It would be longer than a record can be.
+/// It, or something in it, would be longer than its length can say.
 fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     let inner = log.lock();
     if inner.deleting && inner.children == 0 {
@@ -132,7 +132,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     into.extend_from_slice(&[u8::from(inner.closed), u8::from(inner.deleting), 0, 0]);
     let mut scratch = Vec::new();
     let branch = inner.lineage.as_ref().map(|lineage| &lineage.branch);
-    format::encode_create(log.name(), log.config(), branch, &mut scratch);
+    format::encode_create(log.name(), log.config(), branch, &mut scratch)?;
     put(into, &scratch);
     put(into, inner.damage().map_or(&b""[..], |_| b"damaged"));
     put(into, inner.writer_seq().map_or(&b""[..], |seq| &**seq));
@@ -151,7 +151,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     }
     scratch.clear();
     for (key, value) in inner.notes.iter().flat_map(|notes| notes.iter()) {
-        format::encode_note(key, value, &mut scratch);
+        format::encode_note(key, value, &mut scratch)?;
     }
     put(into, &scratch);
     for extent in inner.extents.all() {

@@ -4,7 +4,7 @@
 //! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::batch::{Entries, PlannedBatch};
-use crate::commit::Nudge;
+use crate::commit::{Nudge, check_length};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
@@ -308,11 +308,11 @@ impl Transaction<'_> {
 }
 
 fn check_name(name: &[u8]) -> Result<(), CommitError> {
+    check_length(name)?;
     let text = std::str::from_utf8(name);
     let why = match name {
         [] => "it is empty",
         b"." | b".." => "it means a directory",
-        name if name.len() > usize::from(u16::MAX) => "it is longer than 65,535 bytes",
         _ if text.is_err() => "it is not UTF-8",
         _ if text.is_ok_and(|text| text.contains(char::is_control)) => "it holds a control character",
         name if name.iter().any(|byte| matches!(byte, b'/' | b'\\')) => "it holds a path separator",
