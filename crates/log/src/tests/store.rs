@@ -233,7 +233,9 @@ fn a_clean_close_reopens_without_replay_and_with_everything() {
     };
     store.commit(&log, 1, &commit, None).unwrap();
     store.close().unwrap();
-    assert_eq!(store.commit(&log, 2, &payload(b"late"), None), Err(CommitError::Closed));
+    for (late, error) in [(&b""[..], CommitError::Closed), (b"late", CommitError::LogClosed)] {
+        assert_eq!(store.commit(&log, 2, &payload(late), None), Err(error));
+    }
     drop((log, store));
     let (store, report) = Store::open(&Disk::Real, directory.path(), small()).unwrap();
     assert_eq!((report.logs, report.batches, report.clean, report.discarded_bytes), (1, 0, true, 0));

@@ -376,6 +376,9 @@ impl Shared {
         delete: bool,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
+        if commit.has_payload() && inner.closed {
+            return Err(CommitError::LogClosed);
+        }
         // A batch without payload may be let go before what it speaks of.
         let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
         let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
