@@ -50,6 +50,7 @@ pub(crate) struct End {
     pub(crate) link: Link,
 }
 
+use follow::Shown;
 pub(crate) use resume::resume;
 
 pub(crate) struct Recovery {
@@ -428,25 +429,54 @@ impl Recovery {
                 Kind::Delete => one.delete = true,
             }
         }
-        for one in gathered {
-            self.apply_to(segment, batch, one);
-        }
+        let logs: SmallVec<[Option<Arc<Log>>; 1]> =
+            gathered.iter_mut().map(|one| self.log_of(one, batch)).collect();
+        // A log the checkpoint no longer had: its deletion follows.
+        let known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]> =
+            logs.iter().zip(gathered).filter_map(|(log, one)| Some((log.as_ref()?, one))).collect();
+        self.apply_to(segment, batch, known);
     }
 
-    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, mut one: Gathered<'_>) {
+    /// The log that a batch does something to, which may be to create it.
+    fn log_of(&mut self, one: &mut Gathered<'_>, batch: &Batch<'_>) -> Option<Arc<Log>> {
         self.next_log = self.next_log.max(one.log + 1);
         if let Some(created) = one.create.take() {
             self.create(one.log, created, batch.header.time);
         }
-        // A log the checkpoint no longer had: its deletion follows.
-        let Some(log) = self.logs.get(&one.log).cloned() else { return };
-        let delete = one.delete;
-        self.stage(&mut log.lock(), segment, batch, one);
-        if self.reported {
-            self.show(&log);
+        self.logs.get(&one.log).cloned()
+    }
+
+    /// A frame says what cannot be: it is lost what was meant.
+    fn disbelieve(&mut self, segment: u32, batch: &Batch<'_>, frame: &Frame<'_>) {
+        let (from, to) = (position(segment, batch.place), position(segment, batch.end_place()));
+        let damage = Damage { file: segment::file_name(segment), from, to, logs: Some(vec![frame.log]) };
+        match self.logs.get(&frame.log) {
+            Some(log) => log.lock().note_damage(|| damage.clone()),
+            // Perhaps created there: its name is lost.
+            None => _ = self.report.unnamed.get_or_insert_with(|| damage.clone()),
         }
-        if delete {
-            self.collect(&log, position(segment, batch.end_place()));
+        self.report.damage.push(damage);
+    }
+
+    /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a process that follows another, sees
+    /// it in all of them or in none.
+    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]>) {
+        let mut locked = Log::lock_all(known.iter().map(|(log, _)| &***log));
+        let mut done: SmallVec<[(&Arc<Log>, Shown, bool); 1]> = SmallVec::new();
+        for ((log, one), inner) in known.into_iter().zip(&mut locked) {
+            let delete = one.delete;
+            self.stage(inner, segment, batch, one);
+            let shown = if self.reported { Shown::of(inner) } else { Shown::default() };
+            done.push((log, shown, delete));
+        }
+        drop(locked);
+        for (log, shown, delete) in done {
+            if self.reported {
+                self.show(log, shown);
+            }
+            if delete {
+                self.collect(log, position(segment, batch.end_place()));
+            }
         }
     }
 

@@ -23,5 +23,6 @@ mod sim;
 mod spare;
 mod store;
 mod tip;
+mod together;
 mod trim;
 mod unlisted;

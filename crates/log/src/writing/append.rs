@@ -282,7 +282,12 @@ impl Transaction<'_> {
             self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
         let shared = &self.store.shared;
         let mut batch = PlannedBatch::of_entries(&encoded, touched);
-        let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
+        let last_log = self.logs.len() - 1;
+        let pending =
+            self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
+                goes_on: place < last_log,
+                ..Pending::payload(log, *end)
+            });
         let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, nudge)?;
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
@@ -294,14 +299,8 @@ impl Transaction<'_> {
         Ok(shared.receipt(placed, firsts[*last], ends[*last]))
     }
 
-    /// Locks the logs: the youngest first, as forks lock theirs.
     fn lock(&self) -> Result<SmallVec<[MutexGuard<'_, Inner>; 2]>, CommitError> {
-        let mut order: SmallVec<[usize; 2]> = (0..self.logs.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(self.logs[*place].id()));
-        let mut locked: SmallVec<[_; 2]> =
-            order.iter().map(|place| (*place, self.logs[*place].lock())).collect();
-        locked.sort_by_key(|(place, _)| *place);
-        let locked: SmallVec<[_; 2]> = locked.into_iter().map(|(_, inner)| inner).collect();
+        let locked = Log::lock_all(self.logs.iter().map(|log| &**log));
         locked.iter().try_for_each(|inner| inner.check_open())?;
         Ok(locked)
     }

@@ -388,7 +388,7 @@ impl Shared {
         let (first, next) = (inner.tail, batch.touched[0].1);
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
-        let pending = Pending { log: log.clone(), seen };
+        let pending = Pending::of(log, seen);
         let placed = self.publish(&mut batch, next - first, [pending], watcher, Nudge::Committer)?;
         let change = Change {
             producer: commit.producer,

@@ -1,7 +1,7 @@
 //! Group commit: one sync for everything that was written since the last one.
 //!
 //! While a group is being synced the next one fills. A group's order is: sync the segments it lies in,
-//! sync the directory if a segment is new, show what it did to each log, move `visible`, then `durable`, tell each watcher
+//! sync the directory if a segment is new, show what it did to each log (what one batch did to several at once), move `visible`, then `durable`, tell each watcher
 //! once. So whoever waited for a commit finds it, by whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
 //! again would report a success that means nothing.
 //!
@@ -20,8 +20,9 @@ use crate::segment::Segment;
 use crate::spare::Filler;
 use crate::store::{Shared, Store};
 use crate::writer::Writer;
-use crate::{Offset, Position, WatcherId};
+use crate::{LogId, Offset, Position, WatcherId};
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,12 +67,18 @@ impl Default for Lead {
 pub(crate) struct Pending {
     pub(crate) log: Arc<Log>,
     pub(crate) seen: Seen,
+    /// The next one is of the same batch: what that did to several logs is shown at once.
+    pub(crate) goes_on: bool,
 }
 
 impl Pending {
     /// Payload up to an offset, and nothing else.
     pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
-        Pending { log: log.clone(), seen: Seen::payload(tail) }
+        Pending::of(log, Seen::payload(tail))
+    }
+
+    pub(crate) fn of(log: &Arc<Log>, seen: Seen) -> Pending {
+        Pending { log: log.clone(), seen, goes_on: false }
     }
 }
 
@@ -179,23 +186,11 @@ impl Shared {
     }
 
     fn conclude(&self, group: Group, took_ns: u64) {
-        let (mut moved, mut trimmed) = (Vec::new(), false);
-        for pending in group.gathered.pending {
-            trimmed |= pending.seen.first > 0;
-            let (tell, gone) = {
-                let mut inner = pending.log.lock();
-                let tell = self.reveal(&mut inner, &pending.seen);
-                (tell, pending.seen.deleted && inner.is_gone())
-            };
-            if tell != 0 {
-                moved.push((tell, pending.log.id()));
-            }
-            if gone {
-                self.forget(&pending.log);
-            } else if pending.seen.first > 0 || pending.seen.deleted {
-                self.relinquish(&pending.log);
-            }
+        let mut moved = Vec::new();
+        for batch in group.gathered.pending.chunk_by(|pending, _| pending.goes_on) {
+            self.show(batch, &mut moved);
         }
+        let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
         #[cfg(test)]
         if let Some(step) = self.steps.before_words.lock().take() {
             step();
@@ -227,6 +222,28 @@ impl Shared {
             writer.gathered.waiting
         };
         self.watchers.tell(group.gathered.waiting | late, |watch| watch.complete(group.end));
+    }
+
+    /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one of them and then looks
+    /// at another sees it there. Notes which watchers are to be told of which log.
+    fn show(&self, batch: &[Pending], moved: &mut Vec<(u32, LogId)>) {
+        let mut locked = Log::lock_all(batch.iter().map(|pending| &*pending.log));
+        let mut gone: SmallVec<[bool; 2]> = SmallVec::new();
+        for (pending, inner) in batch.iter().zip(&mut locked) {
+            let tell = self.reveal(inner, &pending.seen);
+            gone.push(pending.seen.deleted && inner.is_gone());
+            if tell != 0 {
+                moved.push((tell, pending.log.id()));
+            }
+        }
+        drop(locked);
+        for (pending, gone) in batch.iter().zip(gone) {
+            if gone {
+                self.forget(&pending.log);
+            } else if pending.seen.first > 0 || pending.seen.deleted {
+                self.relinquish(&pending.log);
+            }
+        }
     }
 
     fn poison(&self, error: &io::Error) {
