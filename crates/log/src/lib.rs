@@ -51,7 +51,7 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, format, index, layout, parse, runs, scan, segment, settled, signal, times, verify,
+    control, credible, format, index, layout, parse, runs, scan, segment, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
     backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retain, retention, settle, working,

@@ -7,6 +7,7 @@
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Control};
+use crate::credible::is_credible;
 use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
@@ -205,6 +206,12 @@ impl<'a> Look<'a> {
             let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
+                for frame in crate::format::frames(batch.body).filter(|frame| !is_credible(frame)) {
+                    let [from, to] =
+                        [batch.place, batch.end_place()].map(|place| position(header.number, place));
+                    let logs = Some(vec![frame.log]);
+                    report.damage.push(Damage { file: name.clone(), from, to, logs });
+                }
                 if position(header.number, batch.place) < replays {
                     return;
                 }

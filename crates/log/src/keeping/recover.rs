@@ -20,11 +20,12 @@ mod settle;
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
+use crate::credible::{ID_END, OFFSET_MAX, is_credible};
 use crate::error::{Damage, OpenError};
 use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{
-    self, BadHeader, Config, Created, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
+    self, BadHeader, Config, Created, FORMAT_VERSION, Frame, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
 use crate::log::{Change, Inner, Log};
@@ -111,7 +112,7 @@ impl Recovery {
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
-            next_log: control.next_log().max(1),
+            next_log: Some(control.next_log()).filter(|next| *next < ID_END).unwrap_or(0).max(1),
             last_link: Link::default(),
             times: Times { latest: 0, lateness: control.lateness() },
             evidence: None,
@@ -392,7 +393,7 @@ impl Recovery {
         for (id, tail) in touched {
             if let Some(log) = self.logs.get(&id) {
                 let mut inner = log.lock();
-                inner.tail = inner.tail.max(tail);
+                inner.tail = inner.tail.max(tail.min(OFFSET_MAX));
                 inner.set_damage(damage.clone());
             } else {
                 // Perhaps created there: its name is lost.
@@ -406,6 +407,10 @@ impl Recovery {
         self.report.batches += 1;
         let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
         for frame in format::frames(batch.body) {
+            if !is_credible(&frame) {
+                self.disbelieve(segment, batch, &frame);
+                continue;
+            }
             let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
                 gathered.push(Gathered { log: frame.log, ..Gathered::default() });
                 gathered.len() - 1

@@ -4,6 +4,7 @@ mod anew;
 mod backup;
 mod carry;
 mod compact;
+mod crafted;
 mod damage;
 mod flips;
 mod fork;

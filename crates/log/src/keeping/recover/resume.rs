@@ -116,6 +116,9 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.
 fn rewrite(file: &thalweg_sys::disk::File, capacity: u32, end: u32) -> io::Result<()> {
+    if end < SEGMENT_HEADER_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a segment cannot end within its header"));
+    }
     let mut buffer = vec![0; 64 << 10];
     let mut at = 0;
     while at < capacity {
