@@ -158,12 +158,11 @@ impl<'a> Look<'a> {
         let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
         let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
         self.check_compacted(&names, &headers, replays_from).map_err(failed("list"))?;
-        needed.extend(replays_from..=last);
-        for number in
-            needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number))
-        {
-            self.lost(&segment::file_name(number), position(number, 0));
+        let present: BTreeSet<u32> = headers.iter().map(|header| header.number).collect();
+        for number in needed.range(..replays_from).filter(|number| !present.contains(number)) {
+            self.lost(&segment::file_name(*number), position(*number, 0));
         }
+        self.miss(&present, replays_from, last);
         for (index, header) in headers.iter().enumerate() {
             // Behind one that was removed, or is missed already, follows another chain.
             let follower = match headers.get(index + 1) {
@@ -179,6 +178,21 @@ impl<'a> Look<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Names what is missing of some segments, each hole once, however large it is.
+    fn miss(&mut self, present: &BTreeSet<u32>, first: u32, last: u32) {
+        let mut number = first;
+        while number <= last {
+            if present.contains(&number) {
+                number += 1;
+                continue;
+            }
+            let end = present.range(number..).next().map_or(last + 1, |next| (*next).min(last + 1));
+            let (file, from) = (segment::file_name(number), position(number, 0));
+            self.report.damage.push(Damage { file, from, to: position(end, 0), logs: None });
+            number = end;
+        }
     }
 
     fn segment(

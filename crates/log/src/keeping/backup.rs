@@ -26,7 +26,7 @@ use crate::scan::{Scan, Step};
 use crate::store::Store;
 use crate::verify::{needed_segments, verify};
 use crate::{Position, byte_of, position, segment, segment_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sync::region::Region;
@@ -273,7 +273,7 @@ impl Transfer<'_> {
         meanwhile();
         let present = self.segments(&control, segment_of(linkable), end)?;
         let newest = checkpoints.last();
-        let lacking = needed_at(newest, end).into_iter().find(|number| !present.contains_key(number));
+        let lacking = needed_at(newest, end).find(|number| !present.contains_key(number));
         // Compacted behind later checkpoints, which this backup does not have.
         let mut replayed = present.range(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..);
         let compacted = replayed.find(|(_, header)| header.is_compacted()).map(|(number, _)| *number);
@@ -431,8 +431,7 @@ fn damaged(file: &str, at: Position) -> Trouble {
 }
 
 /// Segments without which a store that ends at a position does not open whole.
-fn needed_at(newest: Option<&Checkpoint>, end: Position) -> BTreeSet<u32> {
-    let mut needed = newest.map(needed_segments).unwrap_or_default();
-    needed.extend(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..=segment_of(end));
-    needed
+fn needed_at(newest: Option<&Checkpoint>, end: Position) -> impl Iterator<Item = u32> {
+    let replayed = newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..=segment_of(end);
+    newest.map(needed_segments).unwrap_or_default().into_iter().chain(replayed)
 }

@@ -71,7 +71,7 @@ pub(crate) struct Recovery {
     evidence: Option<Position>,
     /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
-    /// Segments that are not there, or whose header is lost, and should be.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
     missing: BTreeMap<u32, Damage>,
     /// Segments whose header is lost.
     headless: Vec<u32>,
@@ -289,13 +289,17 @@ impl Recovery {
         if begin.is_none() && first > 1 {
             self.gap(segment::file_name(1), position(1, 0), position(first, 0));
         }
-        let mut end = None;
-        for number in first.max(1)..=self.last_expected() {
+        let (mut end, mut next, last) = (None, first.max(1), self.last_expected());
+        while next <= last {
+            let number = next;
             let Some(header) = self.headers.get(&number).copied() else {
-                self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+                // However many are missing, it is one hole.
+                next = self.headers.range(number..).next().map_or(last + 1, |(next, _)| *next);
+                self.gap(segment::file_name(number), position(number, 0), position(next, 0));
                 self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
+            next += 1;
             // What lies in front of it may be missing.
             self.times.latest = self.times.latest.max(header.latest);
             let region = self.open_region(number)?;
@@ -309,8 +313,8 @@ impl Recovery {
                 Some((start, link)) if number == first => (byte_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
-            let next = self.headers.get(&(number + 1)).copied();
-            end = self.replay_segment(&region, (&now, at), link, next)?;
+            let follower = self.headers.get(&(number + 1)).copied();
+            end = self.replay_segment(&region, (&now, at), link, follower)?;
             if end.is_some() {
                 break;
             }
@@ -582,7 +586,7 @@ impl Recovery {
         self.report.clone()
     }
 
-    /// Segments that are not there, or whose header is lost, and should be.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
     pub(crate) fn missing(&self) -> &BTreeMap<u32, Damage> {
         &self.missing
     }
@@ -604,6 +608,11 @@ impl Recovery {
 pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
     let (from, to) = (position(number, 0), position(number + 1, 0));
     Damage { file: segment::file_name(number), from, to, logs: Some(logs) }
+}
+
+/// Whether a segment is in one of some holes.
+pub(crate) fn is_missing(holes: &BTreeMap<u32, Damage>, number: u32) -> bool {
+    holes.range(..=number).any(|(_, hole)| segment_of(hole.to) > number)
 }
 
 fn checkpoint_name(start: Position) -> String {

@@ -17,7 +17,7 @@ use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::open::whole;
 use crate::reader::Reader;
-use crate::recover::{Recovery, missing_segment};
+use crate::recover::{Recovery, is_missing, missing_segment};
 use crate::segment::{self, Segment};
 use crate::source::{Home, Sight, unlisted};
 use crate::view::{Segments, View};
@@ -275,7 +275,7 @@ impl Neighbour {
     /// power cut the words may speak of a segment whose name was not on the disk yet.
     fn is_still_there(&self, known: &View, missing: &BTreeMap<u32, Damage>) -> io::Result<()> {
         let newest = segment_of(self.control.written());
-        if !known.all().is_empty() && newest > 0 && !missing.contains_key(&newest) {
+        if !known.all().is_empty() && newest > 0 && !is_missing(missing, newest) {
             let name = segment::file_name(newest);
             let found = self.disk.open_read_only(&self.directory.join(&name));
             found.map_err(|error| self.removed(&name, error))?;

@@ -4,7 +4,7 @@
 //! the torn end is blanked, and what might not be on the disk is written again. Where a segment is missing that
 //! should be there, its place is taken by one that says so to whoever comes by.
 
-use super::{End, Recovery};
+use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Found;
 use crate::segment::{self, Segment};
@@ -45,7 +45,7 @@ impl Recovery {
         for name in self.disk.names(&self.directory)? {
             let of = settled::number_of(&name);
             let stays = |number| {
-                number < active && (self.headers.contains_key(&number) || self.missing.contains_key(&number))
+                number < active && (self.headers.contains_key(&number) || is_missing(&self.missing, number))
             };
             if of.is_some_and(|number| !stays(number)) {
                 let _ = self.disk.unlink(&self.directory.join(name));
