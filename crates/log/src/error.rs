@@ -167,8 +167,8 @@ pub enum CommitError {
     /// Reads go on, and so do commits once it refuses no more.
     #[error("no segment could be made for the commit: {0}")]
     Io(String),
-    /// An earlier sync failed: what it covered may or may not last, so nothing more is acknowledged.
-    #[error("the store stopped after a failed sync: {0}; reopen it to go on")]
+    /// A sync failed, or a write that one was to cover: what was not acknowledged by then may or may not last, and nothing more is.
+    #[error("the store stopped after a failed write or sync: {0}; reopen it to go on")]
     Failed(String),
     /// The store was closed.
     #[error("the store is closed")]

@@ -236,6 +236,7 @@ impl Store {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
         let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
+        let work = Arc::<parking_lot::Condvar>::default();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -252,6 +253,8 @@ impl Store {
             gathered: Default::default(),
             lead: Default::default(),
             failure: None,
+            told: false,
+            work: work.clone(),
             closed: false,
             emptied: false,
             tally: Tally::default(),
@@ -276,7 +279,7 @@ impl Store {
             retained: Default::default(),
             retention: Default::default(),
             writer: parking_lot::Mutex::new(writer),
-            work: Default::default(),
+            work,
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),
