@@ -8,6 +8,7 @@ mod crafted;
 mod damage;
 mod flips;
 mod fork;
+mod gone;
 mod harm;
 mod heirs;
 mod linear;
