@@ -156,12 +156,12 @@ pub enum CommitError {
         /// How many.
         count: u32,
     },
-    /// More than one commit may hold.
-    #[error("the commit needs {size} bytes, one commit holds at most {limit}")]
+    /// More than one commit may hold, or a media type, or the key of a note.
+    #[error("the commit needs {size} bytes where at most {limit} are possible")]
     TooLarge {
-        /// Bytes it needs with headers.
+        /// Bytes it needs with headers, or a part of it does.
         size: u64,
-        /// Bytes one commit may have.
+        /// Bytes that may have.
         limit: u64,
     },
     /// A commit to more logs than one may have.
@@ -175,12 +175,12 @@ pub enum CommitError {
     /// No room for another segment. Reads go on, and so do commits once there is room.
     #[error("the disk is full: {0}")]
     Full(String),
-    /// The operating system refused another segment for another reason: out of descriptors, the directory is gone, …
-    /// Reads go on, and so do commits once it refuses no more.
-    #[error("no segment could be made for the commit: {0}")]
+    /// The operating system refused another segment for another reason (out of descriptors, the directory is gone, …), or to read what
+    /// the commit depends on. Reads go on, and so do commits once it refuses no more.
+    #[error("the system refused what the commit takes: {0}")]
     Io(String),
-    /// An earlier sync failed: what it covered may or may not last, so nothing more is acknowledged.
-    #[error("the store stopped after a failed sync: {0}; reopen it to go on")]
+    /// A sync failed, or a write that one was to cover: what was not acknowledged by then may or may not last, and nothing more is.
+    #[error("the store stopped after a failed write or sync: {0}; reopen it to go on")]
     Failed(String),
     /// The store was closed.
     #[error("the store is closed")]
@@ -223,6 +223,39 @@ pub(crate) fn said(name: &[u8]) -> String {
 /// Whether the disk, or what of it is ours, has no room left.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Of a commit that depends on what was to be read.
+impl From<ReadError> for CommitError {
+    fn from(error: ReadError) -> CommitError {
+        match error {
+            ReadError::Damaged(damage) => CommitError::Damaged(damage),
+            ReadError::Deleted => CommitError::Deleted,
+            ReadError::OtherStore => CommitError::OtherStore,
+            ReadError::PastEnd { from: at, tail } => CommitError::PastEnd { at, tail },
+            ReadError::Purged { from: at, first } => CommitError::Purged { at, first },
+            error @ ReadError::Io { .. } => CommitError::Io(error.to_string()),
+        }
+    }
+}
+
+/// More bytes than their length can say: what is read back would not be what was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong {
+    pub(crate) size: u64,
+    pub(crate) limit: u64,
+}
+
+impl From<TooLong> for CommitError {
+    fn from(TooLong { size, limit }: TooLong) -> CommitError {
+        CommitError::TooLarge { size, limit }
+    }
+}
+
+impl From<TooLong> for io::Error {
+    fn from(TooLong { size, limit }: TooLong) -> io::Error {
+        io::Error::other(format!("{size} bytes of a name, a media type or a note: at most {limit}"))
+    }
 }
 
 impl CommitError {
@@ -276,4 +309,17 @@ pub enum ReadError {
         /// What the system said.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_does_not_pass_for_a_store_that_stopped() {
+        let error = ReadError::Io { file: "segment-0000000001".into(), why: "no descriptor is left".into() };
+        assert_eq!(CommitError::from(error.clone()), CommitError::Io(error.to_string()));
+        let purged = ReadError::Purged { from: 1, first: 2 };
+        assert_eq!(CommitError::from(purged), CommitError::Purged { at: 1, first: 2 });
+    }
 }

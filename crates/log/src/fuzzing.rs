@@ -20,13 +20,15 @@ pub fn formats(data: &[u8]) {
         3 => {
             let Some((name, config, branch)) = decode_create(data) else { return };
             let mut written = Vec::new();
-            encode_create(name, &config, branch.as_ref(), &mut written);
+            encode_create(name, &config, branch.as_ref(), &mut written).expect("it was as long");
             assert_eq!(decode_create(&written), Some((name, config.clone(), branch)));
         }
         4 => {
             let Some(notes) = decode_notes(data) else { return };
             let mut written = Vec::new();
-            notes.iter().for_each(|(key, value)| encode_note(key, value, &mut written));
+            for (key, value) in &notes {
+                encode_note(key, value, &mut written).expect("it was as long");
+            }
             assert_eq!(written, data);
         }
         5 => {

@@ -51,14 +51,15 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, format, index, lacking, layout, parse, runs, scan, segment, settled, signal, times, verify,
+    control, credible, format, index, lacking, layout, parse, runs, scan, segment, settled, signal, times,
+    verify,
 };
 pub(crate) use keeping::{
     backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retain, retention, settle, working,
 };
 pub(crate) use reading::{
-    attach, back, births, cursor, follower, found, gather, maps, place, progress, query, read, reader,
-    records, route, source, view, walk, warm,
+    attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,
+    reader, records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
     ahead, append, batch, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,

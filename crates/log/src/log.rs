@@ -16,6 +16,8 @@ use crate::rare::Rare;
 use crate::soon::lock_soon;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -287,6 +289,19 @@ impl Log {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
+    }
+
+    /// Locks several, each there once, and answers them in their order. The youngest is locked first, as forks lock theirs.
+    pub(crate) fn lock_all<'l>(logs: impl Iterator<Item = &'l Log>) -> SmallVec<[MutexGuard<'l, Inner>; 2]> {
+        let mut order: SmallVec<[(usize, &Log); 2]> = logs.enumerate().collect();
+        if let [(_, log)] = order[..] {
+            return smallvec![log.lock()];
+        }
+        order.sort_by_key(|(_, log)| Reverse(log.id));
+        let mut locked: SmallVec<[_; 2]> =
+            order.into_iter().map(|(place, log)| (place, log.lock())).collect();
+        locked.sort_by_key(|(place, _)| *place);
+        locked.into_iter().map(|(_, inner)| inner).collect()
     }
 
     /// The same for appends, which hold it for a tenth of a microsecond.

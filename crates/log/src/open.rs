@@ -69,7 +69,9 @@ pub struct Options {
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
-    /// The time of opening, which counts as an access of every log; 0 for none.
+    /// The time of opening, microseconds since the Unix epoch, which counts as an access of every log; 0 for none. A store that is new,
+    /// was not closed or is a backup that was never opened counts the ids of its logs on from there, so that none is given out twice:
+    /// logs of which nothing was found may have been told of.
     pub opened_at: Time,
     /// A mistake for the simulation to catch.
     #[cfg(test)]
@@ -193,7 +195,9 @@ impl Store {
         let mut recovery = Recovery::new(disk, directory, &control, None);
         let (checkpoints, end) = recovery.run()?;
         let report = recovery.report(options.opened_at);
-        let found = match end {
+        // What was given out behind what was found, a power cut or the time since a backup took.
+        let forgets_ids = !report.clean || control.was_put_back();
+        let mut found = match end {
             Some(end) => recover::resume(disk, directory, recovery, end).map_err(failed("recover"))?,
             None => {
                 let (segment, region, link) = first(disk, directory, &options, &control, &recovery)
@@ -203,6 +207,11 @@ impl Store {
         };
         control.keep_id();
         control.set_clean_end(0).map_err(failed("mark as open"))?;
+        if forgets_ids {
+            found.next_log = found.next_log.max(options.opened_at);
+            // Whoever closes it before a log is created leaves it said.
+            control.set_next_log(found.next_log);
+        }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let names = disk.directory(directory).map_err(failed("open"))?;
         let words = control.clone();
@@ -231,6 +240,7 @@ impl Store {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
         let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
+        let work = Arc::<parking_lot::Condvar>::default();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -247,6 +257,8 @@ impl Store {
             gathered: Default::default(),
             lead: Default::default(),
             failure: None,
+            told: false,
+            work: work.clone(),
             closed: false,
             emptied: false,
             tally: Tally::default(),
@@ -271,7 +283,7 @@ impl Store {
             retained: Default::default(),
             retention: Default::default(),
             writer: parking_lot::Mutex::new(writer),
-            work: Default::default(),
+            work,
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),

@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) retention: Retention,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
-    pub(crate) work: Condvar,
+    pub(crate) work: Arc<Condvar>,
     /// One group is synced at a time.
     pub(crate) group: Mutex<()>,
     pub(crate) next_log: Mutex<u64>,

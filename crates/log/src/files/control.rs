@@ -5,7 +5,7 @@
 //! | 0 | magic | creation |
 //! | 1 | format version | creation |
 //! | 2 | store id | creation |
-//! | 3 | version of the segment list | whoever adds or removes a segment |
+//! | 3 | version of the segment list, 0 before the first opening | whoever adds or removes a segment |
 //! | 4 | clean end: position of a clean close, 0 while open | open and close |
 //! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
 //! | 6 | checksum of all words but itself, 0 while open | open and close |
@@ -220,6 +220,16 @@ impl Control {
             return;
         }
         self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
+    }
+
+    /// Whether it is this file that is at a path now.
+    pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file.as_ref().map_or(Ok(true), |file| file.is_at(path))
+    }
+
+    /// It is of a backup that nobody opened yet: nobody ever listed its segments.
+    pub(crate) fn was_put_back(&self) -> bool {
+        self.segments_version() == 0
     }
 
     pub(crate) fn next_log(&self) -> u64 {

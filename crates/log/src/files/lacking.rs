@@ -6,12 +6,14 @@
 //! the newest checkpoint then can tell one that is missing for good from one that somebody removed meanwhile.
 
 use crate::checkpoint::{self, Checkpoint};
+use crate::error::Damage;
 use crate::format::SegmentHeader;
 use crate::log::Log;
 use crate::scan::attested_durable;
 use crate::{Position, position, segment, segment_of};
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
@@ -43,16 +45,27 @@ impl Needs {
     }
 
     /// Segments without which a store whose last one has this number does not open whole.
-    pub(crate) fn up_to(&self, last: u32) -> BTreeSet<u32> {
-        self.held.iter().copied().chain(self.replays_from..=last).collect()
+    pub(crate) fn up_to(&self, last: u32) -> impl Iterator<Item = u32> {
+        self.held.range(..self.replays_from).copied().chain(self.replays_from..=last)
     }
 
-    /// Those of them that are not there, in a store that is known to have been durable up to a position. The headers are of those
-    /// that are, in order.
-    pub(crate) fn missing(&self, headers: &[SegmentHeader], known: Position) -> Vec<u32> {
-        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
-        self.up_to(last).into_iter().filter(|number| !is_there(headers, *number)).collect()
+    /// Those of them that are not there, side by side: a number far away is one hole.
+    pub(crate) fn missing(&self, there: &BTreeSet<u32>, last: u32) -> Vec<Range<u32>> {
+        let held = self.held.range(..self.replays_from).filter(|number| !there.contains(number));
+        let mut holes: Vec<Range<u32>> = held.map(|number| *number..*number + 1).collect();
+        let mut next = self.replays_from;
+        for number in there.range(self.replays_from..).copied().chain([last.saturating_add(1)]) {
+            holes.extend((next < number).then_some(next..number));
+            next = next.max(number + 1);
+        }
+        holes
     }
+}
+
+/// What is said of a hole.
+pub(crate) fn damage(hole: &Range<u32>) -> Damage {
+    let (from, to) = (position(hole.start, 0), position(hole.end, 0));
+    Damage { file: segment::file_name(hole.start), from, to, logs: None }
 }
 
 fn is_there(headers: &[SegmentHeader], number: u32) -> bool {

@@ -8,12 +8,14 @@
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
 //! lacking            which segments a store needs, and which of them are not there
 //! control, signal    the store's words, and where readers sleep: mapped by every process
+//! credible           what may stand there, whatever checksums hold
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
 //!
 //! Knows no callers and, `verify` and `parse` aside, decides nothing: what is found wrong is said, to whoever looked.
 
 pub(crate) mod control;
+pub(crate) mod credible;
 pub(crate) mod format;
 pub(crate) mod index;
 pub(crate) mod lacking;

@@ -17,10 +17,11 @@ use crate::read::Slice;
 use crate::runs::Runs;
 use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment;
-use crate::{LogId, Offset, Position, Time, position};
+use crate::{LogId, Offset, Position, Time, position, segment_of};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_sync::region::Region;
@@ -118,8 +119,10 @@ pub struct Parse {
     waiting: VecDeque<PathBuf>,
     /// 0 where no control file says.
     store_id: u64,
-    /// Segments that should be there and are not.
-    missing: BTreeSet<u32>,
+    /// Segments that should be there and are not, side by side.
+    missing: VecDeque<Range<u32>>,
+    /// Those that should not be blank.
+    blanked: BTreeSet<u32>,
     /// What is known to have been durable; nothing is of a file that is looked at alone.
     known: Option<Position>,
     names: HashMap<LogId, Arc<[u8]>>,
@@ -164,7 +167,8 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         disk: disk.clone(),
         waiting: VecDeque::new(),
         store_id: 0,
-        missing: BTreeSet::new(),
+        missing: VecDeque::new(),
+        blanked: BTreeSet::new(),
         known: None,
         names: HashMap::new(),
         open: None,
@@ -192,7 +196,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         }
         parse.known = Some(known);
         let missing = missing(disk, path, &listed, control.store_id, known);
-        parse.missing = missing.map_err(|source| failed("look around in", path, source))?;
+        (parse.missing, parse.blanked) = missing.map_err(|source| failed("look around in", path, source))?;
     }
     let is_segment = |name: &&String| segment::number_of(name).is_some();
     parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
@@ -211,20 +215,21 @@ fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> 
     Ok(control)
 }
 
-/// Segments that a store needs, of which there is nothing among what was listed. Of one whose header is lost there is something.
+/// Segments that a store needs, of which there is nothing among what was listed, and those that are blank. Of one whose header is lost
+/// there is something.
 fn missing(
     disk: &Disk,
     directory: &Path,
     listed: &[String],
     store_id: u64,
     known: Position,
-) -> io::Result<BTreeSet<u32>> {
-    let (mut headers, mut there) = (Vec::new(), BTreeSet::new());
+) -> io::Result<(VecDeque<Range<u32>>, BTreeSet<u32>)> {
+    let (mut headers, mut there, mut blank) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for name in listed {
         let Some(number) = segment::number_of(name) else { continue };
         match segment::read_header(disk, &directory.join(name)) {
             // A spare, or what should be full.
-            Ok(None) => {}
+            Ok(None) => _ = blank.insert(number),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // What cannot be read is said once it is come to.
             header => {
@@ -237,9 +242,12 @@ fn missing(
     // Looked for behind that: whatever may go is needed by none that there is then.
     let needs = Needs::of(lacking::newest(disk, directory, store_id)?.as_ref());
     let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known)?;
-    headers.retain(|header| header.number < torn);
-    let missing = needs.missing(&headers, known).into_iter();
-    Ok(missing.filter(|number| *number < torn && !there.contains(number)).collect())
+    let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
+    let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
+    let holes = needs.missing(&there, last);
+    let blanked = blank.into_iter().filter(|number| holes.iter().any(|hole| hole.contains(number)));
+    let blanked: BTreeSet<u32> = blanked.collect();
+    Ok((needs.missing(&(&there | &blanked), last).into(), blanked))
 }
 
 fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
@@ -262,11 +270,11 @@ impl Parse {
         Ok(())
     }
 
-    /// A segment that is missing in front of the next file.
-    fn missed(&mut self) -> Option<u32> {
+    /// What is missing in front of the next file.
+    fn missed(&mut self) -> Option<Range<u32>> {
         let next = self.waiting.front().and_then(|path| segment::number_of(path.file_name()?.to_str()?));
-        let first = *self.missing.first()?;
-        if next.is_some_and(|next| next <= first) { None } else { self.missing.pop_first() }
+        let first = self.missing.front()?.start;
+        if next.is_some_and(|next| next <= first) { None } else { self.missing.pop_front() }
     }
 
     /// Opens the next file.
@@ -282,7 +290,7 @@ impl Parse {
             return Ok(());
         }
         let header = match header {
-            None if self.missing.remove(&number) => {
+            None if self.blanked.contains(&number) => {
                 self.ready.push_back(lost(&file, position(number, 0)));
                 return Ok(());
             }
@@ -445,8 +453,8 @@ impl Iterator for Parse {
                 self.advance(open);
                 continue;
             }
-            if let Some(number) = self.missed() {
-                return Some(Ok(lost(&segment::file_name(number), position(number, 0))));
+            if let Some(hole) = self.missed() {
+                return Some(Ok(Piece::Damage(lacking::damage(&hole))));
             }
             let path = self.waiting.pop_front()?;
             if let Err(error) = self.begin(&path) {

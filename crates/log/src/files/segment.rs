@@ -32,12 +32,16 @@ const PREFIX: &str = "segment-";
 /// Bytes verified under the lock at a time.
 const VERIFY_STEP_BYTES: u32 = 1 << 20;
 
+/// A file of a higher number is no segment: there is always a next one.
+const NUMBER_MAX: u32 = i32::MAX as u32;
+
 pub(crate) fn file_name(number: u32) -> String {
     format!("{PREFIX}{number:010}")
 }
 
 pub(crate) fn number_of(name: &str) -> Option<u32> {
-    name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok()
+    let number = name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok();
+    number.filter(|number| *number <= NUMBER_MAX)
 }
 
 /// One segment, readable up to its published mark.
@@ -128,7 +132,7 @@ impl Segment {
         Ok(Segment::of(header, Some(Arc::new(file)), Arc::new(region), SEGMENT_HEADER_BYTES))
     }
 
-    /// Fills the places of segments that should be there and are not. Times up to `latest` may lie in them.
+    /// Fills the places of segments that should be there and are not, one for each hole. Times up to `latest` may lie in them.
     pub(crate) fn stand_in(
         segments: &mut Vec<Arc<Segment>>,
         missing: &BTreeMap<u32, Damage>,

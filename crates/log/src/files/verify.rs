@@ -7,6 +7,7 @@
 
 use crate::checkpoint;
 use crate::control::{self, Control};
+use crate::credible::is_credible;
 use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
@@ -154,8 +155,9 @@ impl<'a> Look<'a> {
             .retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
         let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
         self.check_compacted(&names, &headers, needs.replays_from).map_err(failed("list"))?;
-        for number in needs.missing(&headers, known) {
-            self.lost(&segment::file_name(number), position(number, 0));
+        let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+        for hole in needs.missing(&headers.iter().map(|header| header.number).collect(), last) {
+            self.report.damage.push(lacking::damage(&hole));
         }
         for (index, header) in headers.iter().enumerate() {
             // Behind one that was removed, or is missed already, follows another chain.
@@ -201,6 +203,12 @@ impl<'a> Look<'a> {
             let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
+                for frame in crate::format::frames(batch.body).filter(|frame| !is_credible(frame)) {
+                    let [from, to] =
+                        [batch.place, batch.end_place()].map(|place| position(header.number, place));
+                    let logs = Some(vec![frame.log]);
+                    report.damage.push(Damage { file: name.clone(), from, to, logs });
+                }
                 if position(header.number, batch.place) < replays {
                     return;
                 }

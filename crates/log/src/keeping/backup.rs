@@ -460,14 +460,17 @@ impl Transfer<'_> {
     }
 }
 
-/// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted where it replays them.
+/// So many segments that are missing are named.
+const NAMED_MAX: usize = 64;
+
+/// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted where it replays them. The
+/// first of them, where they are many.
 fn unfit(needs: &Needs, present: &BTreeMap<u32, SegmentHeader>, end: Position) -> BTreeSet<u32> {
-    let mut needed = needs.up_to(segment_of(end));
-    needed.retain(|number| match present.get(number) {
+    let is_unfit = |number: &u32| match present.get(number) {
         Some(header) => *number >= needs.replays_from && header.is_compacted(),
         None => true,
-    });
-    needed
+    };
+    needs.up_to(segment_of(end)).filter(is_unfit).take(NAMED_MAX).collect()
 }
 
 fn damaged(file: &str, at: Position) -> Trouble {

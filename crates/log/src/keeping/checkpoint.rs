@@ -14,6 +14,7 @@
 //! costs replay time and nothing else; segments are removed only behind the older of them, and only if nobody needed them when the
 //! newer began: what is let go while it is written may be in its records.
 
+use crate::credible::{ID_END, are_credible, branches_off, is_place};
 use crate::error::{Damage, is_full};
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
@@ -117,7 +118,7 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
 /// One log's record, unless it is on its way out. One that is deleted and retained is not.
 ///
 /// # Errors
-/// It would be longer than a record can be.
+/// It, or something in it, would be longer than its length can say.
 fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     let inner = log.lock();
     if inner.deleting && inner.children == 0 {
@@ -132,7 +133,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     into.extend_from_slice(&[u8::from(inner.closed), u8::from(inner.deleting), 0, 0]);
     let mut scratch = Vec::new();
     let branch = inner.lineage.as_ref().map(|lineage| &lineage.branch);
-    format::encode_create(log.name(), log.config(), branch, &mut scratch);
+    format::encode_create(log.name(), log.config(), branch, &mut scratch)?;
     put(into, &scratch);
     put(into, inner.damage().map_or(&b""[..], |_| b"damaged"));
     put(into, inner.writer_seq().map_or(&b""[..], |seq| &**seq));
@@ -151,7 +152,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     }
     scratch.clear();
     for (key, value) in inner.notes.iter().flat_map(|notes| notes.iter()) {
-        format::encode_note(key, value, &mut scratch);
+        format::encode_note(key, value, &mut scratch)?;
     }
     put(into, &scratch);
     for extent in inner.extents.all() {
@@ -197,9 +198,12 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let (accessed, version) = (cutter.word64()?, cutter.word32()?);
     let flags = cutter.cut(4)?;
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
-    let (name, config, branch) = format::decode_create(cutter.piece()?)?;
+    let (name, config, branch) = format::decode_create(cutter.piece()?).filter(branches_off)?;
     // Who its parent is to whoever reads all records.
     let lineage = branch.map(|branch| Lineage::of(branch, None));
+    if id >= ID_END || first > tail {
+        return None;
+    }
     let log = Log::new(id, name, intern(config), accessed, lineage);
     {
         let mut inner = log.lock();
@@ -237,6 +241,9 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
             let (length, span, places) = (cutter.word32()?, cutter.word32()?, cutter.word64()?);
             extents.restore(Extent { position, offset, length, span, places });
         }
+        if !are_credible(extents.all(), tail) {
+            return None;
+        }
         inner.extents = extents;
     }
     Some(log)
@@ -269,6 +276,9 @@ fn decode(
     let (whole, checksum) = bytes.split_at(bytes.len() - 4);
     let named = word64(whole, 0) == MAGIC && word64(whole, 16) == store_id && word64(whole, 24) == start;
     if !named || word32(whole, 8) != format::FORMAT_VERSION || crc32c::crc32c(whole) != word32(checksum, 0) {
+        return None;
+    }
+    if !is_place(start) || segment_of(start) == 0 || word64(whole, 40) >= ID_END {
         return None;
     }
     let link = Link { length: word32(whole, 32), checksum: word32(whole, 36) };

@@ -180,11 +180,7 @@ impl Store {
 
     /// Offset of the first entry of a time or a later one. What damage hides is not taken for older.
     pub(crate) fn first_since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, CommitError> {
-        self.since(log, time).map_err(|error| match error {
-            ReadError::Damaged(damage) => CommitError::Damaged(damage),
-            ReadError::Deleted => CommitError::Deleted,
-            other => CommitError::Failed(other.to_string()),
-        })
+        self.since(log, time).map_err(CommitError::from)
     }
 
     /// Entries below an offset; those that damage took are not counted.

@@ -20,11 +20,12 @@ mod settle;
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
+use crate::credible::{ID_END, OFFSET_MAX, is_credible};
 use crate::error::{Damage, OpenError};
 use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{
-    self, BadHeader, Config, Created, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
+    self, BadHeader, Config, Created, FORMAT_VERSION, Frame, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
 use crate::log::{Change, Inner, Log};
@@ -50,6 +51,7 @@ pub(crate) struct End {
     pub(crate) link: Link,
 }
 
+use follow::Shown;
 pub(crate) use resume::resume;
 
 pub(crate) struct Recovery {
@@ -69,7 +71,7 @@ pub(crate) struct Recovery {
     evidence: Option<Position>,
     /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
-    /// Segments that are not there, or whose header is lost, and should be.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
     missing: BTreeMap<u32, Damage>,
     /// Segments whose header is lost.
     headless: Vec<u32>,
@@ -110,7 +112,7 @@ impl Recovery {
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
-            next_log: control.next_log().max(1),
+            next_log: Some(control.next_log()).filter(|next| *next < ID_END).unwrap_or(0).max(1),
             last_link: Link::default(),
             times: Times { latest: 0, lateness: control.lateness() },
             evidence: None,
@@ -289,13 +291,17 @@ impl Recovery {
         if begin.is_none() && first > 1 {
             self.gap(segment::file_name(1), position(1, 0), position(first, 0));
         }
-        let mut end = None;
-        for number in first.max(1)..=self.last_expected() {
+        let (mut end, mut next, last) = (None, first.max(1), self.last_expected());
+        while next <= last {
+            let number = next;
             let Some(header) = self.headers.get(&number).copied() else {
-                self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+                // However many are missing, it is one hole.
+                next = self.headers.range(number..).next().map_or(last + 1, |(next, _)| *next);
+                self.gap(segment::file_name(number), position(number, 0), position(next, 0));
                 self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
+            next += 1;
             // What lies in front of it may be missing.
             self.times.latest = self.times.latest.max(header.latest);
             let region = self.open_region(number)?;
@@ -309,8 +315,8 @@ impl Recovery {
                 Some((start, link)) if number == first => (byte_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
-            let next = self.headers.get(&(number + 1)).copied();
-            end = self.replay_segment(&region, (&now, at), link, next)?;
+            let follower = self.headers.get(&(number + 1)).copied();
+            end = self.replay_segment(&region, (&now, at), link, follower)?;
             if end.is_some() {
                 break;
             }
@@ -393,7 +399,7 @@ impl Recovery {
         for (id, tail) in touched {
             if let Some(log) = self.logs.get(&id) {
                 let mut inner = log.lock();
-                inner.tail = inner.tail.max(tail);
+                inner.tail = inner.tail.max(tail.min(OFFSET_MAX));
                 inner.set_damage(damage.clone());
             } else {
                 // Perhaps created there: its name is lost.
@@ -407,6 +413,10 @@ impl Recovery {
         self.report.batches += 1;
         let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
         for frame in format::frames(batch.body) {
+            if !is_credible(&frame) {
+                self.disbelieve(segment, batch, &frame);
+                continue;
+            }
             let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
                 gathered.push(Gathered { log: frame.log, ..Gathered::default() });
                 gathered.len() - 1
@@ -430,25 +440,54 @@ impl Recovery {
                 Kind::Delete => one.delete = true,
             }
         }
-        for one in gathered {
-            self.apply_to(segment, batch, one);
-        }
+        let logs: SmallVec<[Option<Arc<Log>>; 1]> =
+            gathered.iter_mut().map(|one| self.log_of(one, batch)).collect();
+        // A log the checkpoint no longer had: its deletion follows.
+        let known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]> =
+            logs.iter().zip(gathered).filter_map(|(log, one)| Some((log.as_ref()?, one))).collect();
+        self.apply_to(segment, batch, known);
     }
 
-    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, mut one: Gathered<'_>) {
+    /// The log that a batch does something to, which may be to create it.
+    fn log_of(&mut self, one: &mut Gathered<'_>, batch: &Batch<'_>) -> Option<Arc<Log>> {
         self.next_log = self.next_log.max(one.log + 1);
         if let Some(created) = one.create.take() {
             self.create(one.log, created, batch.header.time);
         }
-        // A log the checkpoint no longer had: its deletion follows.
-        let Some(log) = self.logs.get(&one.log).cloned() else { return };
-        let delete = one.delete;
-        self.stage(&mut log.lock(), segment, batch, one);
-        if self.reported {
-            self.show(&log);
+        self.logs.get(&one.log).cloned()
+    }
+
+    /// A frame says what cannot be: it is lost what was meant.
+    fn disbelieve(&mut self, segment: u32, batch: &Batch<'_>, frame: &Frame<'_>) {
+        let (from, to) = (position(segment, batch.place), position(segment, batch.end_place()));
+        let damage = Damage { file: segment::file_name(segment), from, to, logs: Some(vec![frame.log]) };
+        match self.logs.get(&frame.log) {
+            Some(log) => log.lock().note_damage(|| damage.clone()),
+            // Perhaps created there: its name is lost.
+            None => _ = self.report.unnamed.get_or_insert_with(|| damage.clone()),
         }
-        if delete {
-            self.collect(&log, position(segment, batch.end_place()));
+        self.report.damage.push(damage);
+    }
+
+    /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a process that follows another, sees
+    /// it in all of them or in none.
+    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]>) {
+        let mut locked = Log::lock_all(known.iter().map(|(log, _)| &***log));
+        let mut done: SmallVec<[(&Arc<Log>, Shown, bool); 1]> = SmallVec::new();
+        for ((log, one), inner) in known.into_iter().zip(&mut locked) {
+            let delete = one.delete;
+            self.stage(inner, segment, batch, one);
+            let shown = if self.reported { Shown::of(inner) } else { Shown::default() };
+            done.push((log, shown, delete));
+        }
+        drop(locked);
+        for (log, shown, delete) in done {
+            if self.reported {
+                self.show(log, shown);
+            }
+            if delete {
+                self.collect(log, position(segment, batch.end_place()));
+            }
         }
     }
 
@@ -549,7 +588,7 @@ impl Recovery {
         self.report.clone()
     }
 
-    /// Segments that are not there, or whose header is lost, and should be.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
     pub(crate) fn missing(&self) -> &BTreeMap<u32, Damage> {
         &self.missing
     }
@@ -571,6 +610,11 @@ impl Recovery {
 pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
     let (from, to) = (position(number, 0), position(number + 1, 0));
     Damage { file: segment::file_name(number), from, to, logs: Some(logs) }
+}
+
+/// Whether a segment is in one of some holes.
+pub(crate) fn is_missing(holes: &BTreeMap<u32, Damage>, number: u32) -> bool {
+    holes.range(..=number).any(|(_, hole)| segment_of(hole.to) > number)
 }
 
 fn checkpoint_name(start: Position) -> String {

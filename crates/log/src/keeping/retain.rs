@@ -4,15 +4,23 @@
 //! [`Store::maintain`], as a purge would. A segment that is never full is sealed once its entries are of a good part of the age that
 //! they may reach, so that retention comes to it too.
 //!
+//! Times are whatever the writers of entries say. One that lies in the future of whoever keeps house says nothing about how old its
+//! segment is: that is judged by the other entries in it, or, where there are none, by the segments behind.
+//!
 //! Owns: what housekeeping remembers from one look to the next. *Checked by* the tests of purging and of trimming.
 
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
+use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
 use crate::log::{Log, Phase};
 use crate::open::{Durability, Options};
+use crate::read::walk;
+use crate::scan::Scan;
+use crate::segment::Segment;
 use crate::spare::Why;
 use crate::store::{Shared, Store};
+use crate::view::View;
 use crate::{Offset, Position, Time, position, segment_of};
 use std::sync::Arc;
 
@@ -28,6 +36,8 @@ pub(crate) struct Retained {
     aging: Option<(u32, Time)>,
     /// What lies before was let go.
     up_to: Position,
+    /// The largest time in a segment that was not in the future when it was looked for.
+    judged: Option<(u32, Time)>,
 }
 
 impl Store {
@@ -80,6 +90,20 @@ impl Store {
     }
 }
 
+/// The largest time of a segment's entries up to one. Of what is damaged nothing is known.
+fn largest_time(segment: &Segment, most: Time) -> Option<Time> {
+    let (bytes, runs) = segment.batches();
+    let (mut at, mut largest) = (SEGMENT_HEADER_BYTES, None);
+    loop {
+        let stop = walk(Scan::through(&segment.header, (bytes, runs), at, None), |batch| {
+            let entries = format::frames(batch.body).filter(|frame| frame.kind == Kind::Data);
+            largest = entries.map(|frame| frame.time).filter(|time| *time <= most).chain(largest).max();
+        });
+        let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { return largest };
+        at = resumes;
+    }
+}
+
 /// Where the last of some extents ends that are old from the first on: all of each lies in front of a position. Into the last one more may
 /// have been joined since: it goes once all of it is old.
 fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
@@ -115,10 +139,7 @@ impl Shared {
         let newest = view.all().last()?.header.number;
         let mut from = 0;
         if let Some(age) = self.options.retain_us {
-            // All entries in front of a segment are older than its header says at the most.
-            let old = now.saturating_sub(age);
-            let kept = view.all().iter().rev().find(|segment| segment.header.latest < old);
-            from = kept.map_or(0, |segment| segment.header.number);
+            from = self.aged_up_to(&view, now, now.saturating_sub(age));
         }
         if let Some(limit) = self.options.retain_bytes {
             let mut bytes = 0;
@@ -131,6 +152,40 @@ impl Shared {
         }
         let first = view.all().first()?.header.number;
         (from > first).then_some(position(from, 0))
+    }
+
+    /// The segment in front of which all entries are older than a time, or 0. Complexity: one segment is read, if the time of an entry
+    /// lies in the future, once for each that retires.
+    fn aged_up_to(&self, view: &View, now: Time, old: Time) -> u32 {
+        // All entries in front of a segment are older than its header says at the most.
+        let aged = view.all().iter().rposition(|segment| segment.header.latest < old).unwrap_or(0);
+        let mut from = view.all().get(aged).map_or(0, |segment| segment.header.number);
+        for pair in view.all()[aged..].windows(2) {
+            let [segment, next] = pair else { break };
+            if next.header.latest <= now {
+                break;
+            }
+            match self.latest_by(segment, now, old) {
+                Some(latest) if latest >= old => break,
+                Some(_) => from = next.header.number,
+                // Whatever comes behind was written later.
+                None => {}
+            }
+        }
+        from
+    }
+
+    /// The largest time of a segment's entries that is not in the future; of one that was found to be no older than a time the same
+    /// as before.
+    fn latest_by(&self, segment: &Segment, now: Time, old: Time) -> Option<Time> {
+        let number = segment.header.number;
+        let known = self.retained.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
+        if let Some((_, latest)) = known {
+            return Some(latest);
+        }
+        let latest = largest_time(segment, now);
+        self.retained.lock().judged = latest.map(|latest| (number, latest));
+        latest
     }
 
     /// Seals a segment whose oldest entry is older than an idle segment may be.

@@ -16,8 +16,9 @@ use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::open::whole;
+use crate::presence::Presence;
 use crate::reader::Reader;
-use crate::recover::{Recovery, missing_segment};
+use crate::recover::{Recovery, is_missing, missing_segment};
 use crate::segment::{self, Segment};
 use crate::source::{Home, Sight, unlisted};
 use crate::view::{Segments, View};
@@ -27,6 +28,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use thalweg_sync::gate::Gate;
 use thalweg_sync::region::Published;
 use thalweg_sys::disk::Disk;
 
@@ -53,6 +56,7 @@ struct Neighbour {
     /// Of its catalogue, which may be made anew.
     opening: u32,
     damage: Vec<Damage>,
+    presence: Arc<Presence>,
     follower: Follower,
 }
 
@@ -109,6 +113,7 @@ impl Attached {
         let damage = recovery.report(0).damage;
         let opening = recovery.catalogue().opening();
         let segments = Arc::new(Segments::default());
+        let presence = Arc::new(Presence::new(directory.join(control::FILE_NAME)));
         let neighbour = Arc::new(Neighbour {
             disk: disk.clone(),
             directory: directory.to_owned(),
@@ -118,7 +123,8 @@ impl Attached {
             catalogue: Mutex::new(Followed { recovery, up_to }),
             opening,
             damage,
-            follower: Follower::new(control.clone(), gate.clone()),
+            presence: presence.clone(),
+            follower: Follower::new(control.clone(), gate.clone(), presence),
         });
         neighbour.go_on(&mut neighbour.catalogue.lock()).map_err(failed("list"))?;
         let sight = Sight { control, segments, gate, home: neighbour.clone() };
@@ -179,6 +185,9 @@ impl Neighbour {
     /// The catalogue, with everything that is visible by now.
     fn catch_up(&self) -> io::Result<MutexGuard<'_, Followed>> {
         let mut followed = self.catalogue.lock();
+        if self.presence.look(&self.control) {
+            return Err(self.replaced());
+        }
         let mut attempt = 1;
         loop {
             match self.go_on(&mut followed) {
@@ -275,7 +284,7 @@ impl Neighbour {
     /// power cut the words may speak of a segment whose name was not on the disk yet.
     fn is_still_there(&self, known: &View, missing: &BTreeMap<u32, Damage>) -> io::Result<()> {
         let newest = segment_of(self.control.written());
-        if !known.all().is_empty() && newest > 0 && !missing.contains_key(&newest) {
+        if !known.all().is_empty() && newest > 0 && !is_missing(missing, newest) {
             let name = segment::file_name(newest);
             let found = self.disk.open_read_only(&self.directory.join(&name));
             found.map_err(|error| self.removed(&name, error))?;
@@ -284,8 +293,18 @@ impl Neighbour {
         if id.map_err(|error| self.removed(control::FILE_NAME, error))? == self.control.store_id {
             return Ok(());
         }
+        Err(self.another())
+    }
+
+    /// Why a store cannot be followed whose control file is not at the path any more.
+    fn replaced(&self) -> io::Error {
+        let there = self.disk.open_read_only(&self.directory.join(control::FILE_NAME));
+        there.err().map_or_else(|| self.another(), |error| self.removed(control::FILE_NAME, error))
+    }
+
+    fn another(&self) -> io::Error {
         let at = self.directory.display();
-        Err(io::Error::other(format!("another store is at {at} by now: close this one, and open that")))
+        io::Error::other(format!("another store is at {at} by now: close this one, and open that"))
     }
 
     /// Has segments stood in for that are gone though something is needed of them: whoever lets go of one has said so before. It is
@@ -339,6 +358,14 @@ impl Home for Neighbour {
         self.opening
     }
 
+    fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
+        self.presence.wait(&self.control, gate, timeout, there)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.presence.is_gone()
+    }
+
     fn task_waits(&self) -> io::Result<()> {
         self.follower.start()
     }
@@ -349,7 +376,7 @@ impl Home for Neighbour {
 
     fn list(&self) -> io::Result<()> {
         // Once: whoever asks had its limit before, and a writer that trims with every commit is ahead again by then.
-        if self.is_listed() { Ok(()) } else { self.learn() }
+        if self.is_listed() && !self.presence.is_gone() { Ok(()) } else { self.learn() }
     }
 
     fn learn(&self) -> io::Result<()> {

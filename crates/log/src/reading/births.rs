@@ -102,7 +102,7 @@ impl Births {
     /// Sleeps until something was committed since the last look, or the time is over; whether something was. It
     /// need not have been a log's creation.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.sight.gate.wait(timeout, || self.is_news())
+        self.sight.wait(timeout, || self.is_news())
     }
 
     /// The same for a task.
@@ -116,7 +116,7 @@ impl Births {
     }
 
     fn is_news(&self) -> bool {
-        !self.ready.is_empty() || self.sight.control.visible() != self.seen
+        !self.ready.is_empty() || self.sight.control.visible() != self.seen || self.sight.home.is_gone()
     }
 
     fn look(&mut self) -> Result<(), ReadError> {

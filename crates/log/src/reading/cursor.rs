@@ -241,13 +241,15 @@ impl Cursor {
             || self.reader.progress.ended.is_some()
             || self.reader.source.limit(self.uncommitted) != limit
             || self.reader.source.sight.home.is_over()
+            || self.reader.source.sight.home.is_gone()
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or nothing will be any more, or the time is over;
     /// whether it was for one of the first two. What was committed need not be an entry of this log; what comes no more
-    /// [`Cursor::ended`] tells. One that has looked at nothing yet does not sleep: its log may be over already.
+    /// [`Cursor::ended`] tells. In a process that is attached also where the store was moved or removed, as [`Cursor::next`] says then:
+    /// within a second or so. One that has looked at nothing yet does not sleep: its log may be over already.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.reader.source.sight.gate.wait(timeout, || self.is_news())
+        self.reader.source.sight.wait(timeout, || self.is_news())
     }
 
     /// The same for a task, in whichever process.

@@ -2,11 +2,12 @@
 //!
 //! Where the writer is another process, nobody here publishes anything, so nobody would wake a task: a thread
 //! sleeps at the gate in their place and wakes them all when something moved. It is started when the first
-//! task waits, never by readers that block or poll, and ends with the attached store. Where no thread is to be had, whoever
+//! task waits, never by readers that block or poll, and ends with the attached store, or once that is gone. Where no thread is to be had, whoever
 //! was going to wait is told so instead, and the next one tries again.
 
 use crate::Position;
 use crate::control::Control;
+use crate::presence::Presence;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ const STACK_BYTES: usize = 64 << 10;
 pub(crate) struct Follower {
     control: Arc<Control>,
     gate: Arc<Gate>,
+    presence: Arc<Presence>,
     started: Mutex<bool>,
     /// So many threads are not to be had.
     #[cfg(test)]
@@ -29,10 +31,11 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(control: Arc<Control>, gate: Arc<Gate>) -> Follower {
+    pub(crate) fn new(control: Arc<Control>, gate: Arc<Gate>, presence: Arc<Presence>) -> Follower {
         Follower {
             control,
             gate,
+            presence,
             started: Mutex::new(false),
             #[cfg(test)]
             refusals: Mutex::new(0),
@@ -60,16 +63,25 @@ impl Follower {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
+        let presence = self.presence.clone();
         // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
         let seen = (control.visible(), control.written());
         let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
-        builder.spawn(move || run(&control, &gate, &ended, seen)).map(drop)
+        builder.spawn(move || run(&control, &gate, &presence, &ended, seen)).map(drop)
     }
 }
 
-fn run(control: &Control, gate: &Gate, ended: &Published, mut seen: (Position, Position)) {
-    while ended.bytes() == 0 {
-        gate.wait(None, || ended.bytes() != 0 || (control.visible(), control.written()) != seen);
+fn run(
+    control: &Control,
+    gate: &Gate,
+    presence: &Presence,
+    ended: &Published,
+    mut seen: (Position, Position),
+) {
+    // Of a store that is gone nobody is woken again: whoever looks at it is told at once.
+    while ended.bytes() == 0 && !presence.is_gone() {
+        let moved = || ended.bytes() != 0 || (control.visible(), control.written()) != seen;
+        presence.wait(control, gate, None, moved);
         // Before the tasks are woken: one that registers behind that waits for what moves behind this.
         seen = (control.visible(), control.written());
         gate.wake_tasks();

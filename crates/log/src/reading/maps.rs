@@ -304,7 +304,7 @@ impl Maps {
 
     /// Blocks until `there` finds what it looks for, or the time is over: in any process.
     pub fn wait(&self, timeout: Option<Duration>, there: impl FnMut() -> bool) -> bool {
-        self.sight.gate.wait(timeout, there)
+        self.sight.wait(timeout, there)
     }
 
     /// Has everybody who waits look again.

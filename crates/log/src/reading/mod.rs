@@ -24,6 +24,7 @@ pub(crate) mod found;
 pub(crate) mod gather;
 pub(crate) mod maps;
 pub(crate) mod place;
+pub(crate) mod presence;
 pub(crate) mod progress;
 pub(crate) mod query;
 pub(crate) mod read;

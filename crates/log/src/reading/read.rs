@@ -3,7 +3,7 @@
 //! Large pieces are borrowed from the map (the region lives as long as the bytes do), small ones are
 //! gathered into one buffer: a piece costs a reference count, a copy costs its length.
 
-use crate::error::ReadError;
+use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Spans, spans};
 use crate::log::{Inner, Log, Phase};
@@ -11,7 +11,7 @@ use crate::places::{Reach, said_in};
 use crate::records::{each_record, nothing_holds};
 use crate::route::{Leg, Route};
 use crate::scan::{Batch, Scan, Step, Stop};
-use crate::segment::Segment;
+use crate::segment::{Segment, file_name};
 use crate::store::Store;
 use crate::view::View;
 use crate::{LogId, Offset, segment_of};
@@ -218,7 +218,10 @@ impl Store {
         };
         // What was just seen of a log may be in no file yet.
         if staged {
-            self.shared.flush_staged();
+            let newest = segment_of(self.shared.control.taken());
+            let failed =
+                |error: CommitError| ReadError::Io { file: file_name(newest), why: error.to_string() };
+            self.shared.flush_staged().map_err(failed)?;
         }
         let view = self.shared.segments.latest();
         // Deleted or purged meanwhile, and its segments gone with it.

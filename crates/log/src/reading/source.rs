@@ -21,6 +21,7 @@ use crate::{LogId, Offset, Position, Time, segment_of};
 use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::snapshot::Cached;
 
@@ -34,6 +35,12 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
+    /// Sleeps until `there` finds what it looks for, or the time is over; whether it found it. In a process that is attached also where
+    /// the store is gone.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, mut there: impl FnMut() -> bool) -> bool {
+        self.home.wait(&self.gate, timeout, &mut there)
+    }
+
     /// Has the logs known up to a position, as far as that is visible.
     pub(crate) fn learn(&self, position: Position) -> Result<(), ReadError> {
         match self.home.known() < position {
@@ -72,6 +79,14 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     /// Brings what is known of the logs up to date, in a process that does not keep it.
     fn learn(&self) -> io::Result<()> {
         Ok(())
+    }
+    /// See [`Sight::wait`].
+    fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
+        gate.wait(timeout, there)
+    }
+    /// Whoever sleeps would not be woken: the store was moved or removed, in a process that is attached to it.
+    fn is_gone(&self) -> bool {
+        false
     }
     /// A task of this process is going to wait.
     /// Fails when nobody would wake it.

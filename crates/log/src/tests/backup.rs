@@ -540,3 +540,25 @@ fn an_unfinished_backup_is_no_store() {
     assert!(matches!(restore(&Disk::Real, &at("backup"), &at("again")), Err(BackupError::Source(_))));
     assert_eq!(content(&store, b"a"), b"x");
 }
+
+#[test]
+fn a_store_that_was_put_back_gives_out_no_id_that_the_one_before_gave_out_behind_the_backup() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = |opened_at| Options { opened_at, ..os() };
+    let store = open(&at("store"), options(1_000));
+    store.log(b"a").unwrap();
+    backup(&Disk::Real, &at("store"), &at("backup")).unwrap();
+    let behind = store.log(b"behind").unwrap().id();
+    drop(store);
+    restore(&Disk::Real, &at("backup"), &at("again")).unwrap();
+    for from in ["backup", "again"] {
+        let store = open(&at(from), options(2_000_000));
+        let (log, opened) = (store.log(b"other").unwrap(), store.find(b"a").unwrap());
+        assert!(log.id() >= 2_000_000 && log.id() > behind && opened.id() < behind, "{from}");
+        store.close().unwrap();
+        drop((store, log, opened));
+        // A store that was closed knows what it gave out.
+        assert_eq!(open(&at(from), options(3_000_000)).log(b"third").unwrap().id(), 2_000_001, "{from}");
+    }
+}

@@ -457,7 +457,7 @@ impl std::task::Wake for Unpark {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
     let mut future = std::pin::pin!(future);
     loop {

@@ -1,9 +1,9 @@
 //! What must not be done is refused, by name and whole: nothing of it is there, and the store is as good as before.
 
-use super::store::{open, os, small};
+use super::store::{config, open, os, small};
 use crate::{
-    Attached, Commit, CommitError, Cursor, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
-    ReadError, Store,
+    Attached, Commit, CommitError, Config, Cursor, Durability, Fork, Log, OpenError, Options, Place, Purge,
+    Query, ReadError, Store,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -444,4 +444,58 @@ fn verifying_a_store_in_use_finds_no_damage_that_is_not_there() {
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+#[test]
+fn what_a_length_of_two_bytes_cannot_say_is_refused_and_the_rest_of_the_store_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (most, over) = ("n".repeat(65_535), "n".repeat(65_536));
+    let of_type = |content_type: &str| Config { content_type: content_type.into(), ..config() };
+    let create = |store: &Store, name: &str, content_type: &str| {
+        let commit = Commit { payload: b"kept", ..Commit::default() };
+        store.create(name.as_bytes(), &of_type(content_type), None, &commit, None).map(drop)
+    };
+    let store = open(directory.path(), Options::default());
+    create(&store, &most, &most).unwrap();
+    assert!(matches!(create(&store, &over, "text/plain"), Err(CommitError::BadName { .. })));
+    let limit = most.len() as u64;
+    let too_large = CommitError::TooLarge { size: over.len() as u64, limit };
+    assert_eq!(create(&store, "other", &over), Err(too_large));
+    let log = store.find(most.as_bytes()).unwrap();
+    let key = Commit { notes: &[(over.as_bytes(), b"x")], ..Commit::default() };
+    let refused = store.commit(&log, log.staged().unwrap().version, &key, None);
+    assert_eq!(refused, Err(CommitError::TooLarge { size: over.len() as u64, limit }));
+    store.close().unwrap();
+    drop((store, log));
+    let (store, found) = Store::open(&Disk::Real, directory.path(), Options::default()).unwrap();
+    assert_eq!((found.damage, found.logs), (vec![], 1));
+    let log = store.find(most.as_bytes()).unwrap();
+    assert_eq!(entries(&store, &log), [b"kept"]);
+    assert_eq!(*log.config(), of_type(&most));
+}
+
+#[test]
+fn a_closed_log_takes_no_payload_whichever_way_it_comes() {
+    let store = Store::memory(Options::default()).unwrap();
+    let first = Commit { payload: b"first", close: true, ..Commit::default() };
+    let (log, _) = store.create(b"a", &config(), None, &first, None).unwrap();
+    let version = || log.staged().unwrap().version;
+    let closed = Err(CommitError::LogClosed);
+    for close in [false, true] {
+        let commit = Commit { payload: b"more", close, ..Commit::default() };
+        assert_eq!(store.commit(&log, version(), &commit, None), closed);
+        let commit = Commit { suffix: b"more", close, ..Commit::default() };
+        assert_eq!(store.commit(&log, version(), &commit, None), closed);
+    }
+    assert_eq!(store.append(&log, b"more", 1), closed);
+    assert_eq!(store.append_all(&log, &[b"more"], 1), closed);
+    let mut transaction = store.transaction(1);
+    transaction.append(&log, b"more").unwrap();
+    assert_eq!(transaction.commit(), closed);
+    assert_eq!(store.read(&log, 0, 99).unwrap().pieces.concat(), b"first");
+    // What is said beside the payload may change.
+    let note = Commit { notes: &[(b"k", b"v")], ..Commit::default() };
+    store.commit(&log, version(), &note, None).unwrap();
+    assert_eq!(log.notes().len(), 1);
+    assert_eq!(entries(&store, &log), [b"first"]);
 }

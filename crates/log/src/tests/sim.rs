@@ -171,6 +171,8 @@ struct Simulation {
     staged: World,
     /// Commits not acknowledged yet, with their tickets.
     waiting: Vec<(Position, Op)>,
+    /// Refused by a store that failed while it wrote it: it may be there after all.
+    doubtful: Option<(Position, Op)>,
     /// Who has committed something in the store that is open, and what it was told.
     watcher: Option<WatcherId>,
     told: Arc<Told>,
@@ -201,6 +203,7 @@ impl Simulation {
             acknowledged: World::new(),
             staged: World::new(),
             waiting: Vec::new(),
+            doubtful: None,
             watcher: None,
             told: Arc::default(),
             carried: 0,
@@ -223,6 +226,7 @@ impl Simulation {
         let (store, report) = Store::open(&disk, Path::new(DIRECTORY), self.options.clone()).unwrap();
         assert_eq!(report.damage, [], "nothing was damaged");
         // What was recovered must be a prefix no shorter than what was acknowledged.
+        self.waiting.extend(self.doubtful.take());
         let written = store.stats().written;
         let kept = self.waiting.iter().take_while(|(ticket, _)| *ticket <= written).count();
         for (_, op) in self.waiting.drain(..).take(kept) {
@@ -465,7 +469,7 @@ impl Simulation {
         let time = u64::from(self.commits);
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
         let watcher = self.watcher.filter(|_| self.commits.is_multiple_of(2));
-        let doomed = self.sim.fails_a_write();
+        let (doomed, before) = (self.sim.fails_a_write(), store.stats().written);
         let result = match &op {
             Op::Create { name, payload, close } => {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
@@ -500,7 +504,7 @@ impl Simulation {
                 store.delete(&log, log.staged().unwrap().version, time, watcher)
             }
         };
-        self.torn += u32::from(doomed && result.is_ok() && !self.sim.fails_a_write());
+        self.torn += u32::from(doomed && !self.sim.fails_a_write());
         match result {
             Ok(receipt) => {
                 apply(&mut self.staged, &op);
@@ -509,6 +513,10 @@ impl Simulation {
                 } else {
                     self.waiting.push((receipt.ticket, op));
                 }
+            }
+            // Nobody knows how much of it the call took that failed.
+            Err(CommitError::Failed(_)) if store.stats().written > before => {
+                self.doubtful = Some((store.stats().written, op));
             }
             // Its last fork's deletion may be staged and not durable.
             Err(CommitError::Exists) => {

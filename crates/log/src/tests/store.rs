@@ -233,7 +233,9 @@ fn a_clean_close_reopens_without_replay_and_with_everything() {
     };
     store.commit(&log, 1, &commit, None).unwrap();
     store.close().unwrap();
-    assert_eq!(store.commit(&log, 2, &payload(b"late"), None), Err(CommitError::Closed));
+    for (late, error) in [(&b""[..], CommitError::Closed), (b"late", CommitError::LogClosed)] {
+        assert_eq!(store.commit(&log, 2, &payload(late), None), Err(error));
+    }
     drop((log, store));
     let (store, report) = Store::open(&Disk::Real, directory.path(), small()).unwrap();
     assert_eq!((report.logs, report.batches, report.clean, report.discarded_bytes), (1, 0, true, 0));
@@ -577,4 +579,38 @@ fn verification_counts_the_logs_that_are_there() {
     append(&store, b"c", b"new");
     store.flush().unwrap();
     assert_eq!(crate::verify(&Disk::Real, directory.path()).unwrap().logs, store.stats().logs);
+}
+
+/// Of a log that a power cut took, whose id somebody may have been told.
+#[test]
+fn ids_that_a_power_cut_took_are_not_given_out_again() {
+    let path = Path::new("/store");
+    let options = |opened_at| Options { opened_at, committer_thread: false, ..os() };
+    let opened = |disk: &SimDisk, at| Store::open(&Disk::Sim(disk.clone()), path, options(at)).unwrap().0;
+    let cut = |seed| {
+        let disk = SimDisk::new(seed, 8 << 20);
+        let store = opened(&disk, 1_000);
+        store.log(b"kept").unwrap();
+        store.flush().unwrap();
+        let lost = store.log(b"lost").unwrap().id();
+        (disk.crash(), lost)
+    };
+    let forgets = |(disk, lost): &(SimDisk, u64)| {
+        // Nothing is under way to this one, so that another crash changes nothing.
+        let probe = opened(&disk.crash(), 0);
+        probe.find(b"lost").is_none() && probe.log(b"probe").unwrap().id() == *lost
+    };
+    let (disk, lost) = (1..100).map(cut).find(forgets).unwrap();
+    for closes_first in [false, true] {
+        let disk = disk.crash();
+        if closes_first {
+            opened(&disk, 2_000_000).close().unwrap();
+        }
+        // As of its opening before, should it have been one.
+        let store = opened(&disk, if closes_first { 0 } else { 2_000_000 });
+        assert!(
+            store.log(b"other").unwrap().id() >= 2_000_000,
+            "{lost}, after a close first: {closes_first}"
+        );
+    }
 }

@@ -1,7 +1,8 @@
 //! Where batches are put down: what a turn commits is staged until its sync, and is nowhere to be missed meanwhile.
 
 use super::store::{append, config, content, open, payload, small};
-use crate::{Commit, Options, Query, Store, Watch, WatcherId};
+use crate::{Commit, CommitError, Options, Query, ReadError, Store, Watch, WatcherId};
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
@@ -88,29 +89,60 @@ fn what_is_committed_otherwise_goes_behind_what_is_staged() {
     assert_eq!(content(&open(directory.path(), small()), b"a"), wanted[..wanted.len() - 1]);
 }
 
-/// The call of a turn's end, and that of a batch of its own.
+/// Counts what it is told.
+#[derive(Default)]
+struct Told {
+    complete: Mutex<u32>,
+    failed: Mutex<u32>,
+}
+
+impl Watch for Told {
+    fn complete(&self, _: u64) {
+        *self.complete.lock() += 1;
+    }
+    fn failed(&self) {
+        *self.failed.lock() += 1;
+    }
+    fn advanced(&self, _: u64) {}
+}
+
+/// The call of a turn's end, that of a batch of its own, and the one in front of another segment.
 #[test]
-fn a_call_that_takes_some_and_fails_loses_nothing_and_the_next_goes_on_behind_it() {
-    for seed in 0..64 {
-        let sim = SimDisk::new(seed, 8 << 20);
-        let options = Options { committer_thread: false, ..small() };
-        let open = |sim: &SimDisk| {
-            Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options.clone()).unwrap().0
-        };
-        let (store, watcher) = begun(open(&sim));
-        b"123".iter().for_each(|byte| stage(&store, &[*byte], watcher));
-        sim.fail_write_after(0);
-        store.carry(watcher);
-        assert!(!sim.fails_a_write(), "no call was made");
-        assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0123".to_vec(), b"0123".to_vec()));
-        sim.fail_write_after(0);
-        append(&store, b"a", &[b'x'; 300]);
-        assert!(!sim.fails_a_write(), "no call was made");
-        stage(&store, b"4", watcher);
-        store.flush().unwrap();
-        let wanted = [&b"0123"[..], &[b'x'; 300], b"4"].concat();
-        assert_eq!((&content(&store, b"a"), &uncommitted(&store)), (&wanted, &wanted));
-        assert_eq!(content(&open(&sim.crash()), b"a"), wanted, "seed {seed}");
+fn a_call_that_fails_stops_the_store_and_nothing_that_it_was_to_write_is_acknowledged() {
+    type Act = fn(&Store) -> Result<(), CommitError>;
+    let commit = |store: &Store| store.append(&store.find(b"a").unwrap(), &[b'x'; 300], 1).map(drop);
+    let ways: [(&str, Act); 3] =
+        [("turn", |_| Ok(())), ("batch", commit), ("segment", |store| store.rotate())];
+    for seed in 0..32 {
+        for (way, act) in ways {
+            let sim = SimDisk::new(seed, 8 << 20);
+            let options = Options { committer_thread: false, ..small() };
+            let open = |sim: &SimDisk| {
+                Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options.clone()).unwrap().0
+            };
+            let (store, watcher) = begun(open(&sim));
+            let told = Arc::new(Told::default());
+            store.watcher(told.clone()).unwrap();
+            b"123".iter().for_each(|byte| stage(&store, &[*byte], watcher));
+            sim.fail_write_after(0);
+            assert!(act(&store).is_ok() == (way == "turn"), "{way}");
+            store.carry(watcher);
+            assert!(!sim.fails_a_write(), "no call was made");
+            assert!(store.flush().is_err());
+            assert_eq!((*told.failed.lock(), *told.complete.lock()), (1, 0), "{way}");
+            // The disk may say what it likes from now on.
+            sim.mend();
+            assert!(matches!(commit(&store), Err(CommitError::Failed(_))), "{way}");
+            assert!(store.persist(store.written()).is_err() && store.flush().is_err());
+            assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0".to_vec(), b"0".to_vec()), "{way}");
+            let record = store.record(&store.find(b"a").unwrap(), 1);
+            assert!(matches!(record, Err(ReadError::Io { .. })), "it is in no file");
+            assert_eq!(*told.failed.lock(), 1, "{way}");
+            // Nobody was told of it, so it may be there or not.
+            let found = content(&open(&sim.crash()), b"a");
+            let wanted = [&b"0123"[..], &[b'x'; 300]].concat();
+            assert!(found.starts_with(b"0") && wanted.starts_with(&found), "{way}, seed {seed}");
+        }
     }
 }
 

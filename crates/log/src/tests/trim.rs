@@ -374,6 +374,39 @@ fn retention_by_age_takes_whole_segments_and_only_when_asked() {
     assert_eq!(times(&store, &rare), [1001]);
 }
 
+/// The clock of whoever wrote one of them was wrong, or its unit.
+#[test]
+fn entries_from_the_future_do_not_end_retention_by_age() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || Options { retain_us: Some(300), ..os() };
+    let (stray, last) = (1 << 60, 3_000);
+    let store = open(directory.path(), options());
+    let log = store.log(b"a").unwrap();
+    append(&store, &log, 1..1000);
+    store.append(&log, b"stray", stray).unwrap();
+    append(&store, &log, 1000..2000);
+    store.rotate().unwrap();
+    // One that holds nothing else.
+    store.append(&log, b"stray", stray).unwrap();
+    store.rotate().unwrap();
+    append(&store, &log, 2000..last);
+    let check = |store: &Store, log: &Arc<Log>, now: u64, oldest: std::ops::RangeInclusive<u64>| {
+        store.maintain(now).unwrap();
+        let left = times(store, log);
+        assert!(oldest.contains(&left[0]) && left.last() == Some(&(last - 1)), "{} at {now}", left[0]);
+        left.contains(&stray)
+    };
+    assert!(check(&store, &log, 1000, 360..=700));
+    check(&store, &log, 1500, 860..=1200);
+    store.close().unwrap();
+    drop((store, log));
+    // Whoever opens it remembers nothing of before.
+    let store = open(directory.path(), options());
+    let log = store.find(b"a").unwrap();
+    assert!(!check(&store, &log, last, 2360..=2700));
+    assert!(!check(&store, &log, last, 2360..=2700));
+}
+
 #[test]
 fn retention_by_size_keeps_the_newest_and_what_is_being_written() {
     for limit in [0, 70_000, 200_000] {

@@ -4,7 +4,7 @@
 //! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::batch::{Entries, PlannedBatch};
-use crate::commit::Nudge;
+use crate::commit::{Nudge, check_length};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
@@ -282,7 +282,12 @@ impl Transaction<'_> {
             self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
         let shared = &self.store.shared;
         let mut batch = PlannedBatch::of_entries(&encoded, touched);
-        let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
+        let last_log = self.logs.len() - 1;
+        let pending =
+            self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
+                goes_on: place < last_log,
+                ..Pending::payload(log, *end)
+            });
         let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, nudge)?;
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
@@ -294,25 +299,19 @@ impl Transaction<'_> {
         Ok(shared.receipt(placed, firsts[*last], ends[*last]))
     }
 
-    /// Locks the logs: the youngest first, as forks lock theirs.
     fn lock(&self) -> Result<SmallVec<[MutexGuard<'_, Inner>; 2]>, CommitError> {
-        let mut order: SmallVec<[usize; 2]> = (0..self.logs.len()).collect();
-        order.sort_by_key(|place| std::cmp::Reverse(self.logs[*place].id()));
-        let mut locked: SmallVec<[_; 2]> =
-            order.iter().map(|place| (*place, self.logs[*place].lock())).collect();
-        locked.sort_by_key(|(place, _)| *place);
-        let locked: SmallVec<[_; 2]> = locked.into_iter().map(|(_, inner)| inner).collect();
+        let locked = Log::lock_all(self.logs.iter().map(|log| &**log));
         locked.iter().try_for_each(|inner| inner.check_open())?;
         Ok(locked)
     }
 }
 
 fn check_name(name: &[u8]) -> Result<(), CommitError> {
+    check_length(name)?;
     let text = std::str::from_utf8(name);
     let why = match name {
         [] => "it is empty",
         b"." | b".." => "it means a directory",
-        name if name.len() > usize::from(u16::MAX) => "it is longer than 65,535 bytes",
         _ if text.is_err() => "it is not UTF-8",
         _ if text.is_ok_and(|text| text.contains(char::is_control)) => "it holds a control character",
         name if name.iter().any(|byte| matches!(byte, b'/' | b'\\')) => "it holds a path separator",

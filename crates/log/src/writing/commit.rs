@@ -2,7 +2,7 @@
 
 use crate::batch::{Placed, PlannedBatch, PlannedFrame};
 use crate::committer::Pending;
-use crate::error::CommitError;
+use crate::error::{CommitError, said};
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
@@ -71,12 +71,12 @@ impl Notes {
         commit: &Commit<'_>,
     ) -> Result<Notes, CommitError> {
         let size: usize = commit.notes.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if size > NOTES_BYTES_MAX || commit.notes.iter().any(|(key, _)| key.len() > usize::from(u16::MAX)) {
+        if size > NOTES_BYTES_MAX {
             return Err(CommitError::TooLarge { size: size as u64, limit: NOTES_BYTES_MAX as u64 });
         }
         let mut notes = Notes::default();
         if let Some((name, config, branch)) = create {
-            format::encode_create(name, config, branch, &mut notes.bytes);
+            format::encode_create(name, config, branch, &mut notes.bytes)?;
         }
         notes.create = notes.bytes.len();
         if let Some((id, producer)) = commit.producer {
@@ -84,7 +84,7 @@ impl Notes {
         }
         notes.producer = notes.bytes.len();
         for (key, value) in commit.notes {
-            format::encode_note(key, value, &mut notes.bytes);
+            format::encode_note(key, value, &mut notes.bytes)?;
         }
         notes.note = notes.bytes.len();
         if let Some(first) = commit.trim {
@@ -92,6 +92,14 @@ impl Notes {
         }
         notes.trim = notes.bytes.len();
         Ok(notes)
+    }
+}
+
+/// Whether a name can be written down, of whatever bytes it is.
+pub(crate) fn check_length(name: &[u8]) -> Result<(), CommitError> {
+    match u16::try_from(name.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(CommitError::BadName { name: said(name), why: "it is longer than 65,535 bytes" }),
     }
 }
 
@@ -161,7 +169,8 @@ impl Store {
     ///
     /// # Errors
     /// [`CommitError::Exists`] when the name is taken, [`CommitError::ParentDeleted`] and
-    /// [`CommitError::PastEnd`] when the parent cannot be forked there; otherwise as [`Store::commit`].
+    /// [`CommitError::PastEnd`] when the parent cannot be forked there, [`CommitError::BadName`] and
+    /// [`CommitError::TooLarge`] when the name or the media type is longer than 65,535 bytes; otherwise as [`Store::commit`].
     pub fn create(
         &self,
         name: &[u8],
@@ -174,6 +183,7 @@ impl Store {
         if let Some(damage) = &shared.unnamed {
             return Err(CommitError::Damaged(Box::new(damage.clone())));
         }
+        check_length(name)?;
         let config = Config { content_type: shared.catalogue.intern(&config.content_type), ..config.clone() };
         let mut place = shared.catalogue.place(name);
         if place.occupied(name) {
@@ -366,6 +376,9 @@ impl Shared {
         delete: bool,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
+        if commit.has_payload() && inner.closed {
+            return Err(CommitError::LogClosed);
+        }
         // A batch without payload may be let go before what it speaks of.
         let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
         let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
@@ -375,7 +388,7 @@ impl Shared {
         let (first, next) = (inner.tail, batch.touched[0].1);
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
-        let pending = Pending { log: log.clone(), seen };
+        let pending = Pending::of(log, seen);
         let placed = self.publish(&mut batch, next - first, [pending], watcher, Nudge::Committer)?;
         let change = Change {
             producer: commit.producer,

@@ -1,9 +1,9 @@
 //! Group commit: one sync for everything that was written since the last one.
 //!
 //! While a group is being synced the next one fills. A group's order is: sync the segments it lies in,
-//! sync the directory if a segment is new, show what it did to each log, move `visible`, then `durable`, tell each watcher
+//! sync the directory if a segment is new, show what it did to each log (what one batch did to several at once), move `visible`, then `durable`, tell each watcher
 //! once. So whoever waited for a commit finds it, by whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
-//! again would report a success that means nothing.
+//! again would report a success that means nothing. So does a call that fails to write what is to be synced.
 //!
 //! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are quick: it
 //! spares both ways a wake across processors. Who finds another group under way then goes on without waiting: the leader,
@@ -14,14 +14,16 @@
 //! leads until a row of quick ones is behind it.
 
 use crate::control::Control;
+use crate::error::CommitError;
 use crate::log::{Log, Seen};
 use crate::open::Durability;
 use crate::segment::Segment;
 use crate::spare::Filler;
 use crate::store::{Shared, Store};
 use crate::writer::Writer;
-use crate::{Offset, Position, WatcherId};
+use crate::{LogId, Offset, Position, WatcherId};
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,12 +68,18 @@ impl Default for Lead {
 pub(crate) struct Pending {
     pub(crate) log: Arc<Log>,
     pub(crate) seen: Seen,
+    /// The next one is of the same batch: what that did to several logs is shown at once.
+    pub(crate) goes_on: bool,
 }
 
 impl Pending {
     /// Payload up to an offset, and nothing else.
     pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
-        Pending { log: log.clone(), seen: Seen::payload(tail) }
+        Pending::of(log, Seen::payload(tail))
+    }
+
+    pub(crate) fn of(log: &Arc<Log>, seen: Seen) -> Pending {
+        Pending { log: log.clone(), seen, goes_on: false }
     }
 }
 
@@ -95,18 +103,22 @@ struct Group {
     end: Position,
 }
 
-fn take(writer: &mut Writer, control: &Control) -> Group {
-    writer.flush(control);
+fn take(writer: &mut Writer, control: &Control) -> Result<Group, CommitError> {
+    writer.flush(control)?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
     let gathered = std::mem::take(&mut writer.gathered);
-    Group { gathered, active: writer.active.clone(), end: writer.written() }
+    Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
 }
 
 impl Shared {
     /// Brings into the file what turns that are under way have committed, for whoever has to read it.
-    pub(crate) fn flush_staged(&self) {
-        if self.control.taken() > self.control.written() {
-            self.writer.lock().flush(&self.control);
+    ///
+    /// # Errors
+    /// [`CommitError::Failed`]: it did not come there.
+    pub(crate) fn flush_staged(&self) -> Result<(), CommitError> {
+        match self.control.taken() > self.control.written() {
+            true => self.writer.lock().flush(&self.control),
+            false => Ok(()),
         }
     }
 
@@ -130,14 +142,13 @@ impl Shared {
         }
         let group = {
             let mut writer = self.writer.lock();
-            if let Some(why) = &writer.failure {
-                return Err(io::Error::other(why.clone()));
-            }
-            if writer.written() == self.control.durable() {
+            if writer.failure.is_none() && writer.written() == self.control.durable() {
                 return Ok(());
             }
             take(&mut writer, &self.control)
         };
+        // What did not come into the file cannot be synced.
+        let group = group.map_err(|error| self.refused(&error))?;
         // Whoever reads what is not durable need not wait for the sync.
         self.gate.announce();
         let _span = tracing::debug_span!("commit", batches = group.gathered.batches).entered();
@@ -179,23 +190,11 @@ impl Shared {
     }
 
     fn conclude(&self, group: Group, took_ns: u64) {
-        let (mut moved, mut trimmed) = (Vec::new(), false);
-        for pending in group.gathered.pending {
-            trimmed |= pending.seen.first > 0;
-            let (tell, gone) = {
-                let mut inner = pending.log.lock();
-                let tell = self.reveal(&mut inner, &pending.seen);
-                (tell, pending.seen.deleted && inner.is_gone())
-            };
-            if tell != 0 {
-                moved.push((tell, pending.log.id()));
-            }
-            if gone {
-                self.forget(&pending.log);
-            } else if pending.seen.first > 0 || pending.seen.deleted {
-                self.relinquish(&pending.log);
-            }
+        let mut moved = Vec::new();
+        for batch in group.gathered.pending.chunk_by(|pending, _| pending.goes_on) {
+            self.show(batch, &mut moved);
         }
+        let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
         #[cfg(test)]
         if let Some(step) = self.steps.before_words.lock().take() {
             step();
@@ -229,9 +228,52 @@ impl Shared {
         self.watchers.tell(group.gathered.waiting | late, |watch| watch.complete(group.end));
     }
 
+    /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one of them and then looks
+    /// at another sees it there. Notes which watchers are to be told of which log.
+    fn show(&self, batch: &[Pending], moved: &mut Vec<(u32, LogId)>) {
+        let mut locked = Log::lock_all(batch.iter().map(|pending| &*pending.log));
+        let mut gone: SmallVec<[bool; 2]> = SmallVec::new();
+        for (pending, inner) in batch.iter().zip(&mut locked) {
+            let tell = self.reveal(inner, &pending.seen);
+            gone.push(pending.seen.deleted && inner.is_gone());
+            if tell != 0 {
+                moved.push((tell, pending.log.id()));
+            }
+        }
+        drop(locked);
+        for (pending, gone) in batch.iter().zip(gone) {
+            if gone {
+                self.forget(&pending.log);
+            } else if pending.seen.first > 0 || pending.seen.deleted {
+                self.relinquish(&pending.log);
+            }
+        }
+    }
+
     fn poison(&self, error: &io::Error) {
-        tracing::error!(%error, "a sync failed: the store takes no more writes until it is reopened");
-        self.writer.lock().failure = Some(error.to_string());
+        self.writer.lock().fail(error);
+        self.tell_failed();
+    }
+
+    /// Answers that a group was refused because the store failed.
+    fn refused(&self, error: &CommitError) -> io::Error {
+        self.tell_failed();
+        match error {
+            CommitError::Failed(why) => io::Error::other(why.clone()),
+            other => io::Error::other(other.clone()),
+        }
+    }
+
+    /// Tells everybody once that the store failed.
+    fn tell_failed(&self) {
+        let why = {
+            let mut writer = self.writer.lock();
+            if std::mem::replace(&mut writer.told, true) {
+                return;
+            }
+            writer.failure.clone().unwrap_or_default()
+        };
+        tracing::error!(why, "a write or a sync failed: the store takes no more writes until it is reopened");
         self.watchers.tell(u32::MAX, |watch| watch.failed());
     }
 

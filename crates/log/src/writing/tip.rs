@@ -8,13 +8,15 @@
 //! Owns the writer of the active segment's region, and the bytes that are staged.
 //!
 //! Invariants: what is staged lies right behind what is in the map, so that whatever else is put down has it flushed first; it is
-//! bounded; a call that fails loses nothing, because the bytes then go through the map. Nothing that is staged is published.
-//! Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind the flush, and by the crash
-//! simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
+//! bounded; nothing that is staged is published. Where a call fails, what is staged stays so for good, and the store takes nothing more:
+//! the bytes do not go through the map instead, because a store to a page that the file system has no room for, or lets nobody write
+//! to any more, ends the process. Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind the
+//! flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
 
 use crate::batch::PlannedBatch;
 use crate::open::{Durability, Options};
 use crate::segment::Segment;
+use std::io;
 use thalweg_sync::region::RegionWriter;
 
 /// In `sync` mode a batch from so many bytes on goes by a call. Tests take every way.
@@ -92,7 +94,16 @@ impl Tip {
     }
 
     /// Puts a batch down, its header in front. There must be room for it.
-    pub(crate) fn put(&mut self, header: &[u8], batch: &PlannedBatch<'_>, due: Due, segment: &Segment) {
+    ///
+    /// # Errors
+    /// Of a call: see [`Tip::flush`]. Whether it took the batch nobody knows.
+    pub(crate) fn put(
+        &mut self,
+        header: &[u8],
+        batch: &PlannedBatch<'_>,
+        due: Due,
+        segment: &Segment,
+    ) -> io::Result<()> {
         let bytes = usize::try_from(batch.bytes()).unwrap_or(usize::MAX);
         let by_call = match due {
             Due::Stored => false,
@@ -101,38 +112,37 @@ impl Tip {
         };
         let kept = by_call && bytes <= STAGED_BYTES_MAX;
         if !kept || self.staged.len() + bytes > STAGED_BYTES_MAX {
-            self.flush(segment);
+            self.flush(segment)?;
         }
         if kept {
             self.staged.extend_from_slice(header);
             batch.pieces(|piece| self.staged.extend_from_slice(piece));
-            if due != Due::Flushed {
-                self.flush(segment);
-            }
-            return;
+            return if due == Due::Flushed { Ok(()) } else { self.flush(segment) };
         }
         self.region.write(header);
         #[cfg(test)]
         self.probe(self.region.filled() - header.len() as u32, segment);
         batch.pieces(|piece| self.region.write(piece));
         self.region.publish();
+        Ok(())
     }
 
     /// Brings what is staged into the file, where readers may see it.
-    pub(crate) fn flush(&mut self, segment: &Segment) {
+    ///
+    /// # Errors
+    /// It took some of it or nothing: it stays staged, and nothing more may be put down.
+    pub(crate) fn flush(&mut self, segment: &Segment) -> io::Result<()> {
         if self.staged.is_empty() {
-            return;
+            return Ok(());
         }
         let written = segment.write(self.region.filled(), &self.staged);
         #[cfg(test)]
         let written = if self.fault == crate::store::Fault::PassFailedCall { Ok(()) } else { written };
-        match written {
-            Ok(()) => self.region.pass(self.staged_bytes()),
-            // Over what it may have taken of them.
-            Err(_) => self.region.write(&self.staged),
-        }
+        written?;
+        self.region.pass(self.staged_bytes());
         self.region.publish();
         self.staged.clear();
+        Ok(())
     }
 
     /// Whatever is published reads as whole batches, at every moment.

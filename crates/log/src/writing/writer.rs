@@ -22,6 +22,7 @@ use crate::times::{Span, Times};
 use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{Position, Time, position};
+use parking_lot::Condvar;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +47,12 @@ pub(crate) struct Writer {
     pub(crate) gathered: Gathered,
     /// Who makes what is written durable.
     pub(crate) lead: Lead,
+    /// Why nothing more is written or acknowledged: a sync failed, or a call that was to write.
     pub(crate) failure: Option<String>,
+    /// Every watcher knows of it.
+    pub(crate) told: bool,
+    /// Wakes the committer.
+    pub(crate) work: Arc<Condvar>,
     pub(crate) closed: bool,
     /// The next segment is to be as small as a store's first.
     pub(crate) emptied: bool,
@@ -95,6 +101,16 @@ impl Writer {
         }
     }
 
+    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what they want.
+    pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
+        let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
+        self.lead.owed = true;
+        if std::mem::take(&mut self.lead.committer_idle) {
+            self.work.notify_one();
+        }
+        CommitError::Failed(why)
+    }
+
     /// Writes one batch, and publishes it unless it is due later.
     pub(crate) fn append(
         &mut self,
@@ -123,7 +139,7 @@ impl Writer {
         self.gathered.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.written();
-        self.place(batch, (length, touched), control.durable(), due);
+        self.place(batch, (length, touched), control.durable(), due).map_err(|error| self.fail(&error))?;
         let end = self.written();
         control.set_taken(end);
         self.show(control);
@@ -148,7 +164,7 @@ impl Writer {
         (length, touched): (u32, u16),
         durable: Position,
         due: Due,
-    ) {
+    ) -> io::Result<()> {
         let header = BatchHeader {
             length,
             header_checksum: 0,
@@ -162,13 +178,20 @@ impl Writer {
         let here = (self.active.header.seal(), self.tip.end());
         let checksum = header.encode(&batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
-        self.tip.put(&self.scratch, batch, due, &self.active);
+        self.tip.put(&self.scratch, batch, due, &self.active)
     }
 
     /// Brings what is staged into the file.
-    pub(crate) fn flush(&mut self, control: &Control) {
-        self.tip.flush(&self.active);
+    ///
+    /// # Errors
+    /// [`CommitError::Failed`]: it did not come there, now or before.
+    pub(crate) fn flush(&mut self, control: &Control) -> Result<(), CommitError> {
+        if let Some(why) = &self.failure {
+            return Err(CommitError::Failed(why.clone()));
+        }
+        self.tip.flush(&self.active).map_err(|error| self.fail(&error))?;
         self.show(control);
+        Ok(())
     }
 
     /// Says how far the file goes.
@@ -187,7 +210,7 @@ impl Writer {
         control: &Control,
         segments: &Segments,
     ) -> Result<(), CommitError> {
-        self.flush(control);
+        self.flush(control)?;
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
         let (previous, latest) = (self.link, self.times.latest);

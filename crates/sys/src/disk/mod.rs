@@ -312,6 +312,14 @@ impl File {
         on!(&self.0, file => Some(file.descriptor()), _file => None)
     }
 
+    /// Whether it is this file that is at a path now, and not another, or none.
+    ///
+    /// # Errors
+    /// Whatever the file system says, but that there is none.
+    pub fn is_at(&self, path: &Path) -> io::Result<bool> {
+        on!(&self.0, file => file.is_at(path), file => Ok(file.is_at(path)))
+    }
+
     /// Length in bytes.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! The kernel's files.
 
 use super::{Allocation, Map, parent_of};
-use crate::machine::identity;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use std::io;
@@ -109,9 +108,13 @@ impl RealFile {
     }
 
     /// Whether it is this file that is at a path now.
-    fn is_at(&self, path: &Path) -> io::Result<bool> {
+    pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
         let own = fs::fstat(&self.descriptor)?;
-        Ok(identity(path) == Some((own.st_dev, own.st_ino)))
+        match fs::stat(path) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Releases the lock, also for processes that have a copy of the descriptor.

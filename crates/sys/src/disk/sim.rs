@@ -391,6 +391,10 @@ impl Inode {
 }
 
 impl SimFile {
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        held(&self.world).names.get(path).is_some_and(|there| Arc::ptr_eq(there, &self.inode))
+    }
+
     pub(super) fn length(&self) -> u64 {
         held(&self.inode.bytes).visible.len() as u64
     }

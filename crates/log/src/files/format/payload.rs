@@ -2,11 +2,31 @@
 
 use super::{Config, Lifetime, Producer, word16, word32, word64};
 use crate::Offset;
+use crate::error::TooLong;
 use crate::fork::Branch;
 use smallvec::SmallVec;
 
+fn length16(bytes: &[u8]) -> Result<[u8; 2], TooLong> {
+    let too_long = TooLong { size: bytes.len() as u64, limit: u16::MAX.into() };
+    u16::try_from(bytes.len()).map(u16::to_le_bytes).map_err(|_| too_long)
+}
+
+fn length32(bytes: &[u8]) -> Result<[u8; 4], TooLong> {
+    let too_long = TooLong { size: bytes.len() as u64, limit: u32::MAX.into() };
+    u32::try_from(bytes.len()).map(u32::to_le_bytes).map_err(|_| too_long)
+}
+
 /// Payload of a create frame: the log's name and configuration, and where a fork branches off.
-pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch>, into: &mut Vec<u8>) {
+///
+/// # Errors
+/// Nothing was encoded.
+pub(crate) fn encode_create(
+    name: &[u8],
+    config: &Config,
+    branch: Option<&Branch>,
+    into: &mut Vec<u8>,
+) -> Result<(), TooLong> {
+    let lengths = [length16(name)?, length16(config.content_type.as_bytes())?];
     let (kind, value) = match config.lifetime {
         Lifetime::Unlimited => (0u16, 0),
         Lifetime::Sliding { ttl_s } => (1, ttl_s),
@@ -14,8 +34,7 @@ pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch
     };
     into.extend_from_slice(&value.to_le_bytes());
     into.extend_from_slice(&kind.to_le_bytes());
-    into.extend_from_slice(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
-    into.extend_from_slice(&u16::try_from(config.content_type.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(lengths.as_flattened());
     into.extend_from_slice(name);
     into.extend_from_slice(config.content_type.as_bytes());
     if let Some(Branch { parent, base, asked, first }) = branch {
@@ -23,6 +42,7 @@ pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch
             into.extend_from_slice(&word.to_le_bytes());
         }
     }
+    Ok(())
 }
 
 /// What a create frame says.
@@ -45,7 +65,7 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
     let branch = match &payload[type_end..] {
         [] => None,
         rest => {
-            let rest = rest.get(..40)?;
+            let rest: &[u8; 40] = rest.try_into().ok()?;
             let asked = [word64(rest, 16), word64(rest, 24)];
             Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked, first: word64(rest, 32) })
         }
@@ -62,11 +82,16 @@ pub(crate) fn decode_trim(payload: &[u8]) -> Option<Offset> {
 pub(crate) type NoteList<'a> = SmallVec<[(&'a [u8], &'a [u8]); 2]>;
 
 /// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value` each.
-pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
-    into.extend_from_slice(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_le_bytes());
-    into.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+///
+/// # Errors
+/// Nothing was encoded.
+pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) -> Result<(), TooLong> {
+    let (key_length, value_length) = (length16(key)?, length32(value)?);
+    into.extend_from_slice(&key_length);
+    into.extend_from_slice(&value_length);
     into.extend_from_slice(key);
     into.extend_from_slice(value);
+    Ok(())
 }
 
 /// Keys and values out of a note frame's payload; `None` if it is not made of whole notes.
@@ -110,15 +135,15 @@ mod tests {
             let branch = Branch { parent: epoch, base: seq, asked: [ttl_s, epoch], first: ttl_s };
             for branch in [None, Some(branch)] {
                 bytes.clear();
-                encode_create(&name, &config, branch.as_ref(), &mut bytes);
+                encode_create(&name, &config, branch.as_ref(), &mut bytes).unwrap();
                 prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config.clone(), branch)));
             }
             bytes.clear();
             encode_producer(&name, Producer { epoch, seq }, &mut bytes);
             prop_assert_eq!(decode_producer(&bytes), Some((name.as_slice(), Producer { epoch, seq })));
             bytes.clear();
-            encode_note(&name, kind.as_bytes(), &mut bytes);
-            encode_note(b"", &name, &mut bytes);
+            encode_note(&name, kind.as_bytes(), &mut bytes).unwrap();
+            encode_note(b"", &name, &mut bytes).unwrap();
             let notes: [(&[u8], &[u8]); 2] = [(&name, kind.as_bytes()), (b"", &name)];
             let decoded = decode_notes(&bytes).map(|notes| notes.to_vec());
             prop_assert_eq!(decoded, Some(notes.to_vec()));
@@ -127,5 +152,23 @@ mod tests {
                 prop_assert_eq!(decode_notes(&bytes[..cut]).is_some(), whole.contains(&cut), "cut at {}", cut);
             }
         }
+    }
+
+    #[test]
+    fn what_is_longer_than_its_length_can_say_is_not_encoded() {
+        let (over, limit) = ("x".repeat(65_536), 65_535);
+        let refused = Err(TooLong { size: limit + 1, limit });
+        let config =
+            |content_type: &str| Config { content_type: content_type.into(), lifetime: Lifetime::Unlimited };
+        let mut bytes = Vec::new();
+        assert_eq!(encode_create(over.as_bytes(), &config(""), None, &mut bytes), refused);
+        assert_eq!(encode_create(b"", &config(&over), None, &mut bytes), refused);
+        assert_eq!(encode_note(over.as_bytes(), b"", &mut bytes), refused);
+        assert!(bytes.is_empty());
+        assert_eq!(encode_create(&over.as_bytes()[1..], &config(&over[1..]), None, &mut bytes), Ok(()));
+        assert!(decode_create(&bytes).is_some());
+        // And what is longer than it says is none.
+        bytes.push(0);
+        assert_eq!(decode_create(&bytes), None);
     }
 }

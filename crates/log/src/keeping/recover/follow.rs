@@ -34,14 +34,8 @@ impl Recovery {
         }
     }
 
-    /// Shows what became of a log, in a process that follows another.
-    pub(super) fn show(&self, log: &Arc<Log>) {
-        let (deleted, lets_go) = {
-            let mut inner = log.lock();
-            let purged = inner.first > inner.first_visible;
-            inner.show();
-            (inner.deleting, inner.deleting || purged)
-        };
+    /// Follows up what became of a log and is shown, in a process that follows another.
+    pub(super) fn show(&self, log: &Arc<Log>, Shown { deleted, lets_go }: Shown) {
         if lets_go {
             relinquish(log, drop);
         }
@@ -130,6 +124,23 @@ impl Recovery {
                 at = resumes;
             }
         }
+    }
+}
+
+/// What became of a log that shows it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shown {
+    deleted: bool,
+    /// Something of it is not needed any more.
+    lets_go: bool,
+}
+
+impl Shown {
+    /// Shows all that is staged.
+    pub(super) fn of(inner: &mut Inner) -> Shown {
+        let purged = inner.first > inner.first_visible;
+        inner.show();
+        Shown { deleted: inner.deleting, lets_go: inner.deleting || purged }
     }
 }
 

@@ -4,7 +4,7 @@
 //! the torn end is blanked, and what might not be on the disk is written again. Where a segment is missing that
 //! should be there, its place is taken by one that says so to whoever comes by.
 
-use super::{End, Recovery};
+use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Found;
 use crate::segment::{self, Segment};
@@ -45,7 +45,7 @@ impl Recovery {
         for name in self.disk.names(&self.directory)? {
             let of = settled::number_of(&name);
             let stays = |number| {
-                number < active && (self.headers.contains_key(&number) || self.missing.contains_key(&number))
+                number < active && (self.headers.contains_key(&number) || is_missing(&self.missing, number))
             };
             if of.is_some_and(|number| !stays(number)) {
                 let _ = self.disk.unlink(&self.directory.join(name));
@@ -116,6 +116,9 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.
 fn rewrite(file: &thalweg_sys::disk::File, capacity: u32, end: u32) -> io::Result<()> {
+    if end < SEGMENT_HEADER_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a segment cannot end within its header"));
+    }
     let mut buffer = vec![0; 64 << 10];
     let mut at = 0;
     while at < capacity {

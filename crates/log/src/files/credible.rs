@@ -1,0 +1,53 @@
+//! What frames and checkpoints may say. A checksum proves that bytes are as they were written, and not that what wrote them was in its
+//! senses: nothing that is read here may overflow where it is added up, or lead out of a segment.
+//!
+//! The bounds leave room: whoever adds a segment's bytes to an offset within them, or one to an id, needs no other check.
+
+use crate::extents::Extent;
+use crate::format::{self, Created, Frame, Kind, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use crate::{LogId, Offset, Position, byte_of};
+
+/// No log has this id or a higher one: they are counted up from the time of the store's creation.
+pub(crate) const ID_END: LogId = 1 << 63;
+/// No log ends behind this: it would take longer than there are segments to write.
+pub(crate) const OFFSET_MAX: Offset = 1 << 62;
+
+/// Whether a frame says what can be.
+pub(crate) fn is_credible(frame: &Frame<'_>) -> bool {
+    let end = frame.offset.checked_add(frame.payload.len() as u64);
+    let says = match frame.kind {
+        Kind::Data => end.is_some_and(|end| end <= OFFSET_MAX),
+        Kind::Create => format::decode_create(frame.payload).is_some_and(|created| branches_off(&created)),
+        Kind::Trim => format::decode_trim(frame.payload).is_some_and(|at| at <= frame.offset),
+        _ => true,
+    };
+    says && frame.log < ID_END && frame.offset <= OFFSET_MAX
+}
+
+/// Whether a log, if it is a fork, can branch off there.
+pub(crate) fn branches_off((.., branch): &Created<'_>) -> bool {
+    branch.as_ref().is_none_or(|branch| branch.first <= branch.base && branch.base <= OFFSET_MAX)
+}
+
+/// Whether a batch may begin there.
+pub(crate) fn is_place(position: Position) -> bool {
+    let byte = byte_of(position);
+    (SEGMENT_HEADER_BYTES..=SEGMENT_BYTES_MAX).contains(&byte) && byte.is_multiple_of(8)
+}
+
+/// Whether the extents of a log that ends there can be these, in this order.
+pub(crate) fn are_credible(extents: &[Extent], tail: Offset) -> bool {
+    let lies = |extent: &Extent| {
+        let said = extent.places == 0 || is_place(extent.places);
+        let in_segment = byte_of(extent.position).checked_add(extent.span);
+        said && is_place(extent.position) && in_segment.is_some_and(|end| end <= SEGMENT_BYTES_MAX)
+    };
+    // Looked at before any is added up.
+    let each = |extent: &Extent| extent.offset <= OFFSET_MAX && lies(extent);
+    let follows =
+        |pair: &[Extent]| pair[0].end() <= pair[1].offset && pair[0].end_position() <= pair[1].position;
+    tail <= OFFSET_MAX
+        && extents.iter().all(each)
+        && extents.windows(2).all(follows)
+        && extents.last().is_none_or(|last| last.end() <= tail)
+}

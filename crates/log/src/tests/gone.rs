@@ -1,0 +1,53 @@
+//! A store that is moved away from under a process that is attached to it, or that another is put in the place of.
+
+use super::reader::block_on;
+use super::store::{open, os};
+use crate::{Attached, Cursor, Query, ReadError, Start};
+use std::fs::rename;
+use std::time::Duration;
+use thalweg_sys::disk::Disk;
+
+/// Nobody wakes them: nobody writes to what they have mapped any more.
+#[test]
+fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
+    for in_its_place in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let store = open(&at("here"), os());
+        store.log(b"a").unwrap();
+        store.backup(&at("backup")).unwrap();
+        let attached = Attached::open(&Disk::Real, &at("here")).unwrap();
+        let theirs = attached.find(b"a").unwrap().unwrap();
+        let tail = || Cursor::new(attached.reader(&theirs), &Query::from(Start::Tail));
+        let (mut blocked, mut task) = (tail(), tail());
+        let mut births = attached.births(false).unwrap();
+        assert!(blocked.next().unwrap().is_none() && task.next().unwrap().is_none());
+        assert!(births.next().unwrap().is_none());
+        assert!(!blocked.wait(Some(Duration::ZERO)) && !births.wait(Some(Duration::ZERO)));
+        let is_told = |error: Option<ReadError>, how: &[&str]| match error {
+            Some(ReadError::Io { why, .. }) => how.iter().any(|how| why.contains(how)),
+            _ => false,
+        };
+        std::thread::scope(|scope| {
+            let blocked = scope.spawn(move || blocked.wait(None).then(|| blocked.next().err()).flatten());
+            let births = scope.spawn(move || births.wait(None).then(|| births.next().err()).flatten());
+            let task = scope.spawn(move || {
+                block_on(task.changed()).unwrap();
+                task.next().err()
+            });
+            rename(at("here"), at("away")).unwrap();
+            if in_its_place {
+                rename(at("backup"), at("here")).unwrap();
+            }
+            for told in [blocked, births, task] {
+                let error = told.join().unwrap();
+                // Between the two there was none.
+                assert!(is_told(error.clone(), &["removed", "another store"]), "{in_its_place}: {error:?}");
+            }
+        });
+        let how = if in_its_place { "another store" } else { "removed" };
+        assert!(is_told(attached.find(b"a").err(), &[how]));
+        assert!(is_told(attached.births(false).and_then(|mut births| births.next()).err(), &[how]));
+        drop(store);
+    }
+}
