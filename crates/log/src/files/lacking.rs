@@ -54,7 +54,8 @@ impl Needs {
         let held = self.held.range(..self.replays_from).filter(|number| !there.contains(number));
         let mut holes: Vec<Range<u32>> = held.map(|number| *number..*number + 1).collect();
         let mut next = self.replays_from;
-        for number in there.range(self.replays_from..).copied().chain([last.saturating_add(1)]) {
+        let behind = there.range(self.replays_from..).copied().take_while(|number| *number <= last);
+        for number in behind.chain([last.saturating_add(1)]) {
             holes.extend((next < number).then_some(next..number));
             next = next.max(number + 1);
         }

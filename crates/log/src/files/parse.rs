@@ -291,7 +291,7 @@ impl Parse {
         }
         let header = match header {
             None if self.blanked.contains(&number) => {
-                self.ready.push_back(lost(&file, position(number, 0)));
+                self.ready.push_back(Piece::Damage(lacking::damage(&(number..number + 1))));
                 return Ok(());
             }
             None => {

@@ -322,10 +322,7 @@ impl Transfer<'_> {
         if torn.map_err(io_trouble("read", self.from))? <= *first {
             return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
         }
-        let missing = |number: &u32| {
-            let (file, at) = (segment::file_name(*number), position(*number, 0));
-            Damage { file, from: at, to: at, logs: None }
-        };
+        let missing = |number: &u32| lacking::damage(&(*number..*number + 1));
         Ok(Some(BackupError::Damaged(lost.iter().map(missing).collect()).into()))
     }
 
