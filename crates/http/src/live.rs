@@ -159,9 +159,10 @@ impl<S: Service> Http<S> {
         Ok(Pumped::Parked)
     }
 
-    /// Nothing to send: the head at most. Draining, that is the end of it.
+    /// Nothing to send: the head at most. Draining, or of a peer that will say nothing more and may well wait for the rest of what
+    /// it asked for, that is the end of it.
     fn park(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
-        if !self.draining {
+        if !self.draining && !at.active.ended {
             self.send_staged(at)?;
             return Ok(Pumped::Parked);
         }
