@@ -9,7 +9,7 @@ use crate::headers::Headers;
 use crate::problem::Problem;
 use crate::read::body;
 use crate::span::Halt;
-use crate::store::{Read, Store, StoreError};
+use crate::store::{Lifetime, Read, Store, StoreError};
 use crate::{Streams, cursor};
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -55,6 +55,7 @@ impl<S: Store> Streams<S> {
                 topic: found.stream,
                 live,
                 head: Response::default(),
+                lasts_ms: lasts_ms(found.config.lifetime),
             },
         })
     }
@@ -69,7 +70,8 @@ impl<S: Store> Streams<S> {
         let head = event_stream(media::kind(&found.config.content_type));
         let flavour = flavour(&found) | if begins.relative { RELATIVE } else { 0 };
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
-        Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head }
+        let lasts_ms = lasts_ms(found.config.lifetime);
+        Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
     /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet, misses nothing that
@@ -241,6 +243,15 @@ fn flavour<S: Store>(found: &Found<S>) -> u8 {
         Kind::Json => JSON,
         Kind::Text => TEXT,
         Kind::Binary => BINARY,
+    }
+}
+
+/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So nobody follows one of a
+/// sliding lifetime for so long that it would end: half of that, and then asks again.
+fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
+    match lifetime {
+        Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),
+        Lifetime::Unlimited | Lifetime::Until { .. } => None,
     }
 }
 

@@ -200,6 +200,8 @@ pub enum Answer<T> {
         live: Live,
         /// SSE: status and fields of the response that the events are the body of. Long-poll: unused.
         head: Response,
+        /// How long at most until the connection has to ask again, where that is for the service to say.
+        lasts_ms: Option<u32>,
     },
 }
 
