@@ -159,7 +159,9 @@ impl<S: Store> Streams<S> {
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let mut read = match self.event(stream, live) {
+        let read =
+            self.event(stream, live).and_then(|read| Ok((self.splits_line_end(stream, live, &read)?, read)));
+        let (splits, mut read) = match read {
             Ok(read) => read,
             Err(Halt::Cold(work)) => return Advance::Cold(work),
             // Nothing was sent yet, so whoever asked is told why nothing will be.
@@ -178,10 +180,15 @@ impl<S: Store> Streams<S> {
         if empty && live.opened && !end {
             return Advance::Wait;
         }
+        let mut unsaid_bytes = read.next - live.offset;
+        if splits && unsaid_bytes > 0 {
+            read.pieces[0].advance(1);
+            unsaid_bytes -= 1;
+        }
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
         let next = self.token_of(stream, read.next);
         sse::place(&mut out, next);
-        if !empty {
+        if unsaid_bytes > 0 {
             data_event(&mut out, live.flavour, &read);
         }
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
@@ -212,6 +219,23 @@ impl<S: Store> Streams<S> {
                 return Err(Halt::Cold(work));
             }
         }
+    }
+
+    /// Whether text begins with the second half of a line end whose first half, a CR, was sent before: as a line end, for it may have
+    /// been all there ever was.
+    fn splits_line_end(&self, stream: &S::Stream, live: &Live, read: &Read) -> Result<bool, Halt> {
+        let first = read.pieces.first().and_then(|piece| piece.first());
+        let Some(before) =
+            live.offset.checked_sub(1).filter(|_| live.flavour == TEXT && first == Some(&b'\n'))
+        else {
+            return Ok(false);
+        };
+        if let Some(work) = self.store.cold(stream, before, 1) {
+            return Err(Halt::Cold(work));
+        }
+        // What is no longer kept says nothing.
+        let before = self.store.read(stream, before, 1);
+        Ok(before.is_ok_and(|read| read.pieces.first().and_then(|piece| piece.first()) == Some(&b'\r')))
     }
 
     /// Why a stream that was found is not read.
