@@ -174,6 +174,7 @@ pub(crate) struct Starting<T> {
     pub(crate) topic: T,
     pub(crate) live: Live,
     pub(crate) head: Response,
+    pub(crate) lasts_ms: Option<u32>,
     pub(crate) manner: Manner,
 }
 

@@ -78,13 +78,14 @@ impl<S: Service> Http<S> {
         if self.load.subscribers() >= self.config.subscribers_max {
             return self.refuse_subscriber(at, &starting);
         }
-        let Starting { topic_id, topic, live, head, mut manner } = starting;
+        let Starting { topic_id, topic, live, head, lasts_ms, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
         manner.close |= self.draining || (sse && manner.legacy);
         let lifetime_ms = match live.mode {
             Mode::Sse => self.config.sse_lifetime_ms(at.core.entropy()),
             Mode::LongPoll => self.config.long_poll_timeout_ms,
         };
+        let lifetime_ms = lasts_ms.map_or(lifetime_ms, |lasts_ms| lifetime_ms.min(lasts_ms));
         self.load.follow();
         let entry = at.entry()?;
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
@@ -159,9 +160,10 @@ impl<S: Service> Http<S> {
         Ok(Pumped::Parked)
     }
 
-    /// Nothing to send: the head at most. Draining, that is the end of it.
+    /// Nothing to send: the head at most. Draining, or of a peer that will say nothing more and may well wait for the rest of what
+    /// it asked for, that is the end of it.
     fn park(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
-        if !self.draining {
+        if !self.draining && !at.active.ended {
             self.send_staged(at)?;
             return Ok(Pumped::Parked);
         }

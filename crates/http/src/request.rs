@@ -258,8 +258,9 @@ impl<S: Service> Http<S> {
             Answer::Later(later) => self.await_later(at.key, at.active, later, manner),
             // Handled before: a cold request has no place yet.
             Answer::Cold(_) => {}
-            Answer::Live { topic_id, topic, live, head } => {
-                at.active.starting = Some(Box::new(Starting { topic_id, topic, live, head, manner }));
+            Answer::Live { topic_id, topic, live, head, lasts_ms } => {
+                let starting = Starting { topic_id, topic, live, head, lasts_ms, manner };
+                at.active.starting = Some(Box::new(starting));
             }
         }
     }

@@ -272,6 +272,42 @@ fn a_subscriber_that_hangs_up_is_gone_at_once() {
 }
 
 #[test]
+fn a_subscriber_that_says_nothing_more_is_told_the_end() {
+    let server = Server::start(patient());
+    server.write("abc");
+    let (mut poll, mut sse, mut late) = (server.connect(), server.connect(), server.connect());
+    poll.get("/poll/3");
+    sse.send("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
+    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 1);
+    late.send("GET /sse/1 HTTP/1.1\r\nHost: t\r\n\r\n");
+    [&poll, &sse, &late].into_iter().for_each(Client::finish);
+    assert_eq!(poll.answer().status, 204);
+    assert_eq!(sse.answer().text(), event("abc", 3), "whole, with its last chunk");
+    assert_eq!(sse.answer().text(), "Get /echo -", "and what was asked behind it");
+    assert_eq!(late.answer().text(), event("bc", 3));
+    assert!(poll.at_end() && sse.at_end() && late.at_end());
+    server.until("gone", |census| census.connections == 0);
+}
+
+#[test]
+fn a_service_may_let_a_live_read_last_less_long() {
+    let server =
+        Server::start(Config { long_poll_timeout_ms: 3_600_000, sse_lifetime_ms: 3_600_000, ..patient() });
+    let start = Instant::now();
+    let (mut poll, mut sse) = (server.connect(), server.connect());
+    poll.get("/poll/0/100");
+    sse.get("/sse/0/100");
+    assert_eq!(poll.answer().status, 204);
+    assert_eq!(sse.answer().text(), event("", 0));
+    assert!(start.elapsed() >= Duration::from_millis(100), "never early");
+    // But never longer than everybody.
+    let server = Server::start(Config { long_poll_timeout_ms: 100, ..patient() });
+    let mut poll = server.connect();
+    poll.get("/poll/0/3600000");
+    assert_eq!(poll.answer().status, 204);
+}
+
+#[test]
 fn bytes_that_come_while_a_request_is_live_wait_and_are_bounded() {
     let server = Server::start(patient());
     let mut client = server.connect();

@@ -51,7 +51,7 @@ pub(crate) fn admit(request: &Request<'_>, hosts: &mut Hosts) -> Result<(), Box<
         return refuse(415, "content-type", "Content-Type", detail, "");
     }
     // RFC 9110 15.5.16: what a body was packed in is told apart from what it says.
-    if request.field(Name::ContentEncoding).is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+    if request.coding().is_some() {
         let detail = "a call is sent as it is, in no content coding";
         return refuse(415, "content-encoding", "Content-Encoding", detail, "Accept-Encoding: identity\r\n");
     }

@@ -281,7 +281,7 @@ mod tests {
                 return Answer::Respond(response);
             }
             let live = Live { mode: Mode::LongPoll, flavour: 0x83, opened: false, offset: 0, cursor: 0 };
-            Answer::Live { topic_id: 1, topic: (), live, head: response }
+            Answer::Live { topic_id: 1, topic: (), live, head: response, lasts_ms: None }
         }
 
         fn failed(&mut self, _: Now) -> Response {

@@ -186,7 +186,7 @@ fn decide(
 ) -> Decision {
     // PROTOCOL 5.2, error precedence: closed, then content type, then sequence.
     if state.closed {
-        return Decision::Answer(on_closed(state, known, input, tail));
+        return Decision::Answer(on_closed(state, input, tail));
     }
     if let Some(media) = input.media
         && !media::same(media, &config.content_type)
@@ -220,7 +220,7 @@ fn decide(
 }
 
 /// The answer to any POST once the stream is closed.
-fn on_closed(state: &State, known: Option<ProducerState>, input: &Input<'_>, tail: Token) -> Response {
+fn on_closed(state: &State, input: &Input<'_>, tail: Token) -> Response {
     match input.claim {
         // PROTOCOL 5.2.1: the very request that closed the stream is a duplicate and succeeds.
         Some(claim)
@@ -228,14 +228,8 @@ fn on_closed(state: &State, known: Option<ProducerState>, input: &Input<'_>, tai
         {
             return success(204, tail, true, Some(claim.place));
         }
-        // PROTOCOL 5.2.1: closing does not lift the fence on a superseded epoch.
-        Some(claim) => {
-            if let Some(known) = known
-                && claim.place.epoch < known.epoch
-            {
-                return producer::stale(known.epoch);
-            }
-        }
+        // PROTOCOL 5.2.1: any other is told that it is closed, of whatever epoch it is.
+        Some(_) => {}
         // PROTOCOL 5.2, 5.3: closing a closed stream without data succeeds.
         None if input.close && input.body.is_empty() => return success(204, tail, true, None),
         None => {}

@@ -7,14 +7,15 @@
 use crate::Streams;
 use crate::access::Found;
 use crate::headers::single;
+use crate::places::Sought;
 use crate::problem::Problem;
 use crate::store::{Fork, Read, Store, StoreError};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Now, Request, Work};
 use thalweg_wire::field::Name;
+use thalweg_wire::media;
 use thalweg_wire::path::{self, STREAMS};
 use thalweg_wire::token::Token;
-use thalweg_wire::{json, media};
 
 const FORKED_FROM: Name = Name::StreamForkedFrom;
 const OFFSET: Name = Name::StreamForkOffset;
@@ -199,7 +200,7 @@ impl<S: Store> Streams<S> {
         let record = self.record(stream, from)?;
         let place = match media::kind(&source.config.content_type) {
             // PROTOCOL 4.2: of a JSON stream, flattened messages.
-            media::Kind::Json => after_message(&record.pieces.concat(), count),
+            media::Kind::Json => self.behind_messages(stream, from, &record, count)?,
             // PROTOCOL 4.2: of any other, bytes of the body.
             media::Kind::Text | media::Kind::Binary => Some(count),
         };
@@ -210,6 +211,18 @@ impl<S: Store> Streams<S> {
             let problem = Problem::new(400, "fork-sub-offset-past-end", SUB_OFFSET, detail);
             Halt::Refused(self.store.ticket(stream), problem)
         })
+    }
+
+    /// Bytes up to behind the separator of the `count`-th of a record's messages; `None` if it has fewer.
+    fn behind_messages(
+        &self,
+        stream: &S::Stream,
+        from: u64,
+        record: &Read,
+        count: u64,
+    ) -> Result<Option<u64>, Halt> {
+        let sought = Sought { incarnation: self.store.incarnation(stream), from, to: record.next, count };
+        self.places.behind(sought, &record.pieces).map_err(Halt::Cold)
     }
 
     /// The header in which an existing stream differs from the fork asked for, if it does.
@@ -247,42 +260,5 @@ impl<S: Store> Streams<S> {
             return Some(OFFSET);
         }
         (wish.sub_offset != have.sub_offset).then_some(SUB_OFFSET)
-    }
-}
-
-/// Bytes up to behind the separator of the `count`-th of a record's messages; `None` if it has fewer.
-fn after_message(record: &[u8], count: u64) -> Option<u64> {
-    let joined = record.strip_suffix(b",")?;
-    let mut text = String::with_capacity(joined.len() + 2);
-    text.push('[');
-    text.push_str(std::str::from_utf8(joined).ok()?);
-    text.push(']');
-    let (mut seen, mut end) = (0, None);
-    let each = |message: std::ops::Range<usize>| {
-        seen += 1;
-        if seen == count {
-            // One for the bracket before, one less for the separator behind.
-            end = Some(message.end as u64);
-        }
-    };
-    json::split(&text, each).ok()?;
-    end
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_end_behind_their_separators() {
-        let record = br#"{"a":",]"},[1,2],"x\",",4,"#;
-        let ends = [11, 17, 24, 26];
-        for (count, end) in (1..).zip(ends) {
-            assert_eq!(after_message(record, count), Some(end), "{count}");
-            assert_eq!(record[end as usize - 1], b',');
-        }
-        assert_eq!(after_message(record, 5), None);
-        assert_eq!(after_message(b"", 1), None);
-        assert_eq!(after_message(b"2],3,", 1), None, "not where a message begins");
     }
 }

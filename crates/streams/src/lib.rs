@@ -27,6 +27,7 @@ mod headers;
 mod list;
 mod live;
 mod options;
+mod places;
 mod problem;
 mod producer;
 mod read;
@@ -110,12 +111,14 @@ pub struct Streams<S: Store> {
     /// What `__ds` serves; without it nothing is there.
     subscriptions: Option<Arc<Subscriptions<S>>>,
     options: Arc<Options>,
+    /// Found in records that are too large to be read here.
+    places: places::Places,
 }
 
 impl<S: Store> Streams<S> {
     /// The service over `store`.
     pub fn new(store: S, options: Options) -> Self {
-        Self { store, subscriptions: None, options: Arc::new(options) }
+        Self { store, subscriptions: None, options: Arc::new(options), places: places::Places::default() }
     }
 
     /// Serves these subscriptions under `__ds` (PROTOCOL 6), and tells them of new streams.

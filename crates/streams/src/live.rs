@@ -9,7 +9,7 @@ use crate::headers::Headers;
 use crate::problem::Problem;
 use crate::read::body;
 use crate::span::Halt;
-use crate::store::{Read, Store, StoreError};
+use crate::store::{Lifetime, Read, Store, StoreError};
 use crate::{Streams, cursor};
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -55,6 +55,7 @@ impl<S: Store> Streams<S> {
                 topic: found.stream,
                 live,
                 head: Response::default(),
+                lasts_ms: lasts_ms(found.config.lifetime),
             },
         })
     }
@@ -69,7 +70,8 @@ impl<S: Store> Streams<S> {
         let head = event_stream(media::kind(&found.config.content_type));
         let flavour = flavour(&found) | if begins.relative { RELATIVE } else { 0 };
         let live = Live { mode: Mode::Sse, flavour, opened: false, offset, cursor };
-        Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head }
+        let lasts_ms = lasts_ms(found.config.lifetime);
+        Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
     /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet, misses nothing that
@@ -157,7 +159,9 @@ impl<S: Store> Streams<S> {
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let mut read = match self.event(stream, live) {
+        let read =
+            self.event(stream, live).and_then(|read| Ok((self.splits_line_end(stream, live, &read)?, read)));
+        let (splits, mut read) = match read {
             Ok(read) => read,
             Err(Halt::Cold(work)) => return Advance::Cold(work),
             // Nothing was sent yet, so whoever asked is told why nothing will be.
@@ -178,10 +182,15 @@ impl<S: Store> Streams<S> {
         if empty && live.opened && !end {
             return Advance::Wait;
         }
+        let mut unsaid_bytes = read.next - live.offset;
+        if splits && unsaid_bytes > 0 {
+            read.pieces[0].advance(1);
+            unsaid_bytes -= 1;
+        }
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
         let next = self.token_of(stream, read.next);
         sse::place(&mut out, next);
-        if !empty {
+        if unsaid_bytes > 0 {
             data_event(&mut out, live.flavour, &read);
         }
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
@@ -214,6 +223,23 @@ impl<S: Store> Streams<S> {
         }
     }
 
+    /// Whether text begins with the second half of a line end whose first half, a CR, was sent before: as a line end, for it may have
+    /// been all there ever was.
+    fn splits_line_end(&self, stream: &S::Stream, live: &Live, read: &Read) -> Result<bool, Halt> {
+        let first = read.pieces.first().and_then(|piece| piece.first());
+        let Some(before) =
+            live.offset.checked_sub(1).filter(|_| live.flavour == TEXT && first == Some(&b'\n'))
+        else {
+            return Ok(false);
+        };
+        if let Some(work) = self.store.cold(stream, before, 1) {
+            return Err(Halt::Cold(work));
+        }
+        // What is no longer kept says nothing.
+        let before = self.store.read(stream, before, 1);
+        Ok(before.is_ok_and(|read| read.pieces.first().and_then(|piece| piece.first()) == Some(&b'\r')))
+    }
+
     /// Why a stream that was found is not read.
     fn unread(&self, stream: &S::Stream, error: &StoreError) -> Problem {
         match error {
@@ -243,6 +269,15 @@ fn flavour<S: Store>(found: &Found<S>) -> u8 {
         Kind::Json => JSON,
         Kind::Text => TEXT,
         Kind::Binary => BINARY,
+    }
+}
+
+/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So nobody follows one of a
+/// sliding lifetime for so long that it would end: half of that, and then asks again.
+fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
+    match lifetime {
+        Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),
+        Lifetime::Unlimited | Lifetime::Until { .. } => None,
     }
 }
 

@@ -9,6 +9,7 @@ use smallvec::smallvec;
 use thalweg_wire::exchange::{
     Advance, Announced, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
+use thalweg_wire::field::Name;
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 use thalweg_wire::piece::Piece;
 
@@ -41,6 +42,9 @@ impl<S: Store> Service for Streams<S> {
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         if request.method == Method::Options {
             return Answer::Respond(preflight([HEALTH, LIST, STATS].contains(&request.path)));
+        }
+        if let Some(refused) = packed(request) {
+            return Answer::Respond(refused);
         }
         let Some(encoded) = request.path.strip_prefix(STREAMS) else {
             let reads = matches!(request.method, Method::Get | Method::Head);
@@ -80,7 +84,7 @@ impl<S: Store> Service for Streams<S> {
     }
 
     fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
-        self.refuse_create(head, now)
+        packed(head).or_else(|| self.refuse_create(head, now))
     }
 
     fn writes(&self) -> u64 {
@@ -120,6 +124,17 @@ impl<S: Store> Service for Streams<S> {
     fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
         Problem::new(refusal.status, refusal.code, refusal.field, refusal.detail).respond()
     }
+}
+
+/// RFC 9110 15.5.16: a body that comes packed is not what would be kept, and told apart from one of the wrong type.
+fn packed(request: &Request<'_>) -> Option<Response> {
+    let carries = matches!(request.method, Method::Put | Method::Post);
+    request.coding().filter(|_| carries).map(|_| {
+        let detail = "a body is sent as it is, in no content coding";
+        Problem::new(415, "content-encoding", Name::ContentEncoding, detail).respond_with(|headers| {
+            headers.constant(b"Accept-Encoding: identity\r\n");
+        })
+    })
 }
 
 /// Paths that name no stream.

@@ -72,6 +72,13 @@ impl<'a> Request<'a> {
         self.values(name).next()
     }
 
+    /// What the body is packed in, if anything: the first content coding beside `identity`, which is none (RFC 9110 8.4).
+    pub fn coding(&self) -> Option<&'a [u8]> {
+        let codings = self.values(Name::ContentEncoding).flat_map(|value| value.split(|byte| *byte == b','));
+        let mut codings = codings.map(<[u8]>::trim_ascii);
+        codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+    }
+
     /// All fields of that name.
     pub fn values(&self, name: Name) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.fields.iter().filter(move |field| field.name == name).map(|field| field.value)
@@ -193,6 +200,8 @@ pub enum Answer<T> {
         live: Live,
         /// SSE: status and fields of the response that the events are the body of. Long-poll: unused.
         head: Response,
+        /// How long at most until the connection has to ask again, where that is for the service to say.
+        lasts_ms: Option<u32>,
     },
 }
 

@@ -155,7 +155,8 @@ impl Service for TestService {
                     fields: b"Content-Type: text/event-stream\r\n"[..].into(),
                     ..Response::default()
                 };
-                Answer::Live { topic_id: 1, topic: 1, live, head }
+                let lasts_ms = parts.next().and_then(|n| n.parse().ok());
+                Answer::Live { topic_id: 1, topic: 1, live, head, lasts_ms }
             }
             _ => Answer::Respond(respond(404, "no such path")),
         }

@@ -350,11 +350,13 @@ impl<S: Store> Driver<S> {
         let slot = self.shared.slot(id)?;
         let mut held = slot.held.lock();
         let held = held.as_mut()?;
-        // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending.
+        let is_woken = held.subscription.phase == Phase::Woken;
+        let event_due_us = if is_woken { held.event_due_us(now.time_us) } else { u64::MAX };
+        // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending; or the one that nobody took up.
         for _ in 0..2 {
-            let subscription = &held.subscription;
-            let Some(change) = subscription.expire(now.time_us).or_else(|| subscription.wake(now.time_us))
-            else {
+            let (subscription, now_us) = (&held.subscription, now.time_us);
+            let change = subscription.expire(now_us).or_else(|| subscription.wake(now_us));
+            let Some(change) = change.or_else(|| subscription.unclaimed(event_due_us, now_us)) else {
                 break;
             };
             if self.shared.keep(&self.store, held, change, now.time_us).is_err() {
@@ -363,7 +365,13 @@ impl<S: Store> Driver<S> {
             }
         }
         match held.subscription.phase {
-            Phase::Idle | Phase::Woken => None,
+            Phase::Idle => None,
+            Phase::Woken => {
+                if event_due_us > now.time_us {
+                    self.timers.set(id.clone(), event_due_us);
+                }
+                None
+            }
             Phase::Held { until_us, .. } => {
                 self.timers.set(id.clone(), until_us);
                 None
@@ -409,6 +417,7 @@ impl<S: Store> Driver<S> {
         let kept = self.shared.keep(&self.store, held, change, now.time_us).is_ok();
         match held.subscription.phase {
             Phase::Waking { next_attempt_us, .. } if kept => self.timers.set(id.clone(), next_attempt_us),
+            Phase::Woken if kept => self.timers.set(id.clone(), held.event_written(now.time_us)),
             _ if !kept => self.timers.set(id.clone(), now.time_us + AGAIN_US),
             _ => {}
         }
@@ -428,15 +437,15 @@ impl<S: Store> Driver<S> {
             incarnation: held.incarnation,
             generation: subscription.generation,
             begun_us: now.time_us,
-            snapshot: subscription.snapshot(),
+            snapshot: subscription.snapshot(held.told.as_deref()),
         })
     }
 
     /// PROTOCOL 7.1: the request that tells a webhook, as things stand now. `None`: its wake is over.
     fn request(&self, attempt: &mut Attempt, now: Now) -> Option<()> {
         let slot = self.shared.slot(&attempt.id)?;
-        let held = slot.held.lock();
-        let held = held.as_ref().filter(|held| held.incarnation == attempt.incarnation)?;
+        let mut held = slot.held.lock();
+        let held = held.as_mut().filter(|held| held.incarnation == attempt.incarnation)?;
         let (subscription, generation) = (&held.subscription, attempt.generation);
         if subscription.generation != generation || !matches!(subscription.phase, Phase::Waking { .. }) {
             return None;
@@ -444,8 +453,9 @@ impl<S: Store> Driver<S> {
         let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
         // Links that a crash could take back are told to nobody.
         if self.store.ticket(&held.log) == 0 {
-            attempt.snapshot = subscription.snapshot();
+            attempt.snapshot = held.tell();
         }
+        let subscription = &held.subscription;
         let (id, path) = (&attempt.id, thalweg_wire::path::encode(&attempt.id));
         let body = json!({
             "subscription_id": id,

@@ -298,7 +298,7 @@ impl<S: Store> Streams<S> {
         subscription.apply(change);
         let log = self.write_whole(&subscription, now)?;
         let incarnation = self.store.incarnation(&log);
-        Ok(Held { subscription, log, incarnation, membership: 1, untold: true, named: true })
+        Ok(Held { untold: true, ..Held::new(subscription, log, incarnation) })
     }
 
     fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<S::Stream, Refusal> {

@@ -48,7 +48,7 @@ use parking_lot::{Mutex, RwLock};
 use pattern::Pattern;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
-use subscription::{Change, Seen, Subscription};
+use subscription::{Change, Link, Seen, Subscription};
 
 /// Bytes of notes in one commit.
 const COMMIT_BYTES_MAX: usize = 64 << 10;
@@ -96,6 +96,58 @@ struct Held<S: Store> {
     untold: bool,
     /// The streams that were named at creation have notes of their own.
     named: bool,
+    /// Behind which stream the next wake begins to tell of some. Soft, as what follows: a start begins anew.
+    told: Option<Arc<str>>,
+    /// The latest event of a pull-wake.
+    event: Option<Event>,
+}
+
+/// An event in a wake stream, and how long somebody is waited for who claims.
+struct Event {
+    generation: u64,
+    waits_ms: u64,
+    due_us: u64,
+}
+
+impl<S: Store> Held<S> {
+    fn new(subscription: Subscription, log: S::Stream, incarnation: u64) -> Held<S> {
+        Held {
+            subscription,
+            log,
+            incarnation,
+            membership: 1,
+            untold: false,
+            named: true,
+            told: None,
+            event: None,
+        }
+    }
+
+    /// What a wake tells of; the next one goes on behind it.
+    fn tell(&mut self) -> Vec<(Arc<str>, Link)> {
+        let snapshot = self.subscription.snapshot(self.told.as_deref());
+        self.told = Subscription::told_last(&snapshot);
+        snapshot
+    }
+
+    /// When the event of the present wake is due to be written again, which is there, if it was not known before, since now.
+    fn event_due_us(&mut self, now_us: u64) -> u64 {
+        let present = self.subscription.generation;
+        match &self.event {
+            Some(event) if event.generation == present => event.due_us,
+            _ => self.event_written(now_us),
+        }
+    }
+
+    /// The event of the present wake was written, once more if it was before. When that is due again.
+    fn event_written(&mut self, now_us: u64) -> u64 {
+        let generation = self.subscription.generation;
+        let before = self.event.as_ref().filter(|event| event.generation == generation);
+        let waits_ms = self.subscription.claim_ms(before.map(|event| event.waits_ms));
+        let due_us = now_us + waits_ms * 1_000;
+        self.event = Some(Event { generation, waits_ms, due_us });
+        due_us
+    }
 }
 
 /// What the driver has not looked at yet.
@@ -159,7 +211,7 @@ impl<S: Store> Subscriptions<S> {
         let (id, pattern) = (subscription.id.clone(), subscription.config.pattern.clone());
         let named: Vec<Arc<str>> = explicit(&subscription).cloned().collect();
         let incarnation = store.incarnation(&log);
-        let held = Held { subscription, log, incarnation, membership: 1, untold: false, named: are_named };
+        let held = Held { named: are_named, ..Held::new(subscription, log, incarnation) };
         let slot = Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) };
         self.index.write().slots.insert(id.clone(), Arc::new(slot));
         self.count_named(&named, &[]);

@@ -270,12 +270,13 @@ impl<S: Store> Streams<S> {
             let change =
                 held.subscription.claim(&worker, now.time_us).map_err(|why| Refusal::of(why, generation))?;
             let ticket = self.keep(shared, held, change, now)?;
+            let streams = told(&held.tell());
             let subscription = &held.subscription;
             let body = json!({
                 "wake_id": keys.wake_id(held.incarnation, subscription.generation),
                 "generation": subscription.generation,
                 "token": keys.token(id, held.incarnation, subscription.generation, Use::Claim, now.time_us),
-                "streams": told(&subscription.snapshot()),
+                "streams": streams,
                 "lease_ttl_ms": subscription.config.lease_ttl_ms,
             });
             Ok((ticket, respond(200, &body)))

@@ -6,8 +6,10 @@
 //! ```text
 //!            pending work                 handed over                  (pull-wake) claimed
 //!   Idle ───────────────► Waking(retry) ───────────────► Woken ──────────────────────────┐
-//!    ▲                     │   ▲   │ failed: backoff                                       ▼
-//!    │                     │   └───┘     └── (webhook) accepted ───────────────────────► Held(lease)
+//!    ▲                     │ ▲ ▲   │ failed: backoff     │ unclaimed: again                ▼
+//!    │                     │ │ └───┘                     │                             Held(lease)
+//!    │                     │ └───────────────────────────┘                                 ▲
+//!    │                     └── (webhook) accepted ─────────────────────────────────────────┤
 //!    └──── done, released, lease over ────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -18,11 +20,14 @@
 use super::pattern::Pattern;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_wire::token::Token;
 
 const BACKOFF_MIN_MS: u64 = 1_000;
 const BACKOFF_MAX_MS: u64 = 60_000;
+/// Longest time between two events of a wake.
+const CLAIM_MS_MAX: u64 = 600_000;
 /// Links that a wake's snapshot carries at most, those with pending work first.
 const SNAPSHOT_MAX: usize = 512;
 
@@ -296,11 +301,21 @@ impl Subscription {
         matches!(self.config.delivery, Delivery::Webhook { .. })
     }
 
-    /// The links a wake tells of, those with pending work first.
-    pub(crate) fn snapshot(&self) -> Vec<(Arc<str>, Link)> {
-        let pending = self.links.iter().filter(|(_, link)| link.is_pending());
-        let others = self.links.iter().filter(|(_, link)| !link.is_pending());
+    /// The links a wake tells of, those with pending work first, from behind the one that was `told` of last. Where not all of them
+    /// have room each has its turn, however soon the first ones are pending again.
+    pub(crate) fn snapshot(&self, told: Option<&str>) -> Vec<(Arc<str>, Link)> {
+        let told = told.unwrap_or_default();
+        let behind = self.links.range::<str, _>((Bound::Excluded(told), Bound::Unbounded));
+        let round = behind.chain(self.links.range::<str, _>((Bound::Unbounded, Bound::Included(told))));
+        let pending = round.clone().filter(|(_, link)| link.is_pending());
+        let others = round.filter(|(_, link)| !link.is_pending());
         pending.chain(others).take(SNAPSHOT_MAX).map(|(path, link)| (path.clone(), *link)).collect()
+    }
+
+    /// The last one with pending work that a snapshot tells of, if there may be more than it has room for.
+    pub(crate) fn told_last(snapshot: &[(Arc<str>, Link)]) -> Option<Arc<str>> {
+        let last = snapshot.get(SNAPSHOT_MAX - 1).filter(|(_, link)| link.is_pending());
+        last.map(|(path, _)| path.clone())
     }
 
     /// PROTOCOL 7: pending work of an idle subscription is a new wake.
@@ -311,6 +326,21 @@ impl Subscription {
             phase: Some(Phase::Waking { attempts: 0, next_attempt_us: now_us }),
             ..Change::default()
         })
+    }
+
+    /// An event that nobody claimed by until it was due may never be read: its stream was deleted, or keeps less, or whoever had
+    /// read it died. It is handed over again, as the same wake.
+    pub(crate) fn unclaimed(&self, due_us: u64, now_us: u64) -> Option<Change> {
+        let is_over = self.phase == Phase::Woken && due_us <= now_us && self.is_pending();
+        let phase = Phase::Waking { attempts: 0, next_attempt_us: now_us };
+        is_over.then(|| Change { phase: Some(phase), ..Change::default() })
+    }
+
+    /// How long a claim is waited for behind an event, and the same behind the next of a wake that waited `waited_ms` for one: as
+    /// long as a worker would have to work, then twice as long each time.
+    pub(crate) fn claim_ms(&self, waited_ms: Option<u64>) -> u64 {
+        let ttl_ms = self.config.lease_ttl_ms;
+        waited_ms.map_or(ttl_ms, |waited_ms| (2 * waited_ms).min(CLAIM_MS_MAX).max(ttl_ms))
     }
 
     /// PROTOCOL 7.3: a lease that is over clears its holder.

@@ -677,6 +677,125 @@ fn a_worker_that_dies_loses_its_claim_to_the_next() {
     assert_eq!(world.verb("s", "ack", token, &acks(&first, true)).code(), (409, "FENCED"));
 }
 
+/// The streams that a claim tells of, all of which it then has done.
+fn work_off(world: &mut World) -> BTreeSet<String> {
+    world.turn();
+    let claimed = world.claim("s", "w").body;
+    let token = claimed["token"].as_str().unwrap().to_owned();
+    assert_eq!(world.verb("s", "ack", &token, &acks(&claimed, true)).status, 200);
+    let told = claimed["streams"].as_array().unwrap().iter();
+    told.map(|stream| stream["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn streams_that_are_never_quiet_leave_the_others_their_turn() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    let names: Vec<String> = (0..1_100).map(|n| format!("events/{n:04}")).collect();
+    names.iter().for_each(|name| world.create(name));
+    world.turn();
+    let mut seen = BTreeSet::new();
+    for round in 0..3 {
+        names.iter().for_each(|name| world.append(name, round));
+        let told = work_off(&mut world);
+        assert_eq!(told.len(), 512);
+        seen.extend(told);
+    }
+    assert_eq!(
+        seen.len(),
+        names.len(),
+        "whatever is pending is told of, though what comes first is pending again"
+    );
+}
+
+#[test]
+fn a_webhook_is_told_of_the_next_streams_by_the_next_wake() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    let names: Vec<String> = (0..600).map(|n| format!("events/{n:04}")).collect();
+    names.iter().for_each(|name| world.create(name));
+    names.iter().for_each(|name| world.append(name, 1));
+    let first = world.attempt();
+    names.iter().for_each(|name| world.append(name, 2));
+    assert!(world.turn().is_empty(), "one call at a time");
+    let second = world.finished(&first, Outcome::Done).unwrap();
+    assert_eq!(told(&first)["streams"][0]["path"], "events/0000");
+    assert_eq!(told(&second)["streams"][0]["path"], "events/0512");
+    // Which is over where it began, so that nothing is told of twice.
+    assert_eq!(told(&second)["streams"][511]["path"], "events/0423");
+}
+
+#[test]
+fn an_event_that_nobody_claims_by_is_written_again() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 1);
+    // Whoever would have read it finds another stream of that name.
+    world.call(Method::Delete, "wake/pool", &[], &Value::Null);
+    world.create("wake/pool");
+    world.sleep_ms(999);
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 0, "a worker has as long to claim as it would have to work");
+    assert_eq!(world.driver.next_due_us(), Some(START_US + SECOND_US));
+    world.sleep_ms(1);
+    world.turn();
+    // A worker that died with it in its hands: the next time it is waited for twice as long, and so on up to ten minutes.
+    let mut waits_s = 0;
+    for times in 1..16 {
+        let events = world.events("wake/pool");
+        assert_eq!((events.len(), &events[times - 1]["generation"]), (times, &json!(1)));
+        waits_s = (1 << times).min(600);
+        assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + waits_s * SECOND_US));
+        world.append("events/a", 2);
+        world.turn();
+        world.now.time_us = world.driver.next_due_us().unwrap();
+        world.turn();
+    }
+    assert_eq!(waits_s, 600);
+    let claimed = world.claim("s", "w").body;
+    assert_eq!(claimed["generation"], 1, "it is one wake");
+    let token = claimed["token"].as_str().unwrap();
+    assert_eq!(world.verb("s", "ack", token, &acks(&claimed, true)).status, 200);
+    world.turn();
+    assert_eq!((world.events("wake/pool").len(), world.driver.next_due_us()), (16, None));
+    // The next wake begins anew, and a start does too.
+    world.append("events/a", 3);
+    world.turn();
+    assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US));
+    let mut world = world.restart();
+    world.sleep_ms(500);
+    world.turn();
+    assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US));
+}
+
+#[test]
+fn nothing_is_said_again_of_work_that_is_gone() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    let stream = world.model.find(b"events/a").unwrap();
+    world.call(Method::Delete, "events/a", &[], &Value::Null);
+    world.shared.moved(world.model.incarnation(&stream));
+    world.turn();
+    world.sleep_ms(1_000);
+    world.turn();
+    assert_eq!((world.events("wake/pool").len(), world.driver.next_due_us()), (1, None));
+    // What comes then is what the wake is for.
+    world.create("events/a");
+    world.append("events/a", 2);
+    world.turn();
+    let events = world.events("wake/pool");
+    assert_eq!((events.len(), &events[1]["generation"]), (2, &json!(1)));
+}
+
 #[test]
 fn a_wake_stream_that_is_missing_is_tried_again() {
     let mut world = World::new();

@@ -154,7 +154,12 @@ fn closing_without_data_takes_a_place_in_the_sequence() {
     );
     assert_eq!(world.produce("1", "1", &[("Stream-Closed", "true")], "").status, 204);
     let stale = world.produce("0", "1", &[TEXT, ("Stream-Closed", "true")], "x");
-    assert_eq!((stale.status, stale.field("producer-epoch")), (403, "1"), "closing lifts no fence");
+    assert_eq!(
+        stale.refusal(),
+        (409, "Stream-Closed".into(), "stream-closed".into()),
+        "PROTOCOL 5.2.1: of any epoch"
+    );
+    assert_eq!((stale.is_closed(), stale.next()), (true, closed.next()));
 }
 
 #[test]

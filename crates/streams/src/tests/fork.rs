@@ -397,6 +397,27 @@ fn a_cold_sub_offset_is_brought_in_first() {
 }
 
 #[test]
+fn a_large_record_is_read_elsewhere_and_only_where_it_can_have_so_many_messages() {
+    let mut world = World::new();
+    let messages = 100_000;
+    let body = format!("[{}0]", "1,".repeat(messages - 1));
+    world.put("s", "application/json", &body);
+    let from = path("s");
+    let fields = |count| [(FROM, from.as_str()), (OFFSET, ZERO), (SUB_OFFSET, count)];
+    for count in ["2", "100000"] {
+        let Answer::Cold(work) = world.answer(Method::Put, &path(count), &fields(count), b"") else {
+            panic!("200 kB were read where others wait")
+        };
+        (work.0)();
+        assert_eq!(world.fork(count, "s", &fields(count)[1..]).status, 201);
+    }
+    assert_eq!((world.get("2", "").body.as_str(), world.get("100000", "").body), ("[1,1]", body));
+    let beyond = world.fork("f", "s", &fields("100001")[1..]);
+    assert_eq!(beyond.refusal(), (400, SUB_OFFSET.into(), "fork-sub-offset-past-end".into()));
+    assert_eq!(world.model.writes(), 3);
+}
+
+#[test]
 fn a_fork_that_retention_overtakes_is_made_by_what_is_left() {
     for (media, first, second, refined) in
         [("text/plain", "hello", "world", 1), ("application/json", "[1111]", "[2222]", 1)]

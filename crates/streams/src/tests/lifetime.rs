@@ -77,6 +77,28 @@ fn reads_and_writes_renew_and_head_does_not() {
 }
 
 #[test]
+fn whoever_follows_asks_again_before_the_stream_is_over() {
+    let lasts_ms =
+        |world: &mut World, live: &str| match world.answer(Method::Get, &(path("s") + live), &[], b"") {
+            Answer::Live { lasts_ms, .. } => lasts_ms,
+            other => panic!("{other:?}"),
+        };
+    for live in ["?offset=now&live=sse", "?offset=now&live=long-poll"] {
+        // PROTOCOL 5.1: each time that it asks renews.
+        assert_eq!(lasts_ms(&mut sliding("1"), live), Some(500));
+        assert_eq!(lasts_ms(&mut sliding("60"), live), Some(30_000));
+        assert_eq!(lasts_ms(&mut sliding("9007199254740991"), live), Some(u32::MAX));
+        let mut world = World::new();
+        world.put("s", "text/plain", "data");
+        assert_eq!(lasts_ms(&mut world, live), None);
+        world.call(Method::Delete, &path("s"), &[], "");
+        let fields = [("Content-Type", "text/plain"), ("Stream-Expires-At", "2026-01-01T00:00:02Z")];
+        assert_eq!(world.call(Method::Put, &path("s"), &fields, "data").status, 201);
+        assert_eq!(lasts_ms(&mut world, live), None, "nobody who follows keeps it");
+    }
+}
+
+#[test]
 fn a_stream_that_is_appended_to_while_it_is_judged_is_not_deleted() {
     let mut world = sliding("1");
     world.sleep_ms(1_000);

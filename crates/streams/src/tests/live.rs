@@ -412,3 +412,34 @@ fn a_stream_that_is_damaged_says_so_wherever_it_is_looked_at() {
     assert_eq!((head.status, head.field("stream-damaged")), (200, "true"));
     assert_eq!(listed(&mut world), true);
 }
+
+#[test]
+fn a_line_end_that_came_in_two_appends_is_one() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "a\r");
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    let data = |events: Option<(String, bool)>| {
+        let (text, _) = events.unwrap();
+        text.split_once("event: control").unwrap().0.to_owned()
+    };
+    assert_eq!(data(world.events(&mut tail)), "event: data\ndata:a\ndata:\n\n");
+    world.post("s", "text/plain", "\nb");
+    assert_eq!(data(world.events(&mut tail)), "event: data\ndata:b\n\n");
+    world.post("s", "text/plain", "\r");
+    assert_eq!(data(world.events(&mut tail)), "event: data\ndata:\ndata:\n\n");
+    world.post("s", "text/plain", "\n");
+    assert_eq!(data(world.events(&mut tail)), "", "nothing is left of it but the place behind it");
+    world.post("s", "text/plain", "\n");
+    assert_eq!(data(world.events(&mut tail)), "event: data\ndata:\ndata:\n\n", "a line end of its own");
+    // Whoever comes later is told the same.
+    let mut whole = world.tail("s", "?offset=-1&live=sse");
+    assert_eq!(data(world.events(&mut whole)), "event: data\ndata:a\ndata:b\ndata:\ndata:\n\n");
+    // A byte that is not in memory is brought in first.
+    world.post("s", "text/plain", "\r");
+    world.events(&mut tail);
+    world.post("s", "text/plain", "\nc");
+    world.model.cool();
+    let Advance::Cold(work) = world.advance(&tail) else { panic!("it was read without being warm") };
+    (work.0)();
+    assert_eq!(data(world.events(&mut tail)), "event: data\ndata:c\n\n");
+}

@@ -125,7 +125,7 @@ impl World {
 
     fn tail(&mut self, name: &str, query: &str) -> Tail {
         match self.answer(Method::Get, &(path(name) + query), &[], b"") {
-            Answer::Live { topic_id, topic, live, head } => {
+            Answer::Live { topic_id, topic, live, head, .. } => {
                 assert_eq!(topic_id, topic as u64 + 1, "a topic is an incarnation");
                 Tail { topic, live, head }
             }

@@ -59,7 +59,6 @@ impl Known {
         if self.closed {
             return match producer {
                 Some(place) if self.closed_by == Some(place) => 204,
-                Some((epoch, _)) if self.producer.is_some_and(|(known, _)| epoch < known) => 403,
                 _ => 409,
             };
         }

@@ -26,6 +26,46 @@ fn world() -> World {
 }
 
 #[test]
+fn what_comes_packed_is_not_taken_as_it_is() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let packed = |coding| [("Content-Type", "text/plain"), ("Content-Encoding", coding)];
+    for method in [Method::Put, Method::Post] {
+        for (target, coding) in [
+            ("s", "gzip"),
+            ("new", "BR"),
+            ("s", "identity, gzip"),
+            ("s", "x"),
+            ("__ds/subscriptions/s", "gzip"),
+        ] {
+            let reply = world.call(method, &path(target), &packed(coding), "packed");
+            assert_eq!(
+                reply.refusal(),
+                (415, "Content-Encoding".into(), "content-encoding".into()),
+                "{coding}"
+            );
+            assert_eq!(reply.field("accept-encoding"), "identity", "RFC 9110 15.5.16");
+        }
+    }
+    assert_eq!(world.call(Method::Post, &path("s"), &packed("Identity"), "+").status, 204);
+    assert_eq!(world.call(Method::Put, &path("t"), &packed(""), "").status, 201);
+    assert_eq!(world.call(Method::Get, &path("s"), &packed("gzip"), "").body, "data+", "a read has no body");
+    assert_eq!(world.head("new").status, 404);
+    // Whose body is still to come is spared sending it.
+    let fields: Vec<Field<'_>> =
+        packed("gzip").iter().filter_map(|(name, value)| Field::of(name, value.as_bytes())).collect();
+    let head = Request {
+        method: Method::Post,
+        path: &path("s"),
+        query: None,
+        fields: &fields,
+        body: b"",
+        secure: false,
+    };
+    assert_eq!(world.streams.admit(&head, world.now).unwrap().status, 415);
+}
+
+#[test]
 fn paths() {
     let long = path(&"x".repeat(1_025));
     let mut cases: Vec<Case<'_>> = vec![

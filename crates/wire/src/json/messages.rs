@@ -1,24 +1,22 @@
 //! JSON bodies as messages: validation, and one level of array flattened, bytes preserved.
 //!
-//! Nothing is decoded: elements are skipped over with an explicit stack of their own (never the thread's),
-//! so nesting costs one byte a level and a hostile body cannot overflow anything. Messages are kept
-//! joined by single commas; a body that comes that way already is borrowed, not copied.
+//! Nothing is decoded: values are passed over ([`skim`]), each byte once and without the thread's stack, so a hostile body
+//! cannot overflow anything. Messages are kept joined by single commas; a body that comes that way already is borrowed, not
+//! copied.
 
-use serde::Deserializer;
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use super::skim::{self, Open};
+use super::text::Syntax;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// Why a body is not JSON.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// Not UTF-8.
     #[error("the body is not UTF-8 from byte {0} on")]
     Utf8(usize),
     /// Not one JSON value.
     #[error("the body is not JSON: {0}")]
-    Syntax(#[from] serde_json::Error),
+    Syntax(#[from] Syntax),
 }
 
 /// The messages of one body.
@@ -35,92 +33,77 @@ pub struct Messages<'a> {
 /// # Errors
 /// [`JsonError`] unless the body is exactly one JSON value.
 pub fn messages(body: &[u8]) -> Result<Messages<'_>, JsonError> {
-    let text = std::str::from_utf8(body).map_err(|error| JsonError::Utf8(error.valid_up_to()))?;
-    let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
-    if !trimmed.starts_with('[') {
-        let value: &RawValue = serde_json::from_str(trimmed)?;
-        return Ok(Messages { count: 1, joined: Cow::Borrowed(value.get().as_bytes()) });
+    if let Err(error) = std::str::from_utf8(body) {
+        return Err(JsonError::Utf8(error.valid_up_to()));
     }
-    let mut joiner = Joiner { body: trimmed.as_bytes(), count: 0, span: 0..0, built: None };
-    split(trimmed, |range| joiner.push(range))?;
-    Ok(joiner.finish())
+    let first = skim::blanks(body, 0);
+    let (messages, end) = if body.get(first) == Some(&b'[') {
+        elements(body, skim::blanks(body, first + 1))?
+    } else {
+        let end = skim::value(body, first, &mut Open::default())?;
+        (Messages { count: 1, joined: Cow::Borrowed(&body[first..end]) }, end)
+    };
+    skim::finish(body, skim::blanks(body, end))?;
+    Ok(messages)
 }
 
-/// Calls `each` with the range of every element of the array in `text`, blanks excluded, in order.
-///
-/// # Errors
-/// [`JsonError::Syntax`] unless the text is one array; elements before the error were reported.
-pub fn split(text: &str, each: impl FnMut(Range<usize>)) -> Result<(), JsonError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer.deserialize_seq(Elements { start: text.as_ptr() as usize, each })?;
-    deserializer.end()?;
-    Ok(())
-}
-
-struct Elements<F> {
-    start: usize,
-    each: F,
-}
-
-impl<'de, F: FnMut(Range<usize>)> Visitor<'de> for Elements<F> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("an array")
+/// Where the `count`-th of messages ends, each of which is kept with a comma behind it, that comma included; `None` if there are
+/// fewer, or if what is kept begins with something else. Nothing behind it is looked at.
+pub fn end_of_message(kept: &[u8], count: u64) -> Option<usize> {
+    // The shortest one is a digit.
+    if count > kept.len() as u64 / 2 {
+        return None;
     }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
-        while let Some(element) = elements.next_element::<&'de RawValue>()? {
-            // A raw value is a slice of the text it was read from, so its address gives its place.
-            let first = element.get().as_ptr() as usize - self.start;
-            (self.each)(first..first + element.get().len());
+    let (mut at, mut open) = (0, Open::default());
+    for _ in 0..count {
+        at = skim::value(kept, at, &mut open).ok()?;
+        if kept.get(at) != Some(&b',') {
+            return None;
         }
-        // The end of the array was seen; anything left would be a defect of the parser.
-        elements.next_element::<IgnoredAny>().map(|_| ())
+        at += 1;
     }
+    Some(at)
 }
 
-/// Joins elements: extends a borrowed span while they lie one comma apart, copies from the first that
-/// does not.
-struct Joiner<'a> {
-    body: &'a [u8],
-    count: u64,
-    span: Range<usize>,
-    built: Option<Vec<u8>>,
+/// The elements of an array, joined, and where it ends; what follows its first bracket and blanks comes next. They are borrowed for as
+/// long as they lie one comma apart, and copied from the first that does not.
+fn elements(body: &[u8], mut at: usize) -> Result<(Messages<'_>, usize), Syntax> {
+    if body.get(at) == Some(&b']') {
+        return Ok((Messages { count: 0, joined: Cow::Borrowed(&[]) }, at + 1));
+    }
+    let (mut open, mut built) = (Open::default(), None);
+    let (mut count, first, mut end) = (0, at, at);
+    loop {
+        let next = skim::value(body, at, &mut open)?;
+        if built.is_some() || count > 0 && at != end + 1 {
+            let built = built.get_or_insert_with(|| copied(&body[first..end], body.len()));
+            built.push(b',');
+            built.extend_from_slice(&body[at..next]);
+        }
+        (count, end) = (count + 1, next);
+        at = skim::blanks(body, next);
+        match body.get(at) {
+            Some(b',') => at = skim::blanks(body, at + 1),
+            Some(b']') => break,
+            _ => return Err(skim::wrong(at, "neither a comma nor the end of the array")),
+        }
+    }
+    let joined = built.map_or(Cow::Borrowed(&body[first..end]), Cow::Owned);
+    Ok((Messages { count, joined }, at + 1))
 }
 
-impl<'a> Joiner<'a> {
-    fn push(&mut self, element: Range<usize>) {
-        self.count += 1;
-        if self.count == 1 {
-            self.span = element;
-            return;
-        }
-        if self.built.is_none() && element.start == self.span.end + 1 {
-            self.span.end = element.end;
-            return;
-        }
-        let body = self.body;
-        let span = self.span.clone();
-        let built = self.built.get_or_insert_with(|| {
-            let mut built = Vec::with_capacity(body.len());
-            built.extend_from_slice(&body[span]);
-            built
-        });
-        built.push(b',');
-        built.extend_from_slice(&body[element]);
-    }
-
-    fn finish(self) -> Messages<'a> {
-        let joined = self.built.map_or(Cow::Borrowed(&self.body[self.span]), Cow::Owned);
-        Messages { count: self.count, joined }
-    }
+#[cold]
+fn copied(bytes: &[u8], room: usize) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(room);
+    copy.extend_from_slice(bytes);
+    copy
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde::de::IgnoredAny;
     use serde_json::Value;
 
     fn joined(body: &str) -> (u64, String) {
@@ -187,7 +170,22 @@ mod tests {
         assert!(super::messages("[{\"a\":".repeat(100_000).as_bytes()).is_err());
     }
 
-    fn value() -> impl Strategy<Value = Value> {
+    #[test]
+    fn messages_end_behind_their_separators() {
+        let kept = br#"{"a":",]"},[1,2],"x\",",4,"#;
+        let ends = [11, 17, 24, 26];
+        for (count, end) in (1..).zip(ends) {
+            assert_eq!(end_of_message(kept, count), Some(end), "{count}");
+            assert_eq!(kept[end - 1], b',');
+        }
+        assert_eq!(end_of_message(kept, 5), None);
+        assert_eq!(end_of_message(b"", 1), None);
+        assert_eq!(end_of_message(b"2],3,", 1), None, "not where a message begins");
+        assert_eq!(end_of_message(b"1,no message", 1), Some(2), "nothing behind it is looked at");
+        assert_eq!(end_of_message(&[b'['; 64], u64::MAX), None);
+    }
+
+    fn tree() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
@@ -205,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wrapped_in_brackets_it_is_the_array_again(value in value(), pretty in any::<bool>()) {
+        fn wrapped_in_brackets_it_is_the_array_again(value in tree(), pretty in any::<bool>()) {
             let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
             let messages = messages(&body).unwrap();
             let read = [b"[", messages.joined.as_ref(), b"]"].concat();

@@ -1,0 +1,70 @@
+//! Places between the messages of a record, which only reading it finds: at once in a small one, and by a thread that may take its
+//! time in a large one. A request of a few bytes names any record, so a reactor must not be what reads it.
+//!
+//! What was found is kept until the request is served again, and a little longer: a record never changes.
+
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_wire::exchange::{Pieces, Work};
+use thalweg_wire::json;
+
+/// Of so many bytes a place is found at once.
+const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
+/// So many places are kept: what waits to be served again is far less.
+const KEPT_MAX: usize = 256;
+
+/// What is sought: the end of a message in what is left of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sought {
+    pub(crate) incarnation: u64,
+    /// Where the first message begins.
+    pub(crate) from: u64,
+    /// Where the record ends.
+    pub(crate) to: u64,
+    /// Which message, from 1 on.
+    pub(crate) count: u64,
+}
+
+/// The places found last, of every reactor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places(Arc<Mutex<VecDeque<Found>>>);
+
+/// What was sought, and its end if there are so many messages.
+type Found = (Sought, Option<u64>);
+
+impl Places {
+    /// Bytes up to behind the message's separator, `None` if there are fewer messages; or what is to be done first.
+    pub(crate) fn behind(&self, sought: Sought, pieces: &Pieces) -> Result<Option<u64>, Work> {
+        let bytes = sought.to.saturating_sub(sought.from);
+        // The shortest message is a digit, with its separator.
+        if sought.count > bytes / 2 {
+            return Ok(None);
+        }
+        if bytes <= AT_ONCE_BYTES_MAX {
+            return Ok(read(pieces, sought.count));
+        }
+        if let Some((_, place)) = self.0.lock().iter().find(|(of, _)| *of == sought) {
+            return Ok(*place);
+        }
+        let (places, pieces) = (self.clone(), pieces.clone());
+        Err(Work(Box::new(move || places.keep(sought, read(&pieces, sought.count)))))
+    }
+
+    fn keep(&self, sought: Sought, place: Option<u64>) {
+        let mut kept = self.0.lock();
+        if kept.len() == KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((sought, place));
+    }
+}
+
+fn read(pieces: &Pieces, count: u64) -> Option<u64> {
+    let kept = match &pieces[..] {
+        [whole] => Cow::Borrowed(&whole[..]),
+        parts => Cow::Owned(parts.concat()),
+    };
+    json::end_of_message(&kept, count).map(|bytes| bytes as u64)
+}
