@@ -13,30 +13,26 @@
 //! Before the store is used, what lies between the evidence and the end is written anew and synced: a
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
 
+mod apply;
 mod follow;
 mod resume;
 mod settle;
 
+pub(crate) use resume::resume;
+
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
-use crate::credible::{ID_END, OFFSET_MAX, is_credible};
+use crate::credible::{ID_END, OFFSET_MAX};
 use crate::error::{Damage, OpenError};
-use crate::extents::Extent;
-use crate::fork::Lineage;
-use crate::format::{
-    self, BadHeader, Config, Created, FORMAT_VERSION, Frame, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-};
-use crate::log::{Change, Inner, Log};
+use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::log::Log;
 use crate::open::Recovered;
-use crate::places::Places;
-use crate::scan::{self, Batch, Scan, Step, Stop};
+use crate::scan::{self, Scan, Step, Stop};
 use crate::segment;
 use crate::times::Times;
 use crate::working::Working;
-use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
-use smallvec::SmallVec;
+use crate::{LogId, Position, Time, byte_of, position, segment_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,9 +46,6 @@ pub(crate) struct End {
     pub(crate) at: Position,
     pub(crate) link: Link,
 }
-
-use follow::Shown;
-pub(crate) use resume::resume;
 
 pub(crate) struct Recovery {
     disk: Disk,
@@ -78,22 +71,6 @@ pub(crate) struct Recovery {
     report: Recovered,
     /// The catalogue is filled: what is applied from now on is shown at once.
     reported: bool,
-}
-
-/// What a batch does to one log, gathered from its frames.
-#[derive(Default)]
-struct Gathered<'a> {
-    log: LogId,
-    create: Option<Created<'a>>,
-    first: Option<Offset>,
-    bytes: u64,
-    producer: Option<(&'a [u8], Producer)>,
-    writer_seq: Option<&'a [u8]>,
-    notes: format::NoteList<'a>,
-    close: bool,
-    trim: Option<Offset>,
-    places: Option<Places<'a>>,
-    delete: bool,
 }
 
 impl Recovery {
@@ -409,166 +386,8 @@ impl Recovery {
         self.report.damage.push(damage);
     }
 
-    fn apply(&mut self, segment: u32, batch: &Batch<'_>) {
-        self.report.batches += 1;
-        let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
-        for frame in format::frames(batch.body) {
-            if !is_credible(&frame) {
-                self.disbelieve(segment, batch, &frame);
-                continue;
-            }
-            let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
-                gathered.push(Gathered { log: frame.log, ..Gathered::default() });
-                gathered.len() - 1
-            });
-            let one = &mut gathered[index];
-            match frame.kind {
-                Kind::Data => {
-                    self.times.note(frame.time);
-                    one.first.get_or_insert(frame.offset);
-                    one.bytes += frame.payload.len() as u64;
-                }
-                Kind::Create => one.create = format::decode_create(frame.payload),
-                Kind::Producer => one.producer = format::decode_producer(frame.payload),
-                Kind::WriterSeq => one.writer_seq = Some(frame.payload),
-                Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
-                Kind::Trim => one.trim = format::decode_trim(frame.payload),
-                // Only what replay never comes to is compacted; see `replay`. And what stands for nothing says nothing.
-                Kind::Gone => {}
-                Kind::Places => one.places = Places::decode(frame.payload),
-                Kind::Close => one.close = true,
-                Kind::Delete => one.delete = true,
-            }
-        }
-        let logs: SmallVec<[Option<Arc<Log>>; 1]> =
-            gathered.iter_mut().map(|one| self.log_of(one, batch)).collect();
-        // A log the checkpoint no longer had: its deletion follows.
-        let known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]> =
-            logs.iter().zip(gathered).filter_map(|(log, one)| Some((log.as_ref()?, one))).collect();
-        self.apply_to(segment, batch, known);
-    }
-
-    /// The log that a batch does something to, which may be to create it.
-    fn log_of(&mut self, one: &mut Gathered<'_>, batch: &Batch<'_>) -> Option<Arc<Log>> {
-        self.next_log = self.next_log.max(one.log + 1);
-        if let Some(created) = one.create.take() {
-            self.create(one.log, created, batch.header.time);
-        }
-        self.logs.get(&one.log).cloned()
-    }
-
-    /// A frame says what cannot be: it is lost what was meant.
-    fn disbelieve(&mut self, segment: u32, batch: &Batch<'_>, frame: &Frame<'_>) {
-        let (from, to) = (position(segment, batch.place), position(segment, batch.end_place()));
-        let damage = Damage { file: segment::file_name(segment), from, to, logs: Some(vec![frame.log]) };
-        match self.logs.get(&frame.log) {
-            Some(log) => log.lock().note_damage(|| damage.clone()),
-            // Perhaps created there: its name is lost.
-            None => _ = self.report.unnamed.get_or_insert_with(|| damage.clone()),
-        }
-        self.report.damage.push(damage);
-    }
-
-    /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a process that follows another, sees
-    /// it in all of them or in none.
-    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]>) {
-        let mut locked = Log::lock_all(known.iter().map(|(log, _)| &***log));
-        let mut done: SmallVec<[(&Arc<Log>, Shown, bool); 1]> = SmallVec::new();
-        for ((log, one), inner) in known.into_iter().zip(&mut locked) {
-            let delete = one.delete;
-            self.stage(inner, segment, batch, one);
-            let shown = if self.reported { Shown::of(inner) } else { Shown::default() };
-            done.push((log, shown, delete));
-        }
-        drop(locked);
-        for (log, shown, delete) in done {
-            if self.reported {
-                self.show(log, shown);
-            }
-            if delete {
-                self.collect(log, position(segment, batch.end_place()));
-            }
-        }
-    }
-
     pub(crate) fn catalogue(&self) -> &Catalogue {
         &self.catalogue
-    }
-
-    fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
-        if !self.logs.contains_key(&id) {
-            let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
-            let lineage = branch.map(|branch| Lineage::of(branch, None));
-            self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));
-        }
-        if let Some(log) = self.logs.get(&id) {
-            self.link(log);
-        }
-    }
-
-    /// Makes a fork known to its parent, if that is known and has not heard of it.
-    fn link(&self, log: &Arc<Log>) {
-        let mut inner = log.lock();
-        let Some(lineage) = inner.lineage.as_mut().filter(|lineage| lineage.parent.is_none()) else { return };
-        if let Some(parent) = self.logs.get(&lineage.branch.parent) {
-            parent.lock().bear(&lineage.need);
-            lineage.parent = Some(parent.clone());
-        }
-    }
-
-    /// Drops a log that is deleted, as of a place that replay has come to, and childless, and whichever of
-    /// its ancestors were retained for it alone.
-    fn collect(&mut self, log: &Arc<Log>, passed: Position) {
-        let mut gone = Some(log.clone());
-        while let Some(log) = gone {
-            let parent = {
-                let mut inner = log.lock();
-                if !inner.deleting || inner.children > 0 || inner.last > passed {
-                    return;
-                }
-                inner.disown()
-            };
-            self.logs.remove(&log.id());
-            gone = parent.map(|(parent, need)| {
-                drop(parent.lock().bury(&need));
-                parent
-            });
-        }
-    }
-
-    fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
-        let end = position(segment, batch.end_place());
-        if end <= inner.last {
-            return;
-        }
-        let offset = one.first.unwrap_or(inner.tail);
-        if one.first == Some(inner.tail) {
-            // Nothing of it is missing, and what takes payload was neither closed nor deleted.
-            self.suspects.remove(&one.log);
-        }
-        if offset != inner.tail
-            && let Some(gap) = self.report.damage.last()
-        {
-            inner.note_damage(|| gap.clone());
-        }
-        inner.stage(&Change {
-            extent: Extent {
-                position: position(segment, batch.place),
-                offset,
-                length: u32::try_from(one.bytes).unwrap_or(u32::MAX),
-                span: batch.header.length,
-                places: 0,
-            },
-            places: one.places,
-            producer: one.producer,
-            writer_seq: one.writer_seq,
-            notes: &one.notes,
-            close: one.close,
-            trim: one.trim,
-            end,
-            time: batch.header.time,
-        });
-        inner.deleting |= one.delete;
     }
 
     /// Finishes the catalogue and answers what was found.

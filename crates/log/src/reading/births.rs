@@ -124,7 +124,7 @@ impl Births {
         let visible = self.sight.control.visible();
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if visible == self.seen => {}
+            Register::Neighbour { .. } if visible == self.seen && !self.sight.home.is_gone() => {}
             Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {

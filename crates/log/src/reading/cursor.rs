@@ -156,14 +156,16 @@ impl Cursor {
     #[inline]
     fn is_at_limit(&self) -> bool {
         let walk = &self.reader.progress.walk;
-        walk.position() == walk.limit && self.reader.source.limit(self.uncommitted) == walk.limit
+        let source = &self.reader.source;
+        walk.position() == walk.limit && source.limit(self.uncommitted) == walk.limit && !source.is_gone()
     }
 
     /// Moves the limit up to what is visible by now; `false` when nothing is new.
     fn catch_up(&mut self) -> Result<bool, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         let limit = source.limit(self.uncommitted);
-        if limit == progress.walk.limit || progress.ended.is_some() {
+        // Of a store that is gone the list tells.
+        if limit == progress.walk.limit && !source.is_gone() || progress.ended.is_some() {
             return Ok(false);
         }
         let moved = source.refresh()?;
@@ -241,7 +243,7 @@ impl Cursor {
             || self.reader.progress.ended.is_some()
             || self.reader.source.limit(self.uncommitted) != limit
             || self.reader.source.sight.home.is_over()
-            || self.reader.source.sight.home.is_gone()
+            || self.reader.source.is_gone()
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or nothing will be any more, or the time is over;

@@ -141,6 +141,12 @@ impl Source {
         }
     }
 
+    /// Whether nothing comes any more, because the store is not where another process keeps it.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.follows && self.sight.home.is_gone()
+    }
+
     /// How far one may read now.
     #[inline]
     pub(crate) fn limit(&self, uncommitted: bool) -> Position {
