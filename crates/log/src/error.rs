@@ -21,14 +21,19 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A segment of which not even the header is there may not be there at all.
-        let may_be_missing = byte_of(self.from) == 0 && self.file == file_name(segment_of(self.from));
-        let missing = if may_be_missing { "missing, or " } else { "" };
-        write!(out, "{} is {missing}damaged from byte {}", self.file, byte_of(self.from))?;
-        if self.to > self.from {
-            write!(out, " to byte {} of segment {}", byte_of(self.to), segment_of(self.to))?;
+        let (first, behind) = (segment_of(self.from), segment_of(self.to));
+        if byte_of(self.from) == 0 && self.file == file_name(first) {
+            // Of a segment of which not even the header is there nobody knows more.
+            write!(out, "{} is missing, or has lost its header", self.file)?;
+            let others = behind.saturating_sub(first).saturating_sub(1);
+            if others > 0 {
+                write!(out, ", as have the {others} behind it")?;
+            }
+        } else if self.to > self.from {
+            let (from, to) = (byte_of(self.from), byte_of(self.to));
+            write!(out, "{} is damaged from byte {from} to byte {to} of segment {behind}", self.file)?;
         } else {
-            write!(out, " to its end")?;
+            write!(out, "{} is damaged from byte {} to its end", self.file, byte_of(self.from))?;
         }
         match &self.logs {
             Some(logs) => write!(out, ", touching {} log(s)", logs.len()),
@@ -314,6 +319,27 @@ pub enum ReadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damage_is_told_as_what_is_known_of_it() {
+        let told = |file, from, to, logs| Damage { file, from, to, logs }.to_string();
+        let (at, nobody) = (crate::position, "touching logs that can no longer be named");
+        let third = file_name(3);
+        assert_eq!(
+            told(third.clone(), at(3, 64), at(4, 128), Some(vec![7])),
+            "segment-0000000003 is damaged from byte 64 to byte 128 of segment 4, touching 1 log(s)"
+        );
+        assert_eq!(
+            told(third.clone(), at(3, 64), at(3, 64), None),
+            format!("segment-0000000003 is damaged from byte 64 to its end, {nobody}")
+        );
+        for (to, others) in [(at(3, 0), ""), (at(4, 0), ""), (at(9, 0), ", as have the 5 behind it")] {
+            let words = format!("segment-0000000003 is missing, or has lost its header{others}, {nobody}");
+            assert_eq!(told(third.clone(), at(3, 0), to, None), words);
+        }
+        let control = format!("control is damaged from byte 0 to its end, {nobody}");
+        assert_eq!(told("control".to_owned(), 0, 0, None), control);
+    }
 
     #[test]
     fn what_cannot_be_read_does_not_pass_for_a_store_that_stopped() {

@@ -203,7 +203,7 @@ fn a_segment_that_is_missing_is_damage_to_every_verb() {
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.code() == Some(5)
-                && said.contains("segment-0000000002 is missing, or damaged from byte 0"),
+                && said.contains("segment-0000000002 is missing, or has lost its header"),
             "{verb:?}: {:?} {said}",
             output.status
         );
