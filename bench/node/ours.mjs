@@ -91,7 +91,7 @@ class OursReader {
       let at = SEGMENT_WORDS
       while (at < words.length && words[at] !== 0) {
         if (words[at] === BATCH_MAGIC) {
-          at += BATCH_WORDS + words[at + 11] * TOUCHED_WORDS
+          at += BATCH_WORDS + (words[at + 11] & 0xffff) * TOUCHED_WORDS
           continue
         }
         if ((words[at + 1] & 0xff) === KIND_DATA) {
