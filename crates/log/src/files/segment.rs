@@ -11,7 +11,7 @@
 
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
-use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use crate::index::{self, TimeIndex};
 use crate::runs::Runs;
 use crate::scan::{Scan, Step};
@@ -48,6 +48,8 @@ pub(crate) fn number_of(name: &str) -> Option<u32> {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
+    /// That header's: each batch is sealed with it.
+    pub(crate) seal: Seal,
     file: Option<Arc<File>>,
     region: Arc<Region>,
     trusted_from: u32,
@@ -167,6 +169,7 @@ impl Segment {
         let (followed, lost, has_sound_table) = (false, false, OnceLock::new());
         let (settled, copied) = (OnceLock::new(), Meter::new());
         Segment {
+            seal: header.seal(),
             header,
             file,
             region,
