@@ -12,7 +12,7 @@
 //!   header   payload length 4 | kind 1 | flags 1 | reserved 2 | log 8 | offset 8 | time 8
 //! ```
 //!
-//! The header checksum covers the header behind it and the touched table, the body checksum the frames;
+//! The header checksum covers the header, but for both of its checksums, and the touched table, the body checksum the frames;
 //! each batch repeats the length and header checksum of the one before, across segments too. A header
 //! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
 //! (Castagnoli; RFC 3720 appendix B.4). Those of a batch's header begin with its [`Seal`], so that a header stands nowhere but where
@@ -285,9 +285,21 @@ fn mixed(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// The brief checksum of a header's fixed part, and what the whole one goes on from behind that.
-fn brief(fixed: &[u8], seal: u64) -> (u16, u32) {
-    let sum = crc32c::crc32c_append(crc32c::crc32c_append(seal as u32, &fixed[..8]), &fixed[12..BRIEF_AT]);
+/// A batch header's fixed part.
+type Fixed = [u8; BATCH_HEADER_BYTES as usize];
+
+/// The fixed part in front of some bytes, as it was before its checksums were filled in.
+fn bare(bytes: &[u8]) -> Option<Fixed> {
+    let mut fixed: Fixed = *bytes.first_chunk()?;
+    fixed[8..12].fill(0);
+    fixed[BRIEF_AT..].fill(0);
+    Some(fixed)
+}
+
+/// The brief checksum of a bare fixed part, and what the whole one goes on from.
+#[inline]
+fn brief(bare: &Fixed, seal: u64) -> (u16, u32) {
+    let sum = crc32c::crc32c_append(seal as u32, bare);
     let folded = sum ^ (seal >> 32) as u32;
     ((folded ^ folded >> 16) as u16, sum)
 }
@@ -306,13 +318,14 @@ pub(crate) struct BatchHeader {
 
 impl BatchHeader {
     /// Header and touched table for a place, with the checksums filled in; answers that of the header.
+    #[inline]
     pub(crate) fn encode(
         &self,
         touched: &[(LogId, Offset)],
         (seal, place): (Seal, u32),
         into: &mut Vec<u8>,
     ) -> u32 {
-        let mut fixed = [0; BATCH_HEADER_BYTES as usize];
+        let mut fixed: Fixed = [0; BATCH_HEADER_BYTES as usize];
         fixed[0..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         fixed[4..8].copy_from_slice(&self.length.to_le_bytes());
         fixed[12..16].copy_from_slice(&self.body_checksum.to_le_bytes());
@@ -330,7 +343,7 @@ impl BatchHeader {
             into.extend_from_slice(&log.to_le_bytes());
             into.extend_from_slice(&end.to_le_bytes());
         }
-        let checksum = crc32c::crc32c_append(sum, &into[BRIEF_AT..]);
+        let checksum = crc32c::crc32c_append(sum, &into[BATCH_HEADER_BYTES as usize..]);
         into[8..12].copy_from_slice(&checksum.to_le_bytes());
         checksum
     }
@@ -340,9 +353,9 @@ impl BatchHeader {
     pub(crate) fn decode(bytes: &[u8], (seal, place): (Seal, u32)) -> Option<BatchHeader> {
         let header = BatchHeader::claimed(bytes)?;
         let whole = bytes.get(..header.body_start() as usize)?;
-        let (brief, sum) = brief(whole, seal.at(place));
+        let (brief, sum) = brief(&bare(whole)?, seal.at(place));
         let stands = brief == word16(whole, BRIEF_AT)
-            && crc32c::crc32c_append(sum, &whole[BRIEF_AT..]) == header.header_checksum;
+            && crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]) == header.header_checksum;
         stands.then_some(header)
     }
 
@@ -373,15 +386,18 @@ impl BatchHeader {
         let whole = fixed.and_then(|fixed| {
             bytes.get(..BATCH_HEADER_BYTES as usize + usize::from(word16(fixed, 44)) * TOUCHED_BYTES as usize)
         });
-        let sum =
-            whole.map(|whole| crc32c::crc32c_append(brief(whole, seal.at(place)).1, &whole[BRIEF_AT..]));
+        let sum = whole.and_then(|whole| {
+            let (_, sum) = brief(&bare(whole)?, seal.at(place));
+            Some(crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]))
+        });
         [carried, sum]
     }
 
     /// Makes whatever stands there a header that stands.
     #[cfg(test)]
     pub(crate) fn forge(bytes: &mut [u8], here: (Seal, u32)) {
-        let (brief, _) = brief(bytes, here.0.at(here.1));
+        let Some(bare) = bare(bytes) else { return };
+        let (brief, _) = brief(&bare, here.0.at(here.1));
         bytes[BRIEF_AT..BRIEF_AT + 2].copy_from_slice(&brief.to_le_bytes());
         if let [_, Some(sum)] = BatchHeader::claims(bytes, here) {
             bytes[8..12].copy_from_slice(&sum.to_le_bytes());
