@@ -4,6 +4,7 @@
 //! cannot overflow anything. Messages are kept joined by single commas; a body that comes that way already is borrowed, not
 //! copied.
 
+use super::lexeme;
 use super::skim::{self, Open};
 use super::text::Syntax;
 use std::borrow::Cow;
@@ -36,14 +37,14 @@ pub fn messages(body: &[u8]) -> Result<Messages<'_>, JsonError> {
     if let Err(error) = std::str::from_utf8(body) {
         return Err(JsonError::Utf8(error.valid_up_to()));
     }
-    let first = skim::blanks(body, 0);
+    let first = lexeme::blanks(body, 0);
     let (messages, end) = if body.get(first) == Some(&b'[') {
-        elements(body, skim::blanks(body, first + 1))?
+        elements(body, lexeme::blanks(body, first + 1))?
     } else {
         let end = skim::value(body, first, &mut Open::default())?;
         (Messages { count: 1, joined: Cow::Borrowed(&body[first..end]) }, end)
     };
-    skim::finish(body, skim::blanks(body, end))?;
+    skim::finish(body, lexeme::blanks(body, end))?;
     Ok(messages)
 }
 
@@ -81,11 +82,11 @@ fn elements(body: &[u8], mut at: usize) -> Result<(Messages<'_>, usize), Syntax>
             built.extend_from_slice(&body[at..next]);
         }
         (count, end) = (count + 1, next);
-        at = skim::blanks(body, next);
+        at = lexeme::blanks(body, next);
         match body.get(at) {
-            Some(b',') => at = skim::blanks(body, at + 1),
+            Some(b',') => at = lexeme::blanks(body, at + 1),
             Some(b']') => break,
-            _ => return Err(skim::wrong(at, "neither a comma nor the end of the array")),
+            _ => return Err(lexeme::wrong(at, "neither a comma nor the end of the array")),
         }
     }
     let joined = built.map_or(Cow::Borrowed(&body[first..end]), Cow::Owned);

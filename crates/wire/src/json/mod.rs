@@ -2,6 +2,7 @@
 //!
 //! Nothing is built between the text and whatever it becomes, so an integer of 64 bits never passes through a float.
 
+mod lexeme;
 mod messages;
 mod skim;
 mod text;

@@ -3,9 +3,8 @@
 //!
 //! Made for bodies of millions of small values, which pass on a thread that others wait for.
 
-use super::text::{Syntax, ordinary};
-
-type Pass = Result<usize, Syntax>;
+use super::lexeme::{Pass, blanks, number, ordinary, word, wrong};
+use super::text::Syntax;
 
 /// Behind the value that begins at a byte.
 ///
@@ -20,23 +19,9 @@ pub(super) fn value(bytes: &[u8], at: usize, open: &mut Open) -> Pass {
     }
 }
 
-/// Behind blanks.
-#[inline(always)]
-pub(super) fn blanks(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(at) {
-        at += 1;
-    }
-    at
-}
-
 /// Nothing may be left.
 pub(super) fn finish(bytes: &[u8], at: usize) -> Result<(), Syntax> {
     if at == bytes.len() { Ok(()) } else { Err(wrong(at, "something behind the value")) }
-}
-
-#[cold]
-pub(super) fn wrong(at: usize, what: &'static str) -> Syntax {
-    Syntax { what, at }
 }
 
 /// Behind an array or an object.
@@ -103,39 +88,6 @@ fn scalar(bytes: &[u8], at: usize) -> Pass {
         Some(b'n') => word(bytes, at, b"null"),
         _ => Err(wrong(at, "no value")),
     }
-}
-
-#[inline(always)]
-fn word(bytes: &[u8], at: usize, word: &'static [u8]) -> Pass {
-    if bytes[at..].starts_with(word) { Ok(at + word.len()) } else { Err(wrong(at, "no value")) }
-}
-
-#[inline(always)]
-fn number(bytes: &[u8], at: usize) -> Pass {
-    let first = at + usize::from(bytes[at] == b'-');
-    let mut end = digits(bytes, first);
-    let mut is_number = end == first + 1 || end > first && bytes[first] != b'0';
-    if let Some(b'.' | b'e' | b'E') = bytes.get(end) {
-        if bytes[end] == b'.' {
-            let first = end + 1;
-            end = digits(bytes, first);
-            is_number &= end > first;
-        }
-        if let Some(b'e' | b'E') = bytes.get(end) {
-            let first = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-            end = digits(bytes, first);
-            is_number &= end > first;
-        }
-    }
-    if is_number { Ok(end) } else { Err(wrong(end, "no number")) }
-}
-
-#[inline(always)]
-fn digits(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b'0'..=b'9') = bytes.get(at) {
-        at += 1;
-    }
-    at
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! JSON values, appended.
 
-use super::text::ordinary;
+use super::lexeme::ordinary;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 

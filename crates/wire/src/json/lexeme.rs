@@ -1,0 +1,114 @@
+//! Where the least parts of JSON text end, each of which stands for itself: blanks, words, numbers, what is ordinary in a string.
+//! Handed a byte's place, they answer another, and keep nothing: it is what whoever passes over millions of small values waits for.
+
+use super::text::Syntax;
+
+/// Behind what was passed.
+pub(super) type Pass = Result<usize, Syntax>;
+
+#[cold]
+pub(super) fn wrong(at: usize, what: &'static str) -> Syntax {
+    Syntax { what, at }
+}
+
+/// Behind blanks.
+#[inline(always)]
+pub(super) fn blanks(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Behind a word, if it is the one that is wanted.
+#[inline(always)]
+pub(super) fn word(bytes: &[u8], at: usize, word: &'static [u8]) -> Pass {
+    if bytes[at..].starts_with(word) { Ok(at + word.len()) } else { Err(wrong(at, "no value")) }
+}
+
+/// Behind a number.
+#[inline(always)]
+pub(super) fn number(bytes: &[u8], at: usize) -> Pass {
+    let first = at + usize::from(bytes.get(at) == Some(&b'-'));
+    let mut end = digits(bytes, first);
+    let mut is_number = end == first + 1 || end > first && bytes[first] != b'0';
+    if let Some(b'.' | b'e' | b'E') = bytes.get(end) {
+        if bytes[end] == b'.' {
+            let first = end + 1;
+            end = digits(bytes, first);
+            is_number &= end > first;
+        }
+        if let Some(b'e' | b'E') = bytes.get(end) {
+            let first = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+            end = digits(bytes, first);
+            is_number &= end > first;
+        }
+    }
+    if is_number { Ok(end) } else { Err(no_number(bytes, first, end)) }
+}
+
+#[cold]
+fn no_number(bytes: &[u8], first: usize, end: usize) -> Syntax {
+    if !bytes.get(first).is_some_and(u8::is_ascii_digit) {
+        return wrong(first, "no number");
+    }
+    let lacks_digit = !bytes[end - 1].is_ascii_digit();
+    wrong(end, if lacks_digit { "no digit where a number needs one" } else { "no number" })
+}
+
+#[inline(always)]
+fn digits(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b'0'..=b'9') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// How many bytes need no look of their own: neither quote nor backslash nor control character. Eight at a time.
+#[inline]
+pub(super) fn ordinary(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    // The high bit of each byte that is zero, and maybe of some above the first such.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let found = controls | zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c));
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().take_while(|byte| **byte >= 0x20 && !matches!(byte, b'"' | b'\\')).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_number_ends_where_its_last_digit_does() {
+        for (text, end) in [("0,", 1), ("-0]", 2), ("10.50e-7 ", 8), ("1E+2", 4), ("7", 1)] {
+            assert_eq!(number(text.as_bytes(), 0), Ok(end), "{text}");
+        }
+        for (text, at) in [("", 0), ("-", 1), ("01", 2), ("-01", 3), (".5", 0), ("+1", 0)] {
+            assert_eq!(number(text.as_bytes(), 0), Err(wrong(at, "no number")), "{text}");
+        }
+        for (text, at) in [("1.", 2), ("1.e1", 4), ("1e", 2), ("1e+", 3)] {
+            let error = number(text.as_bytes(), 0).unwrap_err();
+            assert_eq!(error.at, at, "{text}");
+        }
+        assert_eq!(number(b"1e+,", 0), Err(wrong(3, "no digit where a number needs one")));
+    }
+
+    proptest! {
+        #[test]
+        fn ordinary_bytes_are_counted_to_the_first_that_is_not(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let plainly = bytes.iter().take_while(|byte| **byte >= 0x20 && **byte != b'"' && **byte != b'\\').count();
+            prop_assert_eq!(ordinary(&bytes), plainly);
+        }
+    }
+}
