@@ -24,22 +24,24 @@
 //! the table of its runs ([`runs`]).
 
 mod payload;
+mod seal;
 
 pub(crate) use payload::{
     Created, NoteList, decode_create, decode_notes, decode_producer, decode_trim, encode_create, encode_note,
     encode_producer,
 };
 
+pub(crate) use seal::Seal;
+
 use crate::runs;
 use crate::{LogId, Offset, Position, Time};
+use seal::{BRIEF_AT, Fixed};
 use std::sync::Arc;
 
 pub(crate) const FORMAT_VERSION: u32 = 5;
 pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
 pub(crate) const TOUCHED_BYTES: u32 = 16;
-/// Where the brief checksum stands in a batch's header, at its end.
-const BRIEF_AT: usize = BATCH_HEADER_BYTES as usize - 2;
 pub(crate) const FRAME_HEADER_BYTES: u32 = 32;
 const SEGMENT_MAGIC: [u8; 8] = *b"THALWEG\x01";
 pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"TwBt");
@@ -237,7 +239,7 @@ impl SegmentHeader {
 impl SegmentHeader {
     /// What its batches' headers are sealed with.
     pub(crate) fn seal(&self) -> Seal {
-        Seal { of_segment: mixed(self.store_id ^ mixed(self.number.into())) }
+        Seal::of(self.store_id, self.number)
     }
 
     /// Batches are missing from it that nobody needed any more.
@@ -263,47 +265,6 @@ impl SegmentHeader {
     }
 }
 
-/// What the checksums of a segment's batch headers begin with: it comes of the store's number, which is drawn at random and known to
-/// nobody who does no more than append, of the segment's, and of the place. So no payload can hold what would be taken for a batch
-/// where a header was lost, be it made for that or be it the copy of a segment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seal {
-    of_segment: u64,
-}
-
-impl Seal {
-    fn at(self, place: u32) -> u64 {
-        mixed(self.of_segment ^ u64::from(place))
-    }
-}
-
-/// All bits of a number in all bits of another: the last step of SplitMix64 (Steele, Lea and Flood 2014).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
-}
-
-/// A batch header's fixed part.
-type Fixed = [u8; BATCH_HEADER_BYTES as usize];
-
-/// The fixed part in front of some bytes, as it was before its checksums were filled in.
-fn bare(bytes: &[u8]) -> Option<Fixed> {
-    let mut fixed: Fixed = *bytes.first_chunk()?;
-    fixed[8..12].fill(0);
-    fixed[BRIEF_AT..].fill(0);
-    Some(fixed)
-}
-
-/// The brief checksum of a bare fixed part, and what the whole one goes on from.
-#[inline]
-fn brief(bare: &Fixed, seal: u64) -> (u16, u32) {
-    let sum = crc32c::crc32c_append(seal as u32, bare);
-    let folded = sum ^ (seal >> 32) as u32;
-    ((folded ^ folded >> 16) as u16, sum)
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
     pub(crate) length: u32,
@@ -319,12 +280,7 @@ pub(crate) struct BatchHeader {
 impl BatchHeader {
     /// Header and touched table for a place, with the checksums filled in; answers that of the header.
     #[inline]
-    pub(crate) fn encode(
-        &self,
-        touched: &[(LogId, Offset)],
-        (seal, place): (Seal, u32),
-        into: &mut Vec<u8>,
-    ) -> u32 {
+    pub(crate) fn encode(&self, touched: &[(LogId, Offset)], here: (Seal, u32), into: &mut Vec<u8>) -> u32 {
         let mut fixed: Fixed = [0; BATCH_HEADER_BYTES as usize];
         fixed[0..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         fixed[4..8].copy_from_slice(&self.length.to_le_bytes());
@@ -335,7 +291,7 @@ impl BatchHeader {
         fixed[32..40].copy_from_slice(&self.time.to_le_bytes());
         fixed[40..44].copy_from_slice(&self.frames.to_le_bytes());
         fixed[44..46].copy_from_slice(&self.touched.to_le_bytes());
-        let (brief, sum) = brief(&fixed, seal.at(place));
+        let (brief, sum) = seal::brief(&fixed, here);
         fixed[BRIEF_AT..].copy_from_slice(&brief.to_le_bytes());
         into.clear();
         into.extend_from_slice(&fixed);
@@ -350,10 +306,10 @@ impl BatchHeader {
 
     /// The header at the start of `bytes`, which are those of a place, if its checksums hold; the body is not looked at. Complexity: of
     /// its touched table, and constant unless a header was written there.
-    pub(crate) fn decode(bytes: &[u8], (seal, place): (Seal, u32)) -> Option<BatchHeader> {
+    pub(crate) fn decode(bytes: &[u8], here: (Seal, u32)) -> Option<BatchHeader> {
         let header = BatchHeader::claimed(bytes)?;
         let whole = bytes.get(..header.body_start() as usize)?;
-        let (brief, sum) = brief(&bare(whole)?, seal.at(place));
+        let (brief, sum) = seal::brief(&seal::bare(whole)?, here);
         let stands = brief == word16(whole, BRIEF_AT)
             && crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]) == header.header_checksum;
         stands.then_some(header)
@@ -380,14 +336,14 @@ impl BatchHeader {
 
     /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
     /// adds up to.
-    pub(crate) fn claims(bytes: &[u8], (seal, place): (Seal, u32)) -> [Option<u32>; 2] {
+    pub(crate) fn claims(bytes: &[u8], here: (Seal, u32)) -> [Option<u32>; 2] {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize);
         let carried = fixed.map(|fixed| word32(fixed, 8));
         let whole = fixed.and_then(|fixed| {
             bytes.get(..BATCH_HEADER_BYTES as usize + usize::from(word16(fixed, 44)) * TOUCHED_BYTES as usize)
         });
         let sum = whole.and_then(|whole| {
-            let (_, sum) = brief(&bare(whole)?, seal.at(place));
+            let (_, sum) = seal::brief(&seal::bare(whole)?, here);
             Some(crc32c::crc32c_append(sum, &whole[BATCH_HEADER_BYTES as usize..]))
         });
         [carried, sum]
@@ -396,8 +352,8 @@ impl BatchHeader {
     /// Makes whatever stands there a header that stands.
     #[cfg(test)]
     pub(crate) fn forge(bytes: &mut [u8], here: (Seal, u32)) {
-        let Some(bare) = bare(bytes) else { return };
-        let (brief, _) = brief(&bare, here.0.at(here.1));
+        let Some(bare) = seal::bare(bytes) else { return };
+        let (brief, _) = seal::brief(&bare, here);
         bytes[BRIEF_AT..BRIEF_AT + 2].copy_from_slice(&brief.to_le_bytes());
         if let [_, Some(sum)] = BatchHeader::claims(bytes, here) {
             bytes[8..12].copy_from_slice(&sum.to_le_bytes());
@@ -573,7 +529,7 @@ mod tests {
             prop_assert_eq!(BatchHeader::claims(&bytes, here), [Some(header_checksum); 2]);
             for elsewhere in [(of(number), other), (of(other), place), (Seal::default(), place)] {
                 let stands = BatchHeader::decode(&bytes, elsewhere).is_some();
-                prop_assert!(!stands || elsewhere.0.at(elsewhere.1) == here.0.at(place));
+                prop_assert!(!stands || elsewhere == here);
             }
             let bit = flip.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -1,0 +1,54 @@
+//! What ties a batch's header to its place: the number that its checksums begin with, and the brief one of them.
+
+use super::BATCH_HEADER_BYTES;
+
+/// Where the brief checksum stands in a batch's header, at its end.
+pub(super) const BRIEF_AT: usize = BATCH_HEADER_BYTES as usize - 2;
+
+/// What the checksums of a segment's batch headers begin with: it comes of the store's number, which is drawn at random and known to
+/// nobody who does no more than append, of the segment's, and of the place. So no payload can hold what would be taken for a batch
+/// where a header was lost, be it made for that or be it the copy of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seal {
+    of_segment: u64,
+}
+
+impl Seal {
+    /// Of a store's number, and a segment's.
+    pub(crate) fn of(store_id: u64, number: u32) -> Seal {
+        Seal { of_segment: mixed(store_id ^ mixed(number.into())) }
+    }
+
+    #[inline]
+    fn at(self, place: u32) -> u64 {
+        mixed(self.of_segment ^ u64::from(place))
+    }
+}
+
+/// All bits of a number in all bits of another: the last step of SplitMix64 (Steele, Lea and Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+/// A batch header's fixed part.
+pub(super) type Fixed = [u8; BATCH_HEADER_BYTES as usize];
+
+/// The fixed part in front of some bytes, as it was before its checksums were filled in.
+pub(super) fn bare(bytes: &[u8]) -> Option<Fixed> {
+    let mut fixed: Fixed = *bytes.first_chunk()?;
+    fixed[8..12].fill(0);
+    fixed[BRIEF_AT..].fill(0);
+    Some(fixed)
+}
+
+/// The brief checksum of a bare fixed part, at a place, and what the whole one goes on from.
+#[inline]
+pub(super) fn brief(bare: &Fixed, (seal, place): (Seal, u32)) -> (u16, u32) {
+    let seal = seal.at(place);
+    let sum = crc32c::crc32c_append(seal as u32, bare);
+    let folded = sum ^ (seal >> 32) as u32;
+    ((folded ^ folded >> 16) as u16, sum)
+}
