@@ -321,14 +321,14 @@ impl Shared {
         let mut writer = self.writer.lock();
         let placed = writer.append(batch, due, &self.control, &self.segments)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
-        if writer.ahead.is_wanted() && std::mem::take(&mut writer.lead.committer_idle) {
-            self.work.notify_one();
+        if writer.ahead.is_wanted() {
+            writer.wake_committer();
         }
         if writer.options.durability == Durability::Sync {
             writer.gathered.pending.extend(pending);
             writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
             if nudge == Nudge::Committer && !carried {
-                self.nudge(&mut writer);
+                writer.nudge();
             }
         }
         Ok(placed)

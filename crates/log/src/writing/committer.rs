@@ -219,9 +219,8 @@ impl Shared {
             writer.lead.leading = false;
             writer.lead.note(took_ns);
             // Whoever led this group leaves the next segment to the committer.
-            if writer.lead.committer_idle && writer.is_spare_due() {
-                writer.lead.committer_idle = false;
-                self.work.notify_one();
+            if writer.is_spare_due() {
+                writer.wake_committer();
             }
             writer.gathered.waiting
         };
@@ -277,14 +276,6 @@ impl Shared {
         self.watchers.tell(u32::MAX, |watch| watch.failed());
     }
 
-    /// Leaves what is written to the committer.
-    pub(crate) fn nudge(&self, writer: &mut Writer) {
-        writer.lead.owed = true;
-        if std::mem::take(&mut writer.lead.committer_idle) {
-            self.work.notify_one();
-        }
-    }
-
     /// Up to where the caller is to lead a group now: it has something in it, none is under way, and it is going to be quick. If
     /// only the last is not so, the committer does it, at once behind what is under way. Whoever is to lead counts as leading
     /// from here on. Should somebody else get there first, then with what the caller has: it need not sync again.
@@ -297,7 +288,7 @@ impl Shared {
             return None;
         }
         if !writer.lead.is_quick() || !gathered.sealed.is_empty() || gathered.names_changed {
-            self.nudge(&mut writer);
+            writer.nudge();
             return None;
         }
         let free = !std::mem::replace(&mut writer.lead.leading, true);

@@ -101,13 +101,23 @@ impl Writer {
         }
     }
 
-    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what they want.
-    pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
-        let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
-        self.lead.owed = true;
+    /// Wakes the committer, if it sleeps.
+    pub(crate) fn wake_committer(&mut self) {
         if std::mem::take(&mut self.lead.committer_idle) {
             self.work.notify_one();
         }
+    }
+
+    /// Leaves what is written to the committer.
+    pub(crate) fn nudge(&mut self) {
+        self.lead.owed = true;
+        self.wake_committer();
+    }
+
+    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what they want.
+    pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
+        let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
+        self.nudge();
         CommitError::Failed(why)
     }
 
