@@ -5,6 +5,7 @@ use crate::format::{self, BatchHeader, Kind, Link, Seal, Stamp};
 use crate::{Commit, Options, Store, byte_of, segment_of};
 use std::fs;
 use std::path::Path;
+use thalweg_sys::clock::thread_processor_ns;
 use thalweg_sys::disk::Disk;
 
 fn open(directory: &Path) -> (Store, crate::Recovered) {
@@ -31,8 +32,16 @@ fn forged(log: u64, tail: u64) -> Vec<u8> {
     bytes
 }
 
+/// A store that was opened, and the processor time that it took.
+struct Opened {
+    _directory: tempfile::TempDir,
+    store: Store,
+    report: crate::Recovered,
+    took_ns: u64,
+}
+
 /// What a power cut leaves of the last append: its sectors, all but the one that the header was in.
-fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> (tempfile::TempDir, Store, crate::Recovered) {
+fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> Opened {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (store, _) = open(first.path());
     for name in [&b"bystander"[..], b"writer"] {
@@ -53,13 +62,14 @@ fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> (tempfile::TempDir, Store, cr
     segment[byte_of(at) as usize..][..format::BATCH_HEADER_BYTES as usize].fill(0);
     fs::write(second.path().join(&name), segment).unwrap();
     drop(store);
+    let begun_ns = thread_processor_ns();
     let (store, report) = open(second.path());
-    (second, store, report)
+    Opened { _directory: second, store, report, took_ns: thread_processor_ns() - begun_ns }
 }
 
 #[test]
 fn no_payload_is_taken_for_batches_where_the_header_around_it_is_lost() {
-    let (_directory, store, report) = torn(|store| {
+    let Opened { store, report, _directory, .. } = torn(|store| {
         let log = store.find(b"bystander").unwrap();
         forged(log.id(), log.visible().unwrap().tail).repeat(3)
     });
@@ -86,6 +96,9 @@ fn a_payload_of_headers_takes_no_longer_to_pass_over_than_any_other() {
     };
     let mut bytes = Vec::new();
     header.encode(&[], (Seal::default(), 0), &mut bytes);
-    let (_directory, _store, report) = torn(|_| bytes.repeat((4 << 20) / bytes.len()));
-    assert_eq!(report.damage, []);
+    let headers = torn(|_| bytes.repeat((4 << 20) / bytes.len()));
+    let ordinary = torn(|_| vec![7; 4 << 20]);
+    assert_eq!((&headers.report.damage[..], &ordinary.report.damage[..]), (&[][..], &[][..]));
+    let (took_ns, ordinary_ns) = (headers.took_ns, ordinary.took_ns);
+    assert!(took_ns < ordinary_ns * 10, "{took_ns} ns, where anything else takes {ordinary_ns}");
 }
