@@ -216,6 +216,7 @@ impl<'v> Reach<'v> {
     pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Told<'v>> {
         let segment = self.view.find(segment_of(extent.places))?;
         let at = segment.byte_of(extent.places);
+        segment.verify(at..at.checked_add(1)?).ok()?;
         let rest = self.bytes(segment).get(at as usize..)?;
         let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0)?;
         segment.verify(at..at.checked_add(header.length)?).ok()?;
@@ -231,14 +232,8 @@ impl<'v> Reach<'v> {
     fn walked(self, log: LogId, extent: &Extent) -> Result<Vec<Extent>, ReadError> {
         let segment = self.segment(segment_of(extent.position))?;
         let (from, to) = (segment.byte_of(extent.position), segment.byte_of(extent.end_position()));
-        let bytes = self.bytes(segment);
-        let bytes = &bytes[..bytes.len().min(to as usize)];
-        let found = walk(
-            |at| Scan::through(&segment.header, (bytes, segment.runs()), at, None),
-            segment.header.number,
-            from,
-            log,
-        );
+        let to = to.min(segment.end(self.limit));
+        let found = walk(|at| segment.scan(at, to, None), segment.header.number, from, log);
         let (mut unfolded, mut at, mut next) = (Vec::new(), extent.position, extent.offset);
         let behind =
             Extent { position: extent.end_position(), offset: extent.end(), length: 0, span: 0, places: 0 };

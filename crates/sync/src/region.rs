@@ -66,8 +66,10 @@ pub struct Region {
 pub struct Final(Map);
 
 impl Final {
-    /// All of a map, which nobody stores to from now on.
+    /// All of a map, which nobody stores to from now on. What the disk does not give of it is zeros.
     pub fn new(map: Map) -> Final {
+        // SAFETY: nobody stores to it, and nobody has looked at it.
+        unsafe { map.bring_in(0..map.length()) };
         Final(map)
     }
 
@@ -151,6 +153,20 @@ impl Region {
     /// Lets go of the pages, if a file backs them: they are read again when somebody asks.
     pub fn release(&self) {
         self.map.release();
+    }
+
+    /// Brings the pages that hold some published bytes into memory, waiting for the disk: those that it does not give are zeros from then
+    /// on, for everybody, so that it is done before a first look and not later. `false`: there were some. The page that a writer may still
+    /// store to is left alone.
+    pub fn bring_in(&self, range: Range<u32>) -> bool {
+        let page = thalweg_sys::machine::page_bytes();
+        let published = self.published() as usize;
+        let is_written = (self.map.is_writable() || self.followed) && published < self.map.length();
+        let final_bytes = if is_written { published / page * page } else { published };
+        let end = (range.end as usize).min(final_bytes);
+        // SAFETY: what is published nobody stores to, these pages hold nothing else, and that what was there is not relied on is
+        // what is asked of the caller.
+        unsafe { self.map.bring_in(range.start as usize..end) }
     }
 
     /// Brings published bytes into memory, waiting for the disk. What is not published is left alone.

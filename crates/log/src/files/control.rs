@@ -117,6 +117,8 @@ impl Control {
         if file.length().map_err(failed)? < BYTES as u64 {
             return Err(OpenError::NotAStore { file: path, why: "the control file is too short" });
         }
+        // What cannot be read is an error here, and would be a signal in the map.
+        file.read_at(&mut [0; BYTES], 0).map_err(failed)?;
         let words = Words::new(file.map(BYTES, writable).map_err(failed)?);
         if words.load(MAGIC_WORD) != MAGIC {
             return Err(OpenError::NotAStore { file: path, why: "the control file has another magic" });

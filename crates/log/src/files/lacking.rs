@@ -9,14 +9,13 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::error::Damage;
 use crate::format::SegmentHeader;
 use crate::log::Log;
-use crate::scan::attested_durable;
+use crate::segment_file::SegmentFile;
 use crate::{Position, position, segment, segment_of};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
 /// Times that the newest checkpoint is looked for while others come.
@@ -104,18 +103,9 @@ pub(crate) fn torn_from(
     let missing = (replays_from..).find(|number| !is_there(headers, *number)).unwrap_or(u32::MAX);
     let mut evidence = known;
     for header in headers.iter().filter(|header| header.number > missing) {
-        let region = region(disk, directory, header)?;
-        let bytes = region.bytes(0..region.published());
-        let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
-        evidence = evidence.max(attested_durable(header, bytes, 0));
+        let file = SegmentFile::open(disk, directory, header, u32::MAX)?;
+        evidence = evidence.max(file.attested_durable(0));
     }
     let is_torn = missing > replays_from && evidence <= position(missing, 0);
     Ok(if is_torn { missing } else { u32::MAX })
-}
-
-/// A segment's file, as far as it is there.
-pub(crate) fn region(disk: &Disk, directory: &Path, header: &SegmentHeader) -> io::Result<Region> {
-    let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
-    let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-    Ok(Region::sealed(file.map(length as usize, false)?, length))
 }

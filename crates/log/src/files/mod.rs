@@ -3,6 +3,7 @@
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
+//! segment_file       a segment's file, for whoever looks through all of it
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
@@ -24,6 +25,7 @@ pub(crate) mod parse;
 pub(crate) mod runs;
 pub(crate) mod scan;
 pub(crate) mod segment;
+pub(crate) mod segment_file;
 pub(crate) mod settled;
 pub(crate) mod signal;
 pub(crate) mod times;

@@ -14,9 +14,9 @@ use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_B
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
 use crate::read::Slice;
-use crate::runs::Runs;
-use crate::scan::{Batch, Scan, Step, Stop};
+use crate::scan::{Batch, Step, Stop};
 use crate::segment;
+use crate::segment_file::SegmentFile;
 use crate::{LogId, Offset, Position, Time, position, segment_of};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -24,7 +24,6 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
 /// What parsing comes to.
@@ -135,10 +134,15 @@ pub struct Parse {
 /// The segment at hand.
 struct Open {
     file: String,
-    header: SegmentHeader,
-    region: Arc<Region>,
+    segment: SegmentFile,
     at: u32,
     link: Option<Link>,
+}
+
+impl Open {
+    fn number(&self) -> u32 {
+        self.segment.header().number
+    }
 }
 
 /// Parses a segment file, or all segments of the store in a directory. Nobody should have the store open:
@@ -311,19 +315,12 @@ impl Parse {
             None => self.ready.push_back(lost(&file, position(number, 0))),
         }
         let length = header.map_or(length, |header| header.file_bytes().min(length));
-        let map = opened.map(length as usize, false).map_err(|e| failed("map", path, e))?;
-        self.open = Some(Open {
-            file,
-            header: header.unwrap_or(SegmentHeader {
-                number,
-                store_id: self.store_id,
-                capacity: length,
-                ..SegmentHeader::default()
-            }),
-            region: Arc::new(Region::sealed(map, length)),
-            at: SEGMENT_HEADER_BYTES,
-            link: header.map(|header| header.previous),
-        });
+        let link = header.map(|header| header.previous);
+        let nameless =
+            SegmentHeader { number, store_id: self.store_id, capacity: length, ..SegmentHeader::default() };
+        let segment = SegmentFile::map(&opened, &header.unwrap_or(nameless), length, length);
+        let segment = segment.map_err(|e| failed("map", path, e))?;
+        self.open = Some(Open { file, segment, at: SEGMENT_HEADER_BYTES, link });
         Ok(())
     }
 
@@ -347,13 +344,12 @@ impl Parse {
 
     /// One more batch, or whatever stands in its place.
     fn advance(&mut self, mut open: Open) {
-        let region = open.region.clone();
-        let bytes = region.bytes(0..region.published());
-        let mut scan = Scan::of_file(&open.header, bytes, open.at, open.link);
+        let segment = open.segment.clone();
+        let mut scan = segment.scan(open.at, open.link);
         match scan.step() {
             Step::Batch(batch) => {
-                let at = position(open.header.number, batch.place);
-                let bytes = &bytes[batch.at as usize..];
+                let at = position(open.number(), batch.place);
+                let bytes = &segment.bytes()[batch.at as usize..];
                 self.ready.push_back(batch_piece(at, &batch.header, bytes, true, true));
                 self.frames(&open, &batch);
                 (open.at, open.link) = (batch.end(), scan.link());
@@ -375,23 +371,23 @@ impl Parse {
             let range = start..start + frame.payload.len() as u32;
             let flags = batch.body[(frame.payload_at - FRAME_HEADER_BYTES) as usize + 5];
             self.ready.push_back(Piece::Frame(FramePiece {
-                position: position(open.header.number, batch.place + (start - batch.at) - FRAME_HEADER_BYTES),
+                position: position(open.number(), batch.place + (start - batch.at) - FRAME_HEADER_BYTES),
                 kind: frame.kind,
                 log: frame.log,
                 name: self.names.get(&frame.log).cloned(),
                 offset: frame.offset,
                 time: frame.time,
                 last: flags & FLAG_LAST != 0,
-                payload: Bytes::from_owner(Slice { region: open.region.clone(), range }),
+                payload: Bytes::from_owner(Slice { region: open.segment.region().clone(), range }),
             }));
         }
     }
 
     fn stopped(&mut self, mut open: Open, stop: Stop) {
-        let number = open.header.number;
+        let number = open.number();
         let end = position(number, stop.place);
-        let region = open.region.clone();
-        let (bytes, _) = Runs::split(&open.header, region.bytes(0..region.published()));
+        let segment = open.segment.clone();
+        let (bytes, _) = segment.batches();
         let rest = bytes.get(stop.at as usize..).unwrap_or_default();
         let newest = self.waiting.is_empty();
         if stop.blank || newest && self.known.is_some_and(|known| end >= known) {
@@ -399,12 +395,12 @@ impl Parse {
             let (unused_bytes, torn_bytes) = (rest.len() as u32, used);
             self.ready.push_back(Piece::End(EndPiece { position: end, unused_bytes, torn_bytes }));
             self.ended = stop.link.map(|link| (end, link));
-            if region.published() < open.header.file_bytes() {
-                self.ready.push_back(lost(&open.file, position(number, region.published())));
+            if segment.length() < segment.header().file_bytes() {
+                self.ready.push_back(lost(&open.file, position(number, segment.length())));
             }
             return;
         }
-        if let Some(header) = BatchHeader::decode(rest, (open.header.seal(), stop.place)) {
+        if let Some(header) = BatchHeader::decode(rest, (segment.header().seal(), stop.place)) {
             let linked = open.link.is_none_or(|link| link == header.previous);
             let whole = header.verified_body(rest).is_some();
             self.ready.push_back(batch_piece(end, &header, rest, linked, whole));

@@ -4,10 +4,38 @@
 //! match their checksums and its link names the batch before it. Where the walk stops, the stop says what
 //! stood there, which logs it touched if that can be known, and where the next whole header begins. In a segment that was
 //! written anew it goes from run to run ([`Runs`]): within a run each link names the batch before, and the end of the table the last.
+//! Bytes of a file are brought in before they are looked at, so that what lies in a bad sector is damage like any other and no signal.
 
 use crate::LogId;
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SegmentHeader};
 use crate::runs::Runs;
+use std::ops::Range;
+use thalweg_sync::region::Region;
+
+/// Brought in at a time.
+const AHEAD_BYTES: u32 = 1 << 20;
+
+/// Bytes of a file that nobody has looked at: they may have to come from the disk, which may not have them.
+#[derive(Debug)]
+pub(crate) struct Unseen<'a> {
+    region: &'a Region,
+    bytes: Range<u32>,
+}
+
+impl<'a> Unseen<'a> {
+    pub(crate) fn new(region: &'a Region, bytes: Range<u32>) -> Unseen<'a> {
+        Unseen { region, bytes }
+    }
+
+    /// Brings in those in front of a byte, and some that lie behind it.
+    fn reach(&mut self, to: u32) {
+        if to > self.bytes.start && !self.bytes.is_empty() {
+            let end = to.max(self.bytes.start.saturating_add(AHEAD_BYTES)).min(self.bytes.end);
+            self.region.bring_in(self.bytes.start..end);
+            self.bytes.start = end;
+        }
+    }
+}
 
 /// A batch that stands.
 #[derive(Clone, Copy, Debug)]
@@ -68,13 +96,14 @@ pub(crate) struct Scan<'a> {
     /// Where the run ends that it is in, and what is added to a byte of that for its place.
     end: u32,
     shift: u32,
+    unseen: Option<Unseen<'a>>,
 }
 
 impl<'a> Scan<'a> {
     /// Starts at byte `at`, where a batch carrying `link` is expected; `None` takes any link there.
     pub(crate) fn new(header: &SegmentHeader, bytes: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
         let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        Scan { bytes, seal: header.seal(), at, link, runs: Runs::default(), end, shift: 0 }
+        Scan { bytes, seal: header.seal(), at, link, runs: Runs::default(), end, shift: 0, unseen: None }
     }
 
     /// The same in a segment that may have been written anew, whose table of runs this is.
@@ -92,9 +121,17 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// The same of all the bytes of a file.
-    pub(crate) fn of_file(header: &SegmentHeader, file: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
-        Scan::through(header, Runs::split(header, file), at, link)
+    /// The same walk over bytes some of which nobody has looked at.
+    pub(crate) fn over(self, unseen: Unseen<'a>) -> Scan<'a> {
+        Scan { unseen: Some(unseen), ..self }
+    }
+
+    /// Has the bytes in front of one there before they are looked at.
+    #[inline]
+    fn reach(&mut self, to: u32) {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.reach(to);
+        }
     }
 
     /// Goes on with the run that follows on, if one stands there.
@@ -124,9 +161,11 @@ impl<'a> Scan<'a> {
                 return Step::Stop(self.between());
             }
         }
+        self.reach(self.at.saturating_add(BATCH_HEADER_BYTES));
         let rest = self.rest();
         let header = BatchHeader::decode(rest, self.sealed(self.at));
         let linked = header.filter(|header| self.link.is_none_or(|link| link == header.previous));
+        self.reach(linked.map_or(self.at, |header| self.at.saturating_add(header.length)));
         match linked.and_then(|header| Some((header, header.verified_body(rest)?))) {
             Some((header, body)) => {
                 let batch = Batch { at: self.at, place: self.place(self.at), header, body };
@@ -134,7 +173,21 @@ impl<'a> Scan<'a> {
                 self.link = Some(header.link_behind(body));
                 Step::Batch(batch)
             }
-            None => Step::Stop(self.stop(rest, linked)),
+            None => {
+                // Where it goes on is looked for in all that is left.
+                self.reach(self.end);
+                Step::Stop(self.stop(rest, linked))
+            }
+        }
+    }
+
+    /// Walks to where it stops.
+    pub(crate) fn each(mut self, mut visit: impl FnMut(&Batch<'a>)) -> Stop {
+        loop {
+            match self.step() {
+                Step::Batch(batch) => visit(&batch),
+                Step::Stop(stop) => return stop,
+            }
         }
     }
 
@@ -242,10 +295,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The highest `durable` that any header of a segment behind a place attests; 0 when none stands there.
-pub(crate) fn attested_durable(header: &SegmentHeader, file: &[u8], behind: u32) -> u64 {
-    let (bytes, runs) = Runs::split(header, file);
-    let mut scan = Scan::through(header, (bytes, runs), runs.byte_of(behind), None);
+/// The highest `durable` that any header attests from where a walk begins; 0 when none stands there.
+pub(crate) fn attested_durable(mut scan: Scan<'_>, runs: Runs<'_>) -> u64 {
+    scan.reach(u32::MAX);
     let mut highest = 0;
     loop {
         while let Some((at, header)) = scan.search(scan.at) {

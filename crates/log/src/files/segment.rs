@@ -14,7 +14,7 @@ use crate::extents::Extent;
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use crate::index::{self, TimeIndex};
 use crate::runs::Runs;
-use crate::scan::{Scan, Step};
+use crate::scan::{Scan, Step, Unseen};
 use crate::settled::Settled;
 use crate::{Position, Time, position};
 use parking_lot::Mutex;
@@ -119,7 +119,9 @@ impl Segment {
         let length = mapped_length(&header, &file)?;
         let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
         // It may have been compacted since its header was read.
-        let header = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(header);
+        let mut now = [0; SEGMENT_HEADER_BYTES as usize];
+        file.read_at(&mut now, 0)?;
+        let header = SegmentHeader::decode(&now).unwrap_or(header);
         if header.is_compacted() {
             region.advance(region.capacity());
         }
@@ -287,8 +289,26 @@ impl Segment {
     /// Published bytes of batches, from the segment's first byte on, and where they stood.
     pub(crate) fn batches(&self) -> (&[u8], Runs<'_>) {
         let (batches, runs) = Runs::split(&self.header, self.region.bytes(0..self.region.published()));
-        let is_sound = self.header.is_compacted() && *self.has_sound_table.get_or_init(|| runs.is_sound());
+        let is_sound = self.header.is_compacted()
+            && *self.has_sound_table.get_or_init(|| {
+                self.region.bring_in(self.batches_end()..self.region.published());
+                runs.is_sound()
+            });
         (batches, runs.known(is_sound))
+    }
+
+    /// A walk over its batches up to a byte at most. Where nothing was verified they may have to come from the disk.
+    pub(crate) fn scan(&self, from: u32, to: u32, link: Option<Link>) -> Scan<'_> {
+        let (bytes, runs) = self.batches();
+        let bytes = &bytes[..bytes.len().min(to as usize)];
+        // Pages that hold something verified are not among them: that stays what it was, or ends whoever reads it.
+        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
+        let verified = match self.verified.bytes() {
+            SEGMENT_HEADER_BYTES => 0,
+            some => some.next_multiple_of(page),
+        };
+        let unseen = Unseen::new(&self.region, verified..to.min(self.trusted_from / page * page));
+        Scan::through(&self.header, (bytes, runs), from, link).over(unseen)
     }
 
     /// Where in the file what stood there is, none where places are bytes.
@@ -437,6 +457,12 @@ impl Segment {
         from >= self.trusted_from || to <= self.clean.bytes()
     }
 
+    /// How far what begins at a byte, and ends in front of `to`, needs no look.
+    #[inline]
+    pub(crate) fn needs_no_look_to(&self, from: u32, to: u32) -> u32 {
+        if from >= self.trusted_from { to } else { to.min(self.clean.bytes()) }
+    }
+
     #[cold]
     fn look_and_read(&self, from: u32, to: u32) -> Readable {
         self.look_up_to(to.min(from.saturating_add(VERIFY_STEP_BYTES)));
@@ -520,14 +546,13 @@ impl Segment {
     fn verify_next(&self) {
         let mut damage = self.damage.lock();
         let start = self.verified.bytes();
-        let (bytes, runs) = self.batches();
-        // Of these bytes: in a process that is attached another thread may move the mark meanwhile.
-        let end = self.trusted_from.min(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        // Once: in a process that is attached another thread may move the mark meanwhile.
+        let end = self.trusted_from.min(self.batches_end());
         if start >= end {
             return;
         }
         let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
-        let mut scan = Scan::through(&self.header, (&bytes[..end as usize], runs), start, link);
+        let mut scan = self.scan(start, end, link);
         let stop = loop {
             match scan.step() {
                 Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {
@@ -545,7 +570,7 @@ impl Segment {
         }
         let resumes = stop.resumes_at.unwrap_or(end);
         let number = self.header.number;
-        let behind = stop.resumes_place.unwrap_or_else(|| runs.place_of(end));
+        let behind = stop.resumes_place.unwrap_or_else(|| self.runs().place_of(end));
         let (from, to) = (position(number, stop.place), position(number, behind));
         damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
         self.verified.publish(resumes);
@@ -569,6 +594,8 @@ pub(crate) fn read_header(disk: &Disk, path: &Path) -> io::Result<Option<Result<
     let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
     match disk.open_read_only(path)?.read_at(&mut bytes, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        // The disk does not give it any more.
+        Err(error) if thalweg_sys::disk::is_bad_sector(&error) => return Ok(Some(Err(BadHeader::Damaged))),
         other => other?,
     }
     Ok((bytes != [0; SEGMENT_HEADER_BYTES as usize]).then(|| SegmentHeader::decode(&bytes)))

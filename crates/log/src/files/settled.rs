@@ -231,6 +231,7 @@ impl Settled {
 
     fn tells(&self) -> bool {
         *self.tells.get_or_init(|| {
+            self.region.bring_in(self.end.payload..self.region.capacity());
             let told = self.told();
             crc32c::crc32c(told) == self.end.checksum && makes_sense(&self.end, told)
         })
@@ -284,7 +285,9 @@ impl Settled {
 
     fn stands(&self, block: u32) -> bool {
         let from = block * BLOCK_BYTES;
-        let bytes = self.region.bytes(from..self.end.payload.min(from + BLOCK_BYTES));
+        let range = from..self.end.payload.min(from + BLOCK_BYTES);
+        self.region.bring_in(range.clone());
+        let bytes = self.region.bytes(range);
         let told = self.told();
         let at = told.len() - (self.end.blocks() - block) as usize * 4;
         crc32c::crc32c(bytes) == word32(told, at)

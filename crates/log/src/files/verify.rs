@@ -11,9 +11,9 @@ use crate::credible::is_credible;
 use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
-use crate::read::walk;
-use crate::scan::{Scan, Stop};
+use crate::scan::Stop;
 use crate::segment;
+use crate::segment_file::SegmentFile;
 use crate::settled::{self, Settled};
 use crate::signal;
 use crate::{LogId, Position, position, segment_of};
@@ -189,18 +189,15 @@ impl<'a> Look<'a> {
             self.check_settled(next)?;
         }
         let name = segment::file_name(header.number);
-        let region = lacking::region(self.disk, self.directory, header)?;
-        let length = region.published();
-        let bytes = region.bytes(0..length);
-        // Of a store in use it may have been written anew since its header was read.
-        let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+        let file = SegmentFile::open(self.disk, self.directory, header, u32::MAX)?;
+        let (header, length) = (file.header(), file.length());
         if length < header.file_bytes() {
             self.lost(&name, position(header.number, length));
         }
         let (report, logs, replays) = (&mut self.report, &mut self.logs, self.replays);
         let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
         loop {
-            let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
+            let stop = file.scan(at, link).each(|batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
                 for frame in crate::format::frames(batch.body).filter(|frame| !is_credible(frame)) {
@@ -226,8 +223,10 @@ impl<'a> Look<'a> {
                 return Ok(());
             }
             if is_end {
-                report.torn_bytes =
-                    bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
+                report.torn_bytes = file.bytes()[stop.at as usize..]
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |b| b as u64 + 1);
                 return Ok(());
             }
             let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));

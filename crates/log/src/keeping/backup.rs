@@ -24,14 +24,13 @@ use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError};
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
-use crate::scan::{Scan, Step};
+use crate::segment_file::SegmentFile;
 use crate::store::Store;
 use crate::verify::verify;
 use crate::{Position, byte_of, position, segment, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use thalweg_sync::region::Region;
 use thalweg_sys::disk::{Allocation, Disk, parent_of};
 
 /// Times that a backup is begun anew because files that it needs went away meanwhile.
@@ -406,17 +405,10 @@ impl Transfer<'_> {
         if length < u64::from(whole) || end.is_some_and(|end| end > whole) {
             return Err(damaged(name, position(header.number, u32::try_from(length).unwrap_or(u32::MAX))));
         }
-        let map = file.map(whole as usize, false).map_err(io_trouble("map", &path))?;
         // What lies behind the end is being written and none of our business.
         let bound = end.unwrap_or(whole);
-        let region = Region::sealed(map, bound);
-        let bytes = region.bytes(0..bound);
-        let mut scan = Scan::of_file(header, bytes, SEGMENT_HEADER_BYTES, Some(header.previous));
-        let stop = loop {
-            if let Step::Stop(stop) = scan.step() {
-                break stop;
-            }
-        };
+        let file = SegmentFile::map(&file, header, whole, bound).map_err(io_trouble("map", &path))?;
+        let stop = file.scan(SEGMENT_HEADER_BYTES, Some(header.previous)).each(|_| {});
         if !stop.blank || end.is_some_and(|end| end != stop.at) {
             return Err(damaged(name, position(header.number, stop.place)));
         }
@@ -424,7 +416,7 @@ impl Transfer<'_> {
         let used = if header.is_compacted() { whole } else { stop.at };
         self.done.copied += 1;
         self.done.copied_bytes += u64::from(used - SEGMENT_HEADER_BYTES);
-        self.write(name, whole.into(), &bytes[..used as usize])?;
+        self.write(name, whole.into(), &file.bytes()[..used as usize])?;
         Ok(*header)
     }
 

@@ -22,8 +22,8 @@ use crate::open::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
-use crate::runs::{self, End, Run, Runs};
-use crate::scan::{Scan, Step};
+use crate::runs::{self, End, Run};
+use crate::scan::Step;
 use crate::segment::{self, Segment};
 use crate::store::Shared;
 use crate::view::View;
@@ -220,8 +220,7 @@ impl Shared {
         needed: &[Span],
         gone_by: Position,
     ) -> io::Result<bool> {
-        let (bytes, runs) = old.batches();
-        let Some(left) = plan(&old.header, (bytes, runs), needed) else {
+        let Some(left) = plan(old, needed) else {
             tracing::warn!(
                 segment = old.header.number,
                 "a segment does not read as it was written: verify the store"
@@ -237,7 +236,7 @@ impl Shared {
         let header = SegmentHeader { held: held as u32, runs: runs as u32, gone_by, ..old.header };
         let name = segment::file_name(header.number);
         let (working, file) = Working::create(&self.disk, directory, &name)?;
-        let file = left.write(&header, bytes, self.paced(file, WRITE_BYTES))?;
+        let file = left.write(&header, old.batches().0, self.paced(file, WRITE_BYTES))?;
         let compacted = Segment::compacted(header, file)?;
         // First, or a crash would leave it beside much less than it was made of.
         self.remove_settled(directory, header.number);
@@ -289,8 +288,8 @@ impl Needed {
 }
 
 /// What is left of a segment's batches; `None` if it does not read as it was written.
-fn plan(header: &SegmentHeader, batches: (&[u8], Runs<'_>), needed: &[Span]) -> Option<Left> {
-    let mut scan = Scan::through(header, batches, SEGMENT_HEADER_BYTES, Some(header.previous));
+fn plan(segment: &Segment, needed: &[Span]) -> Option<Left> {
+    let mut scan = segment.scan(SEGMENT_HEADER_BYTES, u32::MAX, Some(segment.header.previous));
     let (mut left, mut byte, mut next) = (Left::default(), SEGMENT_HEADER_BYTES, 0);
     loop {
         let batch = match scan.step() {

@@ -28,8 +28,9 @@ use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::open::Recovered;
-use crate::scan::{self, Scan, Step, Stop};
+use crate::scan::{Step, Stop};
 use crate::segment;
+use crate::segment_file::SegmentFile;
 use crate::times::Times;
 use crate::working::Working;
 use crate::{LogId, Position, Time, byte_of, position, segment_of};
@@ -37,7 +38,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
 /// Where the log ends and what the next batch has to link to.
@@ -230,15 +230,14 @@ impl Recovery {
         Ok(Some((found.start, found.link)))
     }
 
-    fn open_region(&self, number: u32) -> Result<Region, OpenError> {
-        let path = self.directory.join(segment::file_name(number));
-        let failed = |source| OpenError::Io { action: "map", file: path.clone(), source };
-        let file = self.disk.open_read_only(&path).map_err(failed)?;
-        let length = file.length().map_err(failed)?;
-        let length = u32::try_from(length).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
-        let map = file.map(length as usize, false).map_err(failed)?;
-        let bound = self.bound.filter(|bound| segment_of(*bound) == number);
-        Ok(Region::sealed(map, bound.map_or(length, |bound| byte_of(bound).min(length))))
+    /// The file of a segment that has a header, as far as one may look.
+    fn open_segment(&self, number: u32) -> Result<SegmentFile, OpenError> {
+        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, byte_of);
+        let file = SegmentFile::open(&self.disk, &self.directory, &self.headers[&number], bound);
+        file.map_err(|source| {
+            let file = self.directory.join(segment::file_name(number));
+            OpenError::Io { action: "map", file, source }
+        })
     }
 
     /// The highest position known to have been durable. Costs a look at everything behind `stop`, so it
@@ -250,11 +249,8 @@ impl Recovery {
         let mut evidence = self.evidence_in_control();
         let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
         for number in later {
-            let region = self.open_region(number)?;
-            let bytes = region.bytes(0..region.published());
-            let header = SegmentHeader::decode(bytes).unwrap_or(self.headers[&number]);
             let behind = if number == segment_of(stop) { byte_of(stop) } else { 0 };
-            evidence = evidence.max(scan::attested_durable(&header, bytes, behind));
+            evidence = evidence.max(self.open_segment(number)?.attested_durable(behind));
         }
         self.evidence = Some(evidence);
         Ok(evidence)
@@ -281,10 +277,8 @@ impl Recovery {
             next += 1;
             // What lies in front of it may be missing.
             self.times.latest = self.times.latest.max(header.latest);
-            let region = self.open_region(number)?;
-            // By now, where somebody else writes.
-            let now = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(header);
-            if now.is_compacted() {
+            let file = self.open_segment(number)?;
+            if file.header().is_compacted() {
                 // Without a checkpoint: what the batches that are gone said of names and states is lost.
                 self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
             }
@@ -293,7 +287,7 @@ impl Recovery {
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
             let follower = self.headers.get(&(number + 1)).copied();
-            end = self.replay_segment(&region, (&now, at), link, follower)?;
+            end = self.replay_segment(&file, at, link, follower)?;
             if end.is_some() {
                 break;
             }
@@ -303,20 +297,20 @@ impl Recovery {
 
     /// Whether a segment's file still has all its bytes, so that it can be written on.
     fn is_whole(&mut self, number: u32) -> bool {
-        let region = self.open_region(number).ok();
-        region.is_some_and(|region| region.published() >= self.headers[&number].capacity)
+        let file = self.open_segment(number).ok();
+        file.is_some_and(|file| file.length() >= self.headers[&number].capacity)
     }
 
     /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
     fn replay_segment(
         &mut self,
-        region: &Region,
-        (header, at): (&SegmentHeader, u32),
+        file: &SegmentFile,
+        at: u32,
         link: Link,
         next: Option<SegmentHeader>,
     ) -> Result<Option<End>, OpenError> {
-        let (bytes, number) = (region.bytes(0..region.published()), header.number);
-        let mut scan = Scan::of_file(header, bytes, at, Some(link));
+        let number = file.header().number;
+        let mut scan = file.scan(at, Some(link));
         // Whoever reads what lies in front of damage has to find it anew.
         let mut trusted_from = at;
         loop {
@@ -345,7 +339,8 @@ impl Recovery {
                             // Nothing was being written: what stands there came by itself.
                             self.lost(segment::file_name(number), here);
                         }
-                        self.report.discarded_bytes += if stop.blank { 0 } else { used(bytes, stop.at) };
+                        self.report.discarded_bytes +=
+                            if stop.blank { 0 } else { used(file.bytes(), stop.at) };
                         // What a torn end leaves behind it may lack its header, or the segment before it.
                         self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
@@ -355,10 +350,10 @@ impl Recovery {
                     match resumes {
                         Some(at) => {
                             trusted_from = at;
-                            scan = Scan::of_file(header, bytes, at, link);
+                            scan = file.scan(at, link);
                         }
                         None => {
-                            self.replayed.insert(number, (region.published(), region.published()));
+                            self.replayed.insert(number, (file.length(), file.length()));
                             return Ok(None);
                         }
                     }

@@ -15,8 +15,6 @@ use crate::fork::{Stretch, stretches};
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
 use crate::log::{Log, Phase};
 use crate::open::{Durability, Options};
-use crate::read::walk;
-use crate::scan::Scan;
 use crate::segment::Segment;
 use crate::spare::Why;
 use crate::store::{Shared, Store};
@@ -92,10 +90,9 @@ impl Store {
 
 /// The largest time of a segment's entries up to one. Of what is damaged nothing is known.
 fn largest_time(segment: &Segment, most: Time) -> Option<Time> {
-    let (bytes, runs) = segment.batches();
     let (mut at, mut largest) = (SEGMENT_HEADER_BYTES, None);
     loop {
-        let stop = walk(Scan::through(&segment.header, (bytes, runs), at, None), |batch| {
+        let stop = segment.scan(at, u32::MAX, None).each(|batch| {
             let entries = format::frames(batch.body).filter(|frame| frame.kind == Kind::Data);
             largest = entries.map(|frame| frame.time).filter(|time| *time <= most).chain(largest).max();
         });

@@ -72,10 +72,11 @@ impl Reader {
         let at = view.place(number);
         // One that is missing has an end and no bytes.
         let segment = view.all().get(at).filter(|here| here.header.number == number && !here.is_lost())?;
-        let bound = segment.end(limit);
-        let found = Found::read(segment.region().bytes(0..bound), segment.byte_of(place.position), log)?;
-        let whole = found.end() <= bound && segment.needs_no_look(found.at, found.end());
-        (whole && found.offset == place.offset && place.offset >= from).then_some((found, at))
+        let byte = segment.byte_of(place.position);
+        let bound = segment.needs_no_look_to(byte, segment.end(limit));
+        let found = Found::read(segment.region().bytes(0..bound), byte, log)?;
+        let is_whole = found.end() <= bound;
+        (is_whole && found.offset == place.offset && place.offset >= from).then_some((found, at))
     }
 
     #[cold]

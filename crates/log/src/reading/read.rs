@@ -10,7 +10,6 @@ use crate::log::{Inner, Log, Phase};
 use crate::places::{Reach, said_in};
 use crate::records::{each_record, nothing_holds};
 use crate::route::{Leg, Route};
-use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment::{Segment, file_name};
 use crate::store::Store;
 use crate::view::View;
@@ -325,15 +324,5 @@ fn fetch(view: &View, extent: &Extent) {
     {
         let bytes = segment.region().bytes(0..segment.region().published());
         hint::prefetch_run(bytes, range.start as usize..range.end as usize, FETCHED_BYTES_MAX);
-    }
-}
-
-/// Walks every batch of a segment, for tools.
-pub(crate) fn walk(mut scan: Scan<'_>, mut visit: impl FnMut(&Batch<'_>)) -> Stop {
-    loop {
-        match scan.step() {
-            Step::Batch(batch) => visit(&batch),
-            Step::Stop(stop) => return stop,
-        }
     }
 }

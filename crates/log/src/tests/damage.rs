@@ -530,3 +530,27 @@ fn what_is_missing_between_sound_segments_is_named_in_both_directions() {
         assert!(back == forwards && back.len() < 600);
     }
 }
+
+/// What is cut off a file under its map is not there, as what lies in a bad sector is not: looking at it would end the process.
+#[test]
+fn what_the_disk_does_not_give_is_damage_to_whoever_looks_at_it_first() {
+    let directory = tempfile::tempdir().unwrap();
+    sample(directory.path()).close().unwrap();
+    let whole = fs::read(segment(directory.path(), 2)).unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let (store, report) = open(directory.path());
+    assert_eq!(report.damage, []);
+    let file = fs::File::options().write(true).open(segment(directory.path(), 2)).unwrap();
+    file.set_len(20_001).unwrap();
+    let judge = |mut reader: crate::Reader| {
+        let outcomes: Vec<_> = reader.entries(&Query::default()).map(|entry| entry.map(|_| ())).collect();
+        let read = outcomes.iter().take_while(|outcome| outcome.is_ok()).count();
+        // Those of the first segment, and what stands in front of the cut.
+        assert!((8..15).contains(&read), "{read}");
+        let Err(ReadError::Damaged(damage)) = &outcomes[read] else { panic!("{:?}", outcomes[read]) };
+        assert_eq!(damage.file, crate::segment::file_name(2));
+    };
+    judge(store.reader(&store.find(b"busy").unwrap()));
+    judge(attached.reader(&attached.find(b"busy").unwrap().unwrap()));
+    fs::write(segment(directory.path(), 2), whole).unwrap();
+}

@@ -7,6 +7,7 @@
 use super::residency::Residency;
 use rustix::mm;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Mapped memory. Its bytes may be shared with other processes.
@@ -130,6 +131,70 @@ impl Map {
         }
     }
 
+    /// Brings the pages that hold some bytes into memory, waiting for the disk. Those that it does not give are zeros from then on:
+    /// whoever looked at one would be ended by a signal (`SIGBUS`). `false`: there were some. What was brought in once may go and have
+    /// to come from the disk again, which nobody looks into here; and a kernel before 5.14 cannot say, so that nothing is done.
+    ///
+    /// # Safety
+    /// Nobody stores to these pages any more, and whoever has looked at them does not rely on what was there.
+    pub unsafe fn bring_in(&self, range: Range<usize>) -> bool {
+        let (page, end) = (rustix::param::page_size(), range.end.min(self.length));
+        if !matches!(self.owner, Owner::File) || range.start >= end {
+            return true;
+        }
+        let pages = range.start / page..end.div_ceil(page);
+        // SAFETY: the caller promises both for these pages.
+        self.is_given(pages.clone()) || unsafe { self.blank_what_is_not_given(pages) }
+    }
+
+    /// Whether the disk gives all of some pages, which are in memory then.
+    fn is_given(&self, pages: Range<usize>) -> bool {
+        let page = rustix::param::page_size();
+        let length = (pages.end - pages.start) * page;
+        loop {
+            // SAFETY: the pages are this map's; they are only read.
+            let outcome = unsafe {
+                let start = self.start.as_ptr().add(pages.start * page);
+                mm::madvise(start.cast(), length, mm::Advice::LinuxPopulateRead)
+            };
+            match outcome {
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(rustix::io::Errno::FAULT | rustix::io::Errno::HWPOISON) => return false,
+                // Whatever else is wrong says nothing of the disk.
+                _ => return true,
+            }
+        }
+    }
+
+    /// Puts zeros in place of those of some pages that the disk does not give, which are looked for by halves. Answers `false`.
+    ///
+    /// # Safety
+    /// As for [`Map::bring_in`].
+    #[cold]
+    unsafe fn blank_what_is_not_given(&self, pages: Range<usize>) -> bool {
+        if pages.end - pages.start > 1 {
+            let middle = pages.start + (pages.end - pages.start) / 2;
+            for half in [pages.start..middle, middle..pages.end] {
+                if !self.is_given(half.clone()) {
+                    // SAFETY: as the caller promises.
+                    unsafe { self.blank_what_is_not_given(half) };
+                }
+            }
+            return false;
+        }
+        let page = rustix::param::page_size();
+        // SAFETY: the page is this map's and goes with it, nobody stores to it, and whoever looks at it from now on finds what it
+        // would find in a file with a hole there.
+        let outcome = unsafe {
+            let start = self.start.as_ptr().add(pages.start * page);
+            let flags = mm::MapFlags::PRIVATE | mm::MapFlags::FIXED;
+            mm::mmap_anonymous(start.cast(), page, mm::ProtFlags::READ, flags)
+        };
+        // Without memory for it all stays as it was.
+        let _ = outcome;
+        false
+    }
+
     /// Tells the twin that bytes in this range were stored by other means than [`Map::write`].
     pub fn mark(&self, position: usize, length: usize) {
         match &self.owner {
@@ -200,6 +265,24 @@ mod tests {
             // SAFETY: nobody writes any more.
             assert_eq!(unsafe { map.bytes(5000, 4) }, b"kept");
         }
+    }
+
+    #[test]
+    fn pages_that_the_disk_does_not_give_are_zeros_and_all_others_what_they_were() {
+        let page = rustix::param::page_size();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, vec![7; 20 * page]).unwrap();
+        let map = crate::disk::Disk::Real.open_read_only(&path).unwrap().map(20 * page, false).unwrap();
+        // What was cut off is not there, as what lies in a bad sector is not.
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(13 * page as u64 - 5).unwrap();
+        // SAFETY: nobody stores to it, and nobody has looked at it.
+        let given = unsafe { [map.bring_in(0..12 * page), map.bring_in(11 * page + 1..17 * page - 1)] };
+        assert_eq!(given, [true, false]);
+        // SAFETY: nobody writes it.
+        let bytes = unsafe { map.bytes(0, 17 * page) };
+        let (there, gone) = bytes.split_at(13 * page - 5);
+        assert!(there.iter().all(|byte| *byte == 7) && gone.iter().all(|byte| *byte == 0));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! a running process sees, what would survive a power cut, and loses, tears and reorders the rest.
 //!
 //! Invariants: a [`Map`] never outgrows its file, whose blocks are allocated before it is mapped, so a
-//! store through a map cannot fault; no file is truncated while mapped. Checked by the tests below and by
-//! the log's crash simulation.
+//! store through a map cannot fault; no file of ours is truncated while mapped. What the disk does not give all the same is looked for
+//! before a first look ([`Map::bring_in`]). Checked by the tests below and by the log's crash simulation.
 
 mod map;
 mod real;
@@ -19,6 +19,11 @@ pub use residency::Residency;
 
 use std::io;
 use std::path::Path;
+
+/// Whether a read failed because the disk does not give what was written: other bytes may well be read.
+pub fn is_bad_sector(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO)
+}
 
 /// Where files live.
 #[derive(Clone, Debug, Default)]

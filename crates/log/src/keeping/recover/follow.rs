@@ -7,7 +7,6 @@ use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::heirs::relinquish;
 use crate::log::{Inner, Log};
-use crate::scan::{Scan, Step};
 use crate::view::View;
 use crate::{Position, segment_of};
 use std::collections::BTreeSet;
@@ -111,14 +110,7 @@ impl Recovery {
             // One that is missing has nothing to be followed.
             let end = segment.end(to).min(segment.region().published());
             loop {
-                let bytes = segment.region().bytes(0..end);
-                let mut scan = Scan::through(&segment.header, (bytes, segment.runs()), at, None);
-                let stop = loop {
-                    match scan.step() {
-                        Step::Batch(batch) => self.apply(number, &batch),
-                        Step::Stop(stop) => break stop,
-                    }
-                };
+                let stop = segment.scan(at, end, None).each(|batch| self.apply(number, batch));
                 let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { break };
                 self.damaged(number, stop);
                 at = resumes;

@@ -1,0 +1,90 @@
+//! A segment's file, for whoever looks through it from one end to the other: recovery, verification, parsing, backups.
+//!
+//! Purpose: one place that maps such a file and knows what may be wrong with that. In a store that is in use it may have been written anew
+//! since its header was read, so it is read once more. And its bytes are brought in before they are looked at, so that a sector that
+//! cannot be read is damage like any other, and no signal. Owns its map. *Checked by* the tests of damage, with files that are cut
+//! short under their maps.
+
+use crate::Position;
+use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::runs::Runs;
+use crate::scan::{self, Scan};
+use crate::segment;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::{Disk, File};
+
+/// A segment's file, mapped, as far as it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentFile {
+    header: SegmentHeader,
+    region: Arc<Region>,
+}
+
+impl SegmentFile {
+    /// The file of a segment whose header was read, of which bytes behind `bound` are none of the caller's business.
+    pub(crate) fn open(
+        disk: &Disk,
+        directory: &Path,
+        header: &SegmentHeader,
+        bound: u32,
+    ) -> io::Result<SegmentFile> {
+        let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
+        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+        SegmentFile::map(&file, header, length, bound)
+    }
+
+    /// The same of a file that was opened and has so many bytes.
+    pub(crate) fn map(
+        file: &File,
+        header: &SegmentHeader,
+        length: u32,
+        bound: u32,
+    ) -> io::Result<SegmentFile> {
+        let region = Region::sealed(file.map(length as usize, false)?, bound.min(length));
+        region.bring_in(0..SEGMENT_HEADER_BYTES);
+        let header = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(*header);
+        if let Some(table) = header.table_at() {
+            region.bring_in(table..length);
+        }
+        Ok(SegmentFile { header, region: Arc::new(region) })
+    }
+
+    /// Its header as it is now.
+    pub(crate) fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Bytes that are there.
+    pub(crate) fn length(&self) -> u32 {
+        self.region.published()
+    }
+
+    /// All of them, from the header on.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.region.bytes(0..self.length())
+    }
+
+    /// Those of batches, from the header on, and where they stood.
+    pub(crate) fn batches(&self) -> (&[u8], Runs<'_>) {
+        Runs::split(&self.header, self.bytes())
+    }
+
+    /// A walk over its batches from a byte on.
+    pub(crate) fn scan(&self, at: u32, link: Option<Link>) -> Scan<'_> {
+        let unseen = scan::Unseen::new(&self.region, at..self.length());
+        Scan::through(&self.header, self.batches(), at, link).over(unseen)
+    }
+
+    /// The highest `durable` that any header behind a place attests; 0 when none stands there.
+    pub(crate) fn attested_durable(&self, behind: u32) -> Position {
+        let (_, runs) = self.batches();
+        scan::attested_durable(self.scan(runs.byte_of(behind), None), runs)
+    }
+}
