@@ -90,9 +90,10 @@ impl<S: Service> Http<S> {
             return Warming::Full;
         }
         let Some(permit) = at.core.handle().reserve() else { return Warming::Full };
-        let report = Report(Some((permit, at.key)));
+        let key = at.key;
         let job = move || {
-            let _report = report;
+            // Not before: a job that the pool has no room for reports nothing.
+            let _report = Report(Some((permit, key)));
             work();
         };
         at.active.warming = pool.submit(Box::new(job)).is_ok();

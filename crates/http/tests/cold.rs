@@ -7,6 +7,7 @@ mod common;
 use common::Server;
 use std::sync::{Arc, Mutex};
 use thalweg_http::Config;
+use thalweg_reactor::{Crew, Pool};
 
 fn config() -> Config {
     Config { connections_max: 100, ..Config::default() }
@@ -94,6 +95,28 @@ fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
     follows.head(false);
     let events = follows.chunks(|events| events.ends_with(b"data: 7\n\n"));
     assert!(events.starts_with(b"data: history\n"), "{}", String::from_utf8_lossy(&events));
+}
+
+#[test]
+fn reads_that_the_pool_has_no_room_for_are_refused_and_not_counted() {
+    let pool = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 1 }).0;
+    let server = Server::start_over(config(), pool);
+    let gate = Arc::new(Mutex::new(()));
+    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    let closed = gate.lock().unwrap();
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.get("/big/9000"));
+    let has_room_for = 2;
+    common::until("refused", || server.meters.traffic().overloads >= 5 - has_room_for as u64);
+    drop(closed);
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
+    let refused = statuses.iter().filter(|status| **status == 503).count();
+    assert!((5 - has_room_for..5).contains(&refused), "{statuses:?}");
+    for _ in 0..5 {
+        let mut client = server.connect();
+        client.get("/big/10");
+        assert_eq!(client.answer().status, 200, "nothing is taken for being under way that is not");
+    }
 }
 
 #[test]

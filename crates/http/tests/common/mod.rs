@@ -254,15 +254,20 @@ impl Server {
 
     /// One where TLS is spoken, if it has an identity.
     pub fn start_as(config: Config, identity: Option<Identity>) -> Self {
-        Self::start_with(config, identity, false)
+        Self::start_with(config, identity, false, Pool::start(1).unwrap())
     }
 
     /// One that looks again before it sleeps while work comes fast, wherever it runs.
     pub fn start_spinning(config: Config) -> Self {
-        Self::start_with(config, None, true)
+        Self::start_with(config, None, true, Pool::start(1).unwrap())
     }
 
-    fn start_with(config: Config, identity: Option<Identity>, spin: bool) -> Self {
+    /// One whose pool is the caller's.
+    pub fn start_over(config: Config, pool: Pool) -> Self {
+        Self::start_with(config, None, false, pool)
+    }
+
+    fn start_with(config: Config, identity: Option<Identity>, spin: bool, pool: Pool) -> Self {
         let _ = thalweg_sys::process::raise_descriptors_max(20_000);
         let shared = Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }));
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -288,7 +293,7 @@ impl Server {
             };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;
-                Ok::<_, std::io::Error>(http.with_pool(Pool::start(1)?).with_meters(counted))
+                Ok::<_, std::io::Error>(http.with_pool(pool).with_meters(counted))
             })
             .unwrap();
             sender.send(reactor.handle()).unwrap();
