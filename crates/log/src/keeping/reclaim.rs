@@ -194,7 +194,9 @@ impl Shared {
     /// Sees to it that what reclaiming takes is set aside: the checkpoints that are missing, and another.
     pub(crate) fn set_room_aside(&self) {
         let missing = KEPT.saturating_sub(self.checkpoints.lock().len()) as u64;
-        let cost = self.reclaim.lock().cost_bytes(self.catalogue.count() as u64);
+        // Counted first: the catalogue's locks come before this one.
+        let logs = self.catalogue.count() as u64;
+        let cost = self.reclaim.lock().cost_bytes(logs);
         let mut writer = self.writer.lock();
         writer.reserve.foresee(cost.saturating_mul(1 + missing));
         writer.reserve.restore();
