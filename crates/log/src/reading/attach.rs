@@ -304,7 +304,13 @@ impl Neighbour {
 
     fn another(&self) -> io::Error {
         let at = self.directory.display();
-        io::Error::other(format!("another store is at {at} by now: close this one, and open that"))
+        let path = self.directory.join(control::FILE_NAME);
+        io::Error::other(match self.control.is_at(&path) {
+            Ok(true) => {
+                format!("the store at {at} was moved away meanwhile: close this one, and open it again")
+            }
+            _ => format!("another store is at {at} by now: close this one, and open that"),
+        })
     }
 
     /// Has segments stood in for that are gone though something is needed of them: whoever lets go of one has said so before. It is

@@ -18,7 +18,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Presence {
     /// Of the control file.
     path: PathBuf,
-    /// 1 once another file, or none, was at the path.
+    /// 1 once another file, or none, was at the path. It stays so: who sleeps was told, and nobody is left that would wake the next one.
     gone: Published,
 }
 
@@ -27,16 +27,16 @@ impl Presence {
         Presence { path, gone: Published::new(0) }
     }
 
-    /// Whether it was gone when somebody looked last.
+    /// Whether it was gone when somebody looked.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.bytes() != 0
     }
 
-    /// Looks whether it is gone. One that cannot be looked at is not. Complexity: two system calls.
+    /// Looks whether it is gone, or was once. One that cannot be looked at is not. Complexity: two system calls.
     pub(crate) fn look(&self, control: &Control) -> bool {
         let gone = control.is_at(&self.path).is_ok_and(|is_there| !is_there);
-        self.gone.publish(gone.into());
-        gone
+        self.gone.advance(gone.into());
+        self.is_gone()
     }
 
     /// Sleeps at a gate until `there` finds what it looks for, the store is gone, or the time is over; whether it was for one of

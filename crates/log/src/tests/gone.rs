@@ -48,6 +48,15 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         let how = if in_its_place { "another store" } else { "removed" };
         assert!(is_told(attached.find(b"a").err(), &[how]));
         assert!(is_told(attached.births(false).and_then(|mut births| births.next()).err(), &[how]));
+        if !in_its_place {
+            // Who sleeps was told, and nobody is left to wake the next one: so it stays gone.
+            rename(at("away"), at("here")).unwrap();
+            let how = ["moved away meanwhile"];
+            assert!(is_told(attached.find(b"a").err(), &how));
+            let mut late = tail();
+            block_on(late.changed()).unwrap();
+            assert!(is_told(late.next().err(), &how));
+        }
         drop(store);
     }
 }
