@@ -6,12 +6,14 @@
 use crate::Position;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use thalweg_sync::contain::contain;
 
-/// Receives announcements, on whatever thread makes something durable. Must not block.
+/// Receives announcements, on whatever thread makes something durable, which holds no lock of the store: it may append and commit, but
+/// not wait for what other threads do. One that panics is told nothing of it.
 pub trait Watch: Send + Sync {
-    /// Every receipt with a ticket up to this one is durable.
+    /// Every receipt with a ticket up to this one is durable. One that is lower than before says nothing new.
     fn complete(&self, up_to: Position);
-    /// The store failed: receipts not yet complete have an unknown outcome, and nothing follows.
+    /// The store failed: receipts not yet complete have an unknown outcome, and nothing becomes durable any more.
     fn failed(&self);
     /// A log of interest moved: more bytes, closed, or deleted.
     fn advanced(&self, log: crate::LogId);
@@ -73,7 +75,8 @@ impl Watchers {
             // Not under the lock: whoever is told may be the last to hold what dismisses a watcher.
             let watch = self.list.read()[place].clone();
             if let Some(watch) = watch {
-                say(&*watch);
+                // One that panics keeps nothing from the others.
+                contain(|| say(&*watch));
             }
         }
     }

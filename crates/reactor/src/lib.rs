@@ -61,7 +61,7 @@ pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed};
 pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
-pub use crate::pool::{Crew, Job, Pool, contain};
+pub use crate::pool::{Crew, Job, Pool};
 pub use crate::slab::slot_bytes;
 pub use crate::turn::{Config, Reactor, Wait};
 

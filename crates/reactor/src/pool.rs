@@ -14,9 +14,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use thalweg_sync::contain::contain;
 use thalweg_sync::patience::Patience;
 
 /// Something to be done where waiting is fine.
@@ -174,12 +174,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Does a job, whose panic ends nothing else.
-pub fn contain(job: Job) {
-    // What the job shared with others is theirs to leave whole, as in any thread that panics.
-    let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
 #[cfg(test)]

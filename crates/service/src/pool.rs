@@ -6,7 +6,8 @@
 use crate::schedule::Executor;
 use std::fmt;
 use std::thread::JoinHandle;
-use thalweg_reactor::{Crew, Job, contain};
+use thalweg_reactor::{Crew, Job};
+use thalweg_sync::contain::contain;
 
 /// A fixed number of threads over one queue without a bound: a scheduler bounds what it lets run.
 pub struct Pool {

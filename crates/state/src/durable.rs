@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::{Arc, Weak};
 use thalweg_log::{CommitError, Durability, LogId, Position, Store, Watch, WatcherId};
 use thalweg_queue::{ByTicket, Stands};
+use thalweg_sync::contain::contain;
 
 /// Called once what it waits for is durable, or can no longer become so.
 type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
@@ -116,13 +117,13 @@ impl Durable {
     fn complete(&self, up_to: Position) {
         self.take_note(up_to);
         let done: Vec<_> = self.waiting.lock().complete(up_to).collect();
-        done.into_iter().for_each(|callback| callback(Ok(())));
+        done.into_iter().for_each(|callback| contain(|| callback(Ok(()))));
         self.tell(|listener| listener.complete(up_to));
     }
 
     fn fail(&self) {
         let lost: Vec<_> = self.waiting.lock().fail().collect();
-        lost.into_iter().for_each(|callback| callback(Err(unknown())));
+        lost.into_iter().for_each(|callback| contain(|| callback(Err(unknown()))));
         self.tell(|listener| listener.failed());
     }
 

@@ -73,6 +73,7 @@ mod page;
 
 pub use page::Page;
 
+use crate::contain::contain;
 use crate::handshake::{self, Strong};
 use crate::primitives::Mutex;
 use crate::primitives::atomic::{AtomicU32, Ordering};
@@ -119,6 +120,18 @@ struct Tasks {
     wakers: HashMap<Who, Waker>,
     /// Futures that ever waited.
     futures: u64,
+}
+
+/// Tasks that slept at a gate and are to be woken: none of them is on its list any more.
+#[derive(Debug, Default)]
+#[must_use = "tasks that are not woken sleep for ever"]
+pub struct Roused(HashMap<Who, Waker>);
+
+impl Roused {
+    /// Wakes them. A waker that panics keeps none of the others asleep.
+    pub fn wake(self) {
+        self.0.into_values().for_each(|waker| contain(|| waker.wake()));
+    }
 }
 
 /// Whose waker it is.
@@ -200,21 +213,38 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         ours
     }
 
+    /// The same by a publisher that holds a lock: a waker may run its task at once, and that may want the lock. The tasks are the
+    /// caller's to wake, without it.
+    pub fn announce_to_threads(&self) -> Roused {
+        if !handshake::take_on::<O>(self.place.sleepers()) {
+            return Roused::default();
+        }
+        self.wake_threads();
+        self.rouse_tasks()
+    }
+
     /// Publisher: wakes everybody whether they have declared themselves or not. For the beginning, since a
     /// predecessor may have died with a wake in its hands, and for the end.
     #[cold]
     pub fn wake_all(&self) {
+        self.wake_threads();
+        self.wake_tasks();
+    }
+
+    fn wake_threads(&self) {
         // Pairs with the load in `Gate::prepare`.
         self.place.sequence().fetch_add(1, O::SEQUENCE_MOVED);
         self.place.wake_all();
-        self.wake_tasks();
     }
 
     /// Wakes the tasks of this process: for a thread that sleeps on their behalf where the publisher is another
     /// process.
     pub fn wake_tasks(&self) {
-        let wakers = std::mem::take(&mut self.tasks.lock().wakers);
-        wakers.into_values().for_each(Waker::wake);
+        self.rouse_tasks().wake();
+    }
+
+    fn rouse_tasks(&self) -> Roused {
+        Roused(std::mem::take(&mut self.tasks.lock().wakers))
     }
 
     /// Sleeper: blocks until `there` finds what it looks for, or the time is over; `true`: it is there. No

@@ -14,6 +14,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --lib --release --target-dir target-loom
 //! ```
 
+pub mod contain;
 pub mod counter;
 pub mod gate;
 pub mod handshake;

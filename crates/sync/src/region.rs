@@ -156,8 +156,9 @@ impl Region {
     }
 
     /// Brings the pages that hold some published bytes into memory, waiting for the disk: those that it does not give are zeros from then
-    /// on, for everybody, so that it is done before a first look and not later. `false`: there were some. The page that a writer may still
-    /// store to is left alone.
+    /// on. `false`: there were some. The page that a writer may still store to is left alone. The caller knows that nobody has looked at
+    /// these pages yet: what was read once must not turn into zeros. (Nobody can have read what the disk does not give, unless
+    /// it was read, let go of by the kernel, and lost since.)
     pub fn bring_in(&self, range: Range<u32>) -> bool {
         let page = thalweg_sys::machine::page_bytes();
         let published = self.published() as usize;

@@ -297,18 +297,16 @@ impl Segment {
         (batches, runs.known(is_sound))
     }
 
-    /// A walk over its batches up to a byte at most. Where nothing was verified they may have to come from the disk.
+    /// A walk over its batches up to a byte at most. What was not verified is verified first, so that all of it was there once.
     pub(crate) fn scan(&self, from: u32, to: u32, link: Option<Link>) -> Scan<'_> {
+        self.look_up_to(to);
+        self.walk(from, to, link)
+    }
+
+    fn walk(&self, from: u32, to: u32, link: Option<Link>) -> Scan<'_> {
         let (bytes, runs) = self.batches();
         let bytes = &bytes[..bytes.len().min(to as usize)];
-        // Pages that hold something verified are not among them: that stays what it was, or ends whoever reads it.
-        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
-        let verified = match self.verified.bytes() {
-            SEGMENT_HEADER_BYTES => 0,
-            some => some.next_multiple_of(page),
-        };
-        let unseen = Unseen::new(&self.region, verified..to.min(self.trusted_from / page * page));
-        Scan::through(&self.header, (bytes, runs), from, link).over(unseen)
+        Scan::through(&self.header, (bytes, runs), from, link)
     }
 
     /// Where in the file what stood there is, none where places are bytes.
@@ -552,7 +550,11 @@ impl Segment {
             return;
         }
         let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
-        let mut scan = self.scan(start, end, link);
+        // Pages that hold something verified are left out: it stays what it was, or ends the process that reads it.
+        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
+        let from = if start == SEGMENT_HEADER_BYTES { 0 } else { start.next_multiple_of(page) };
+        let unseen = Unseen::new(&self.region, from..end.min(self.trusted_from / page * page));
+        let mut scan = self.walk(start, end, link).over(unseen);
         let stop = loop {
             match scan.step() {
                 Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {

@@ -2,6 +2,7 @@
 
 use super::store::{config, open, payload, small};
 use crate::committer::{Lead, QUICK_NS_MAX, SLOW_NS};
+use crate::log::Log;
 use crate::{CommitError, Options, Receipt, Store, Watch, WatcherId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::time::Duration;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::disk::sim::SimDisk;
 
+/// Nobody waits as long, whatever the machine is doing.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Syncs of no more than this are quick, whatever the machine is doing: the average is set.
 const QUICK_NS: u64 = 1;
 
@@ -249,4 +252,56 @@ fn nobody_who_carries_is_forgotten() {
         });
     });
     store.close().unwrap();
+}
+
+/// Makes something else durable when it is told of something that is, and then panics.
+struct Reckless(Mutex<Option<(Arc<Store>, Arc<Log>)>>);
+
+impl Watch for Reckless {
+    fn complete(&self, _: u64) {
+        // Not in the condition, where the lock would be held for longer.
+        let taken = self.0.lock().take();
+        if let Some((store, log)) = taken {
+            let receipt = store.append(&log, b"behind it", 2).unwrap();
+            store.persist(receipt.ticket).unwrap();
+            panic!("on purpose");
+        }
+    }
+    fn failed(&self) {}
+    fn advanced(&self, _: u64) {}
+}
+
+#[test]
+fn who_is_told_may_make_something_durable_there_and_its_panic_is_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    for committer_thread in [false, true] {
+        let options = Options { committer_thread, ..small() };
+        let path = directory.path().join(committer_thread.to_string());
+        let store = Arc::new(store(&path, options, QUICK_NS));
+        let log = store.log(b"log").unwrap();
+        let reckless = Arc::new(Reckless(Mutex::new(Some((store.clone(), log)))));
+        let first = store.watcher(reckless.clone()).unwrap();
+        let told = Arc::new(Told::default());
+        let second = store.watcher(told.clone()).unwrap();
+        let (done, is_done) = channel();
+        let theirs = store.clone();
+        std::thread::spawn(move || {
+            create(&theirs, b"a", first);
+            let last = create(&theirs, b"b", second);
+            theirs.persist(last.ticket).unwrap();
+            done.send(last).unwrap();
+        });
+        let last = is_done.recv_timeout(PATIENCE).expect("it does not wait for itself");
+        let is_told =
+            || reckless.0.lock().is_none() && told.0.lock().iter().any(|up_to| *up_to >= last.ticket);
+        let begun = std::time::Instant::now();
+        while !is_told() {
+            assert!(begun.elapsed() < PATIENCE, "the other was not told");
+            std::thread::yield_now();
+        }
+        // And the store goes on.
+        let receipt = create(&store, b"c", None);
+        store.persist(receipt.ticket).unwrap();
+        assert!(store.durable() >= receipt.ticket);
+    }
 }

@@ -27,6 +27,8 @@ use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
+use thalweg_sync::contain::contain;
+use thalweg_sync::gate::Roused;
 use thalweg_sys::clock::monotonic_ns;
 
 /// Syncs up to this long are quick: for whoever commits in turns, as a turn full of requests takes as long.
@@ -110,6 +112,15 @@ fn take(writer: &mut Writer, control: &Control) -> Result<Group, CommitError> {
     Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
 }
 
+/// A group that is durable, and who is to be told.
+struct Concluded {
+    /// Logs that moved, and the watchers that want to know of each.
+    moved: Vec<(u32, LogId)>,
+    /// Watchers that wait for it.
+    waiting: u32,
+    end: Position,
+}
+
 impl Shared {
     /// Brings into the file what turns that are under way have committed, for whoever has to read it.
     ///
@@ -136,32 +147,52 @@ impl Shared {
     /// # Errors
     /// What the sync said; the store is poisoned then.
     pub(crate) fn lead(&self, ticket: Position) -> io::Result<()> {
+        let mut roused = Roused::default();
+        let outcome = self.lead_alone(ticket, &mut roused);
+        // Without the lock: a task, or who is told, may make something durable right here.
+        roused.wake();
+        match outcome {
+            Ok(concluded) => {
+                concluded.into_iter().for_each(|concluded| self.tell(concluded));
+                Ok(())
+            }
+            Err(error) => {
+                self.tell_failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// The same, one at a time, before anybody is told.
+    fn lead_alone(&self, ticket: Position, roused: &mut Roused) -> io::Result<Option<Concluded>> {
         let _one_at_a_time = self.group.lock();
         if self.control.durable() >= ticket {
-            return Ok(());
+            return Ok(None);
         }
         let group = {
             let mut writer = self.writer.lock();
             if writer.failure.is_none() && writer.written() == self.control.durable() {
-                return Ok(());
+                return Ok(None);
             }
             take(&mut writer, &self.control)
         };
         // What did not come into the file cannot be synced.
-        let group = group.map_err(|error| self.refused(&error))?;
+        let group = group.map_err(|error| match error {
+            CommitError::Failed(why) => io::Error::other(why),
+            other => io::Error::other(other),
+        })?;
         // Whoever reads what is not durable need not wait for the sync.
-        self.gate.announce();
+        *roused = self.gate.announce_to_threads();
         let _span = tracing::debug_span!("commit", batches = group.gathered.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
                 let took_ns = monotonic_ns().saturating_sub(begun_ns);
                 self.group_meters.note(group.gathered.batches, took_ns / 1_000);
-                self.conclude(group, took_ns);
-                Ok(())
+                Ok(Some(self.conclude(group, took_ns)))
             }
             Err(error) => {
-                self.poison(&error);
+                self.writer.lock().fail(&error);
                 Err(error)
             }
         }
@@ -189,7 +220,8 @@ impl Shared {
         }
     }
 
-    fn conclude(&self, group: Group, took_ns: u64) {
+    /// Shows what a group did, and has the next one begin.
+    fn conclude(&self, group: Group, took_ns: u64) -> Concluded {
         let mut moved = Vec::new();
         for batch in group.gathered.pending.chunk_by(|pending, _| pending.goes_on) {
             self.show(batch, &mut moved);
@@ -209,10 +241,6 @@ impl Shared {
             self.control.bump_segments();
         }
         self.control.set_durable(group.end);
-        self.gate.announce();
-        for (tell, log) in moved {
-            self.watchers.tell(tell, |watch| watch.advanced(log));
-        }
         // Whoever began to wait while this group was under way may be waiting for it.
         let late = {
             let mut writer = self.writer.lock();
@@ -224,7 +252,17 @@ impl Shared {
             }
             writer.gathered.waiting
         };
-        self.watchers.tell(group.gathered.waiting | late, |watch| watch.complete(group.end));
+        Concluded { moved, waiting: group.gathered.waiting | late, end: group.end }
+    }
+
+    /// Tells of a group that is durable. Others may be told of by now that are so behind it.
+    fn tell(&self, concluded: Concluded) {
+        let Concluded { moved, waiting, end } = concluded;
+        self.gate.announce();
+        for (tell, log) in moved {
+            self.watchers.tell(tell, |watch| watch.advanced(log));
+        }
+        self.watchers.tell(waiting, |watch| watch.complete(end));
     }
 
     /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one of them and then looks
@@ -246,20 +284,6 @@ impl Shared {
             } else if pending.seen.first > 0 || pending.seen.deleted {
                 self.relinquish(&pending.log);
             }
-        }
-    }
-
-    fn poison(&self, error: &io::Error) {
-        self.writer.lock().fail(error);
-        self.tell_failed();
-    }
-
-    /// Answers that a group was refused because the store failed.
-    fn refused(&self, error: &CommitError) -> io::Error {
-        self.tell_failed();
-        match error {
-            CommitError::Failed(why) => io::Error::other(why.clone()),
-            other => io::Error::other(other.clone()),
         }
     }
 
@@ -295,8 +319,21 @@ impl Shared {
         free.then(|| writer.written())
     }
 
-    /// The committer's thread: one group after the other until the store closes or fails, and the next segment's file.
+    /// The committer's thread. Should it panic, the store takes nothing more, for nobody would make it durable.
     pub(crate) fn run_committer(&self) {
+        let mut ended = false;
+        contain(|| {
+            self.commit_groups();
+            ended = true;
+        });
+        if !ended {
+            self.writer.lock().fail(&io::Error::other("the thread that commits panicked"));
+            self.tell_failed();
+        }
+    }
+
+    /// One group after the other until the store closes or fails, and the next segment's file.
+    fn commit_groups(&self) {
         let mut filler = Filler::default();
         loop {
             let mut writer = self.writer.lock();
