@@ -110,14 +110,16 @@ pub type Position = u64;
 /// Microseconds since the Unix epoch.
 pub type Time = u64;
 
-pub(crate) const fn position(segment: u32, byte: u32) -> Position {
-    (segment as u64) << 32 | byte as u64
+pub(crate) const fn position(segment: u32, place: u32) -> Position {
+    (segment as u64) << 32 | place as u64
 }
 
 pub(crate) const fn segment_of(position: Position) -> u32 {
     (position >> 32) as u32
 }
 
-pub(crate) const fn byte_of(position: Position) -> u32 {
+/// A position's place in its segment. In one that was written anew it is not the byte in the file: that is
+/// [`Segment::byte_of`](segment::Segment::byte_of).
+pub(crate) const fn place_of(position: Position) -> u32 {
     position as u32
 }

@@ -248,7 +248,7 @@ impl Segment {
         }
         let published = self.region.published();
         if self.header.number == newest {
-            let end = crate::byte_of(limit);
+            let end = crate::place_of(limit);
             if end > published {
                 self.region.advance(end);
             }
@@ -326,7 +326,7 @@ impl Segment {
 
     /// The byte of what stood at a position of this segment, or of what comes next, if that is gone.
     pub(crate) fn byte_of(&self, position: Position) -> u32 {
-        self.runs().byte_of(crate::byte_of(position))
+        self.runs().byte_of(crate::place_of(position))
     }
 
     /// How far places follow on from a byte, of those up to `end`, and what is added to a byte of them for its place.

@@ -27,7 +27,7 @@ use crate::lacking::{self, Needs};
 use crate::segment_file::SegmentFile;
 use crate::store::Store;
 use crate::verify::verify;
-use crate::{Position, byte_of, position, segment, segment_of};
+use crate::{Position, place_of, position, segment, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -375,7 +375,7 @@ impl Transfer<'_> {
                 let again = segment::read_header(self.disk, &linked).map_err(io_trouble("read", &linked))?;
                 again.and_then(Result::ok).unwrap_or(header)
             } else {
-                self.copy(&name, &header, if number == segment_of(end) { Some(byte_of(end)) } else { None })?
+                self.copy(&name, &header, if number == segment_of(end) { Some(place_of(end)) } else { None })?
             };
             if taken.gone_by > end {
                 // It was compacted meanwhile, and lacks what was there at the end.

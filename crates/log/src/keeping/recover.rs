@@ -33,7 +33,7 @@ use crate::segment;
 use crate::segment_file::SegmentFile;
 use crate::times::Times;
 use crate::working::Working;
-use crate::{LogId, Position, Time, byte_of, position, segment_of};
+use crate::{LogId, Position, Time, place_of, position, segment_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -232,7 +232,7 @@ impl Recovery {
 
     /// The file of a segment that has a header, as far as one may look.
     fn open_segment(&self, number: u32) -> Result<SegmentFile, OpenError> {
-        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, byte_of);
+        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, place_of);
         let file = SegmentFile::open(&self.disk, &self.directory, &self.headers[&number], bound);
         file.map_err(|source| {
             let file = self.directory.join(segment::file_name(number));
@@ -249,7 +249,7 @@ impl Recovery {
         let mut evidence = self.evidence_in_control();
         let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
         for number in later {
-            let behind = if number == segment_of(stop) { byte_of(stop) } else { 0 };
+            let behind = if number == segment_of(stop) { place_of(stop) } else { 0 };
             evidence = evidence.max(self.open_segment(number)?.attested_durable(behind));
         }
         self.evidence = Some(evidence);
@@ -283,7 +283,7 @@ impl Recovery {
                 self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
             }
             let (at, link) = match begin {
-                Some((start, link)) if number == first => (byte_of(start), link),
+                Some((start, link)) if number == first => (place_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
             let follower = self.headers.get(&(number + 1)).copied();

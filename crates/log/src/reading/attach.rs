@@ -397,7 +397,7 @@ impl Home for Neighbour {
 mod tests {
     use super::*;
     use crate::segment::Readable;
-    use crate::{Durability, Options, Query, Store, byte_of};
+    use crate::{Durability, Options, Query, Store, place_of};
     use thalweg_sync::words::Words;
 
     /// A store of several segments, and whoever reads along.
@@ -436,8 +436,8 @@ mod tests {
             let header = segment::read_header(&Disk::Real, &path).unwrap().unwrap().unwrap();
             let segment = Segment::attach(header, Disk::Real.open_read_only(&path).unwrap()).unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| ends.iter().for_each(|end| assert_eq!(segment.end(*end), byte_of(*end))));
-                let last = byte_of(ends[ends.len() - 1]);
+                scope.spawn(|| ends.iter().for_each(|end| assert_eq!(segment.end(*end), place_of(*end))));
+                let last = place_of(ends[ends.len() - 1]);
                 let mut from = SEGMENT_HEADER_BYTES;
                 while from < last {
                     let to = segment.region().published();
