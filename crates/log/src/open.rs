@@ -239,12 +239,15 @@ impl Store {
     ) -> Result<Store, OpenError> {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
+        let segments = Arc::new(found.segments);
         let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
         let work = Arc::<parking_lot::Condvar>::default();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
             options: options.clone(),
+            control: control.clone(),
+            segments: segments.clone(),
             begun: found.active.first_time(),
             active: found.active,
             tip: Tip::new(found.region, &options),
@@ -273,7 +276,7 @@ impl Store {
             hold,
             options,
             control,
-            segments: Arc::new(found.segments),
+            segments,
             gate: Arc::new(gate),
             harm: Harm::found(&report.damage, &found.catalogue),
             catalogue: found.catalogue,

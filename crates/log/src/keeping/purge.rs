@@ -161,8 +161,8 @@ impl Store {
         if dead.newest {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
-                true => writer.begin_anew(&shared.control, &shared.segments),
-                false => writer.begin_next(Why::ToLetGo, &shared.control, &shared.segments),
+                true => writer.begin_anew(),
+                false => writer.begin_next(Why::ToLetGo),
             };
         }
         if dead.any {
@@ -243,7 +243,7 @@ impl Store {
     /// As [`Store::commit`].
     pub fn rotate(&self) -> Result<(), CommitError> {
         let shared = &self.shared;
-        shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
+        shared.writer.lock().begin_next(Why::ToGrow)
     }
 }
 

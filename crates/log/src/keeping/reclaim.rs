@@ -16,13 +16,12 @@
 
 use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
-use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{self, Kind, Stamp};
 use crate::open::Found;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
-use crate::view::{Segments, View};
+use crate::view::View;
 use crate::writer::Writer;
 use crate::{Position, Time, segment_of};
 use smallvec::{SmallVec, smallvec};
@@ -168,7 +167,7 @@ impl Shared {
         let mut writer = self.writer.lock();
         let worn = writer.worn_bytes();
         if worn > 0 {
-            match writer.begin_anew(&self.control, &self.segments) {
+            match writer.begin_anew() {
                 // Neither checkpoint that is kept lies behind it yet.
                 Ok(()) => self.reclaim.lock().seen_bytes += worn,
                 Err(error) => {
@@ -177,7 +176,7 @@ impl Shared {
             }
         }
         if last == Some(writer.written()) {
-            writer.mark(&self.control, &self.segments)?;
+            writer.mark()?;
         }
         Ok(())
     }
@@ -258,13 +257,13 @@ impl Writer {
     }
 
     /// Writes a batch that stands for no others, so that the log ends somewhere else.
-    fn mark(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+    fn mark(&mut self) -> Result<(), CommitError> {
         let carried = self.link;
         let header = format::frame_header(Kind::Gone, 0, Stamp::default(), 8);
         let payload = carried.encode();
         let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
         let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);
-        let placed = self.append(&batch, Due::of(self.options.durability, false), control, segments)?;
+        let placed = self.append(&batch, Due::of(self.options.durability, false))?;
         self.live_bytes.entry(segment_of(placed.start)).or_default();
         self.link = carried;
         Ok(())

@@ -193,7 +193,7 @@ impl Shared {
         if writer.begun == 0 || now < writer.begun.saturating_add(age) {
             return Ok(());
         }
-        writer.begin_next(Why::ToGrow, &self.control, &self.segments)
+        writer.begin_next(Why::ToGrow)
     }
 
     /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
@@ -215,8 +215,8 @@ impl Shared {
             return Ok(());
         }
         match writer.tip.end() < writer.active.header.capacity / 2 {
-            true => writer.begin_anew(&self.control, &self.segments),
-            false => writer.begin_next(Why::ToLetGo, &self.control, &self.segments),
+            true => writer.begin_anew(),
+            false => writer.begin_next(Why::ToLetGo),
         }
     }
 

@@ -319,7 +319,7 @@ impl Shared {
         // Readers are not to look for places in what is in no file yet.
         let due = Due::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
-        let placed = writer.append(batch, due, &self.control, &self.segments)?;
+        let placed = writer.append(batch, due)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.ahead.is_wanted() {
             writer.wake_committer();

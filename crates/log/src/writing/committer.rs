@@ -13,7 +13,6 @@
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
 //! leads until a row of quick ones is behind it.
 
-use crate::control::Control;
 use crate::error::CommitError;
 use crate::log::{Log, Seen};
 use crate::open::Durability;
@@ -103,8 +102,8 @@ struct Group {
     end: Position,
 }
 
-fn take(writer: &mut Writer, control: &Control) -> Result<Group, CommitError> {
-    writer.flush(control)?;
+fn take(writer: &mut Writer) -> Result<Group, CommitError> {
+    writer.flush()?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
     let gathered = std::mem::take(&mut writer.gathered);
     Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
@@ -117,7 +116,7 @@ impl Shared {
     /// [`CommitError::Failed`]: it did not come there.
     pub(crate) fn flush_staged(&self) -> Result<(), CommitError> {
         match self.control.taken() > self.control.written() {
-            true => self.writer.lock().flush(&self.control),
+            true => self.writer.lock().flush(),
             false => Ok(()),
         }
     }
@@ -145,7 +144,7 @@ impl Shared {
             if writer.failure.is_none() && writer.written() == self.control.durable() {
                 return Ok(());
             }
-            take(&mut writer, &self.control)
+            take(&mut writer)
         };
         // What did not come into the file cannot be synced.
         let group = group.map_err(|error| self.refused(&error))?;

@@ -10,12 +10,10 @@
 //! Invariants: no size is beyond the options' largest, and whatever batch that one has room for gets a segment that it fits in.
 //! *Checked by* the tests here and those of reclaiming.
 
-use crate::control::Control;
 use crate::error::{CommitError, OpenError};
 use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
 use crate::open::{Options, PAGE_BYTES};
 use crate::spare::Why;
-use crate::view::Segments;
 use crate::writer::Writer;
 
 /// A segment holds such a part of what a store may keep.
@@ -72,10 +70,10 @@ impl Writer {
     }
 
     /// Seals the active segment, unless nothing is in it, and begins one as small as a store's first.
-    pub(crate) fn begin_anew(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+    pub(crate) fn begin_anew(&mut self) -> Result<(), CommitError> {
         self.drop_spare();
         self.emptied = true;
-        let begun = self.begin_next(Why::ToLetGo, control, segments);
+        let begun = self.begin_next(Why::ToLetGo);
         self.emptied = false;
         begun
     }

@@ -32,6 +32,9 @@ pub(crate) struct Writer {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: Options,
+    /// The store's, as are the segments.
+    pub(crate) control: Arc<Control>,
+    pub(crate) segments: Arc<Segments>,
     pub(crate) active: Arc<Segment>,
     pub(crate) tip: Tip,
     pub(crate) link: Link,
@@ -122,13 +125,7 @@ impl Writer {
     }
 
     /// Writes one batch, and publishes it unless it is due later.
-    pub(crate) fn append(
-        &mut self,
-        batch: &PlannedBatch<'_>,
-        due: Due,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<Placed, CommitError> {
+    pub(crate) fn append(&mut self, batch: &PlannedBatch<'_>, due: Due) -> Result<Placed, CommitError> {
         self.check_open()?;
         let limit = self.options.batch_bytes_max();
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
@@ -138,49 +135,43 @@ impl Writer {
         let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
         if length > self.tip.remaining() {
             let why = if batch.lets_go() { Why::ToLetGo } else { Why::ToGrow };
-            self.rotate(length, why, control, segments).inspect_err(|_| self.tally.failures += 1)?;
+            self.rotate(length, why).inspect_err(|_| self.tally.failures += 1)?;
         }
         self.bring_in(length);
         if batch.entries > 0 {
             self.tally.entries += batch.entries;
-            self.note_times(&batch.times, control);
+            self.note_times(&batch.times);
         }
         self.tally.batches += 1;
         self.gathered.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.written();
-        self.place(batch, (length, touched), control.durable(), due).map_err(|error| self.fail(&error))?;
+        self.place(batch, (length, touched), due).map_err(|error| self.fail(&error))?;
         let end = self.written();
-        control.set_taken(end);
-        self.show(control);
+        self.control.set_taken(end);
+        self.show();
         Ok(Placed { start, end, bytes: length })
     }
 
     /// Keeps what searches by time rely on: known before the entry is visible.
-    fn note_times(&mut self, span: &Span, control: &Control) {
+    fn note_times(&mut self, span: &Span) {
         if self.begun == 0 {
             self.begun = span.first;
         }
         let before = self.times.lateness;
         self.times.join(span);
         if self.times.lateness > before {
-            control.set_lateness(self.times.lateness);
+            self.control.set_lateness(self.times.lateness);
         }
     }
 
-    fn place(
-        &mut self,
-        batch: &PlannedBatch<'_>,
-        (length, touched): (u32, u16),
-        durable: Position,
-        due: Due,
-    ) -> io::Result<()> {
+    fn place(&mut self, batch: &PlannedBatch<'_>, (length, touched): (u32, u16), due: Due) -> io::Result<()> {
         let header = BatchHeader {
             length,
             header_checksum: 0,
             body_checksum: batch.body_checksum,
             previous: self.link,
-            durable,
+            durable: self.control.durable(),
             time: batch.times.latest(),
             frames: batch.count,
             touched,
@@ -195,38 +186,32 @@ impl Writer {
     ///
     /// # Errors
     /// [`CommitError::Failed`]: it did not come there, now or before.
-    pub(crate) fn flush(&mut self, control: &Control) -> Result<(), CommitError> {
+    pub(crate) fn flush(&mut self) -> Result<(), CommitError> {
         if let Some(why) = &self.failure {
             return Err(CommitError::Failed(why.clone()));
         }
         self.tip.flush(&self.active).map_err(|error| self.fail(&error))?;
-        self.show(control);
+        self.show();
         Ok(())
     }
 
     /// Says how far the file goes.
-    fn show(&self, control: &Control) {
+    fn show(&self) {
         let end = position(self.active.header.number, self.tip.published());
-        control.set_written(end);
+        self.control.set_written(end);
         if self.options.durability != Durability::Sync {
-            control.set_visible(end);
+            self.control.set_visible(end);
         }
     }
 
-    fn rotate(
-        &mut self,
-        needed: u32,
-        why: Why,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<(), CommitError> {
-        self.flush(control)?;
+    fn rotate(&mut self, needed: u32, why: Why) -> Result<(), CommitError> {
+        self.flush()?;
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
-        let (previous, latest) = (self.link, self.times.latest);
+        let (store_id, previous, latest) = (self.control.store_id, self.link, self.times.latest);
         let header = |capacity| SegmentHeader {
             number,
-            store_id: control.store_id,
+            store_id,
             previous,
             capacity,
             latest,
@@ -257,8 +242,8 @@ impl Writer {
             }
         };
         let segment = Arc::new(segment);
-        segments.add(segment.clone());
-        control.bump_segments();
+        self.segments.add(segment.clone());
+        self.control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
         self.tip.move_to(region);
         (self.ahead, self.begun, self.gone_bytes) = (ahead, 0, 0);
@@ -276,16 +261,11 @@ impl Writer {
     }
 
     /// Seals the active segment, unless nothing is in it.
-    pub(crate) fn begin_next(
-        &mut self,
-        why: Why,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<(), CommitError> {
+    pub(crate) fn begin_next(&mut self, why: Why) -> Result<(), CommitError> {
         self.check_open()?;
         if self.tip.end() <= SEGMENT_HEADER_BYTES {
             return Ok(());
         }
-        self.rotate(0, why, control, segments)
+        self.rotate(0, why)
     }
 }
