@@ -39,6 +39,7 @@ mod names;
 mod open;
 mod opened;
 mod places;
+mod probes;
 mod rare;
 mod reading;
 mod store;

@@ -7,6 +7,7 @@ use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::groups::GroupMeters;
 use crate::harm::Harm;
 use crate::pace::Leisure;
+use crate::probes::Probes;
 use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
 use crate::reserve::Reserve;
@@ -75,10 +76,10 @@ pub struct Options {
     pub opened_at: Time,
     /// A mistake for the simulation to catch.
     #[cfg(test)]
-    pub(crate) fault: crate::store::Fault,
+    pub(crate) fault: crate::probes::Fault,
     /// What happens between two shards that a checkpoint visits.
     #[cfg(test)]
-    pub(crate) interleave: crate::store::Interleave,
+    pub(crate) interleave: crate::probes::Interleave,
 }
 
 impl Default for Options {
@@ -98,7 +99,7 @@ impl Default for Options {
             rotate_after_us: None,
             opened_at: 0,
             #[cfg(test)]
-            fault: crate::store::Fault::None,
+            fault: crate::probes::Fault::None,
             #[cfg(test)]
             interleave: Default::default(),
         }
@@ -241,7 +242,7 @@ impl Store {
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
         let segments = Arc::new(found.segments);
         let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
-        let work = Arc::<parking_lot::Condvar>::default();
+        let (work, probes) = (Arc::<parking_lot::Condvar>::default(), Probes::of(&options));
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -295,8 +296,7 @@ impl Store {
             checkpoints: parking_lot::Mutex::new(checkpoints),
             unnamed: report.unnamed.clone(),
             group_meters: GroupMeters::default(),
-            #[cfg(test)]
-            steps: Default::default(),
+            probes,
         });
         shared.into_store()
     }

@@ -10,6 +10,7 @@ use crate::harm::Harm;
 use crate::log::{Inner, Log};
 use crate::open::{Durability, Options};
 use crate::pace::Leisure;
+use crate::probes::Probes;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
 use crate::retain::Retained;
@@ -69,8 +70,7 @@ pub(crate) struct Shared {
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
-    #[cfg(test)]
-    pub(crate) steps: Steps,
+    pub(crate) probes: Probes,
 }
 
 /// What a store has of its directory for as long as it lives.
@@ -78,18 +78,6 @@ pub(crate) struct Hold {
     /// Open, so that it can be synced however few descriptors are left.
     pub(crate) names: Directory,
     pub(crate) lock: Lock,
-}
-
-/// What a test does in the middle of a group or of a sweep, once.
-#[cfg(test)]
-#[derive(Default)]
-pub(crate) struct Steps {
-    /// Between taking the group and syncing it.
-    pub(crate) before_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Between showing what it did to logs and saying how far the store is.
-    pub(crate) before_words: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Between looking at a log that may be due and judging it.
-    pub(crate) before_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// What is done with files by one at a time.
@@ -132,39 +120,6 @@ impl Guard {
         let others = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.committer.lock().take().filter(others) {
             let _ = thread.join();
-        }
-    }
-}
-
-/// Mistakes that the crash simulation must catch.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fault {
-    #[default]
-    None,
-    AcknowledgeBeforeSync,
-    PublishBeforeCopy,
-    CheckpointBeforeSync,
-    PassFailedCall,
-}
-
-/// Lets a test go on with its own between two steps of a walk, in lockstep: it is asked, and answers.
-#[cfg(test)]
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Interleave(Arc<Mutex<Option<Lockstep>>>);
-
-#[cfg(test)]
-pub(crate) type Lockstep = (std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
-
-#[cfg(test)]
-impl Interleave {
-    pub(crate) fn set(&self, lockstep: Option<Lockstep>) {
-        *self.0.lock() = lockstep;
-    }
-
-    pub(crate) fn step(&self) {
-        if let Some((ask, answered)) = &*self.0.lock() {
-            let _ = ask.send(()).and_then(|()| answered.recv().map_err(|_| std::sync::mpsc::SendError(())));
         }
     }
 }

@@ -330,7 +330,8 @@ impl Shared {
         for word in named.into_iter().chain([link, next_log, times[0], times[1]]) {
             sink.put(&word.to_le_bytes())?;
         }
-        self.catalogue.visit_at_leisure(|log| sink.add(log), || self.pause());
+        // Between two shards nothing is locked: whatever happens there the checkpoint has to bear.
+        self.catalogue.visit_at_leisure(|log| sink.add(log), || self.probes.between_shards());
         let records = sink.records;
         let bytes = sink.finish()?;
         // Everything a record may speak of must be durable before the checkpoint can be found.
@@ -343,18 +344,8 @@ impl Shared {
         Ok(Written { start, bytes, records, dead })
     }
 
-    /// Between two shards: nothing is locked, and whatever happens here the checkpoint has to bear.
-    fn pause(&self) {
-        #[cfg(test)]
-        self.options.interleave.step();
-    }
-
     fn secure_before_checkpoint(&self) -> io::Result<()> {
-        #[cfg(test)]
-        if self.options.fault == crate::store::Fault::CheckpointBeforeSync {
-            return Ok(());
-        }
-        self.commit_group()
+        if self.probes.forgets_sync_of_checkpoint() { Ok(()) } else { self.commit_group() }
     }
 
     /// Removes segments whose payload nobody needs by now, of a store without checkpoints.

@@ -736,7 +736,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
 }
 
 /// Seeds out of 60 that a store with a fault passes.
-fn passing(fault: crate::store::Fault) -> usize {
+fn passing(fault: crate::probes::Fault) -> usize {
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let passed = (0..60).filter(|seed| {
@@ -750,22 +750,22 @@ fn passing(fault: crate::store::Fault) -> usize {
 
 #[test]
 fn acknowledging_before_the_sync_is_caught() {
-    assert!(passing(crate::store::Fault::AcknowledgeBeforeSync) < 10);
+    assert!(passing(crate::probes::Fault::AcknowledgeBeforeSync) < 10);
 }
 
 #[test]
 fn publishing_before_the_copy_is_caught() {
-    assert_eq!(passing(crate::store::Fault::PublishBeforeCopy), 0);
+    assert_eq!(passing(crate::probes::Fault::PublishBeforeCopy), 0);
 }
 
 #[test]
 fn taking_a_call_that_failed_for_done_is_caught() {
-    assert!(passing(crate::store::Fault::PassFailedCall) < 30);
+    assert!(passing(crate::probes::Fault::PassFailedCall) < 30);
 }
 
 #[test]
 fn a_checkpoint_found_before_its_log_is_durable_is_caught() {
-    assert!(passing(crate::store::Fault::CheckpointBeforeSync) < 55);
+    assert!(passing(crate::probes::Fault::CheckpointBeforeSync) < 55);
 }
 
 #[test]

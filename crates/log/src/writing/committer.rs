@@ -167,12 +167,8 @@ impl Shared {
     }
 
     fn sync(&self, group: &Group) -> io::Result<()> {
-        #[cfg(test)]
-        if let Some(step) = self.steps.before_sync.lock().take() {
-            step();
-        }
-        #[cfg(test)]
-        if self.options.fault == crate::store::Fault::AcknowledgeBeforeSync {
+        self.probes.before_sync();
+        if self.probes.forgets_sync() {
             return Ok(());
         }
         let Gathered { sealed, names_changed, .. } = &group.gathered;
@@ -194,10 +190,7 @@ impl Shared {
             self.show(batch, &mut moved);
         }
         let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
-        #[cfg(test)]
-        if let Some(step) = self.steps.before_words.lock().take() {
-            step();
-        }
+        self.probes.before_words();
         // Behind the logs, and what is durable last: whoever waited for that finds everything that it says. Where commits are
         // visible before they are durable, more may be by now.
         if self.options.durability == Durability::Sync {
