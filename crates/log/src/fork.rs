@@ -262,7 +262,7 @@ impl Shared {
             }
             gone = is_gone.then_some(parent);
         }
-        if self.options.durability == crate::open::Durability::Memory {
+        if self.options.durability == crate::options::Durability::Memory {
             self.drop_dead_segments();
         }
     }

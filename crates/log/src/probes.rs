@@ -10,7 +10,7 @@ pub(crate) use testing::{Fault, Interleave, Probes};
 
 #[cfg(not(test))]
 mod shipped {
-    use crate::open::Options;
+    use crate::options::Options;
     use crate::segment::Segment;
     use std::io;
     use thalweg_sync::region::RegionWriter;
@@ -49,7 +49,7 @@ mod shipped {
 
 #[cfg(test)]
 mod testing {
-    use crate::open::Options;
+    use crate::options::Options;
     use crate::scan::Scan;
     use crate::segment::Segment;
     use parking_lot::Mutex;

@@ -8,7 +8,8 @@ use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
 use crate::harm::Harm;
 use crate::log::{Inner, Log};
-use crate::open::{Durability, Options};
+use crate::open::{Found, Needed, Parts};
+use crate::options::{Durability, Options};
 use crate::pace::Leisure;
 use crate::probes::Probes;
 use crate::reader::Reader;
@@ -161,6 +162,41 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(parts: Parts, found: Found) -> Shared {
+        let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&parts.checkpoints);
+        let Found { catalogue, segments, tail, next_log } = found;
+        let segments = Arc::new(segments);
+        let writer = Writer { live_bytes, gone_bytes, ..Writer::new(&parts, segments.clone(), tail) };
+        let Parts { disk, directory, hold, options, control, gate, checkpoints, report } = parts;
+        Shared {
+            disk,
+            directory,
+            hold,
+            probes: Probes::of(&options),
+            options,
+            control,
+            segments,
+            gate: Arc::new(gate),
+            harm: Harm::found(&report.damage, &catalogue),
+            catalogue,
+            watchers: Watchers::default(),
+            expiry: Expiry::default(),
+            reclaim: Mutex::new(reclaim),
+            retained: Mutex::default(),
+            retention: Retention::default(),
+            work: writer.work.clone(),
+            writer: Mutex::new(writer),
+            group: Mutex::default(),
+            next_log: Mutex::new(next_log),
+            transactions: Arc::default(),
+            turns: Turns::default(),
+            leisure: Leisure::default(),
+            checkpoints: Mutex::new(checkpoints),
+            unnamed: report.unnamed,
+            group_meters: GroupMeters::default(),
+        }
+    }
+
     /// Refuses a log, locked, that is none of this store's.
     #[inline]
     pub(crate) fn owns(&self, inner: &Inner) -> Result<(), CommitError> {

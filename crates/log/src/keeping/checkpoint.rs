@@ -20,7 +20,7 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::pace::PacedFile;
 use crate::store::{Shared, Store};
 use crate::times::Times;

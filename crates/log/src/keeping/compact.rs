@@ -18,7 +18,7 @@
 
 use crate::error::is_full;
 use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::reclaim::{EXCESS, WORTH_PARTS};

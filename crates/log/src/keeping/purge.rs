@@ -10,7 +10,7 @@ use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::log::{Inner, Log, Phase};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::query::Query;
 use crate::spare::Why;
 use crate::store::{Shared, Store};

@@ -72,7 +72,7 @@ impl Reclaim {
     /// the segments behind it.
     pub(crate) fn opened(found: &Found, checkpoints: &[Position], spans: &BTreeMap<u32, u64>) -> Reclaim {
         let from = checkpoints.first().map_or(0, |start| segment_of(*start));
-        let (view, active) = (found.segments.latest(), found.active.header.number);
+        let (view, active) = (found.segments.latest(), found.tail.active.header.number);
         let headers = view.all().iter().map(|segment| &segment.header);
         let sealed = headers.filter(|header| header.number >= from && header.number != active);
         let excess = sealed.map(|header| {

@@ -14,7 +14,7 @@ use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
 use crate::log::{Log, Phase};
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 use crate::segment::Segment;
 use crate::spare::Why;
 use crate::store::{Shared, Store};

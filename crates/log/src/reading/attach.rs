@@ -15,7 +15,7 @@ use crate::error::{Damage, OpenError, ReadError};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
-use crate::open::whole;
+use crate::open::absolute;
 use crate::presence::Presence;
 use crate::reader::Reader;
 use crate::recover::{Recovery, is_missing, missing_segment};
@@ -80,7 +80,7 @@ impl Attached {
     /// # Errors
     /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
     pub fn open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
-        let directory = &whole(directory)?;
+        let directory = &absolute(directory)?;
         let mut attempt = 0;
         loop {
             match Attached::try_open(disk, directory) {

@@ -12,7 +12,7 @@
 
 use super::heirs::{Shown, keeps_no_more, needs};
 use crate::log::Phase;
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 use crate::{
     Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Purge, RETAIN_NOTE,
     Store, Watch, WatcherId, segment_of, verify,

@@ -6,7 +6,7 @@ use crate::error::{CommitError, said};
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
 use crate::{LogId, Offset, Position, Time, WatcherId};

@@ -15,7 +15,7 @@
 
 use crate::error::CommitError;
 use crate::log::{Log, Seen};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::segment::Segment;
 use crate::spare::Filler;
 use crate::store::{Shared, Store};

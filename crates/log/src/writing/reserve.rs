@@ -12,7 +12,7 @@
 //! with each housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
-use crate::open::PAGE_BYTES;
+use crate::options::PAGE_BYTES;
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sys::disk::{Allocation, Disk};

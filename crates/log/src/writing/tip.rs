@@ -14,7 +14,7 @@
 //! flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
 
 use crate::batch::PlannedBatch;
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 use crate::probes::Probes;
 use crate::segment::Segment;
 use std::io;

@@ -14,7 +14,8 @@ use crate::committer::{Gathered, Lead};
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::{Durability, Options};
+use crate::open::{Parts, Tail};
+use crate::options::{Durability, Options};
 use crate::reserve::Reserve;
 use crate::segment::Segment;
 use crate::spare::{Spare, Why};
@@ -23,6 +24,7 @@ use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{Position, Time, position};
 use parking_lot::Condvar;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +65,7 @@ pub(crate) struct Writer {
     pub(crate) begun: Time,
     pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
-    pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
+    pub(crate) live_bytes: BTreeMap<u32, u64>,
     /// Of the active segment, payload bytes that were let go.
     pub(crate) gone_bytes: u64,
     pub(crate) scratch: Vec<u8>,
@@ -90,6 +92,38 @@ pub(crate) struct Tally {
 }
 
 impl Writer {
+    /// The writer of a store that goes on at `tail`. What is needed of each segment is for the caller to say.
+    pub(crate) fn new(parts: &Parts, segments: Arc<Segments>, tail: Tail) -> Writer {
+        let Parts { disk, directory, options, control, .. } = parts;
+        Writer {
+            disk: disk.clone(),
+            directory: directory.clone(),
+            options: options.clone(),
+            control: control.clone(),
+            segments,
+            begun: tail.active.first_time(),
+            active: tail.active,
+            tip: Tip::new(tail.region, options),
+            link: tail.link,
+            times: tail.times,
+            ahead: Ahead::default(),
+            spare: None,
+            reserve: Reserve::found(disk, directory.as_deref()),
+            spare_begun: 0,
+            gathered: Gathered::default(),
+            lead: Lead::default(),
+            failure: None,
+            told: false,
+            work: Arc::default(),
+            closed: false,
+            emptied: false,
+            tally: Tally::default(),
+            live_bytes: BTreeMap::new(),
+            gone_bytes: 0,
+            scratch: Vec::with_capacity(128),
+        }
+    }
+
     /// End of the last batch.
     pub(crate) fn written(&self) -> Position {
         position(self.active.header.number, self.tip.end())

@@ -6,7 +6,7 @@
 
 use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::Found;
+use crate::open::{Found, Tail};
 use crate::segment::{self, Segment};
 use crate::settled::{self, Settled};
 use crate::view::Segments;
@@ -74,15 +74,8 @@ impl Recovery {
     pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
         let active = segment.header.number;
         let segments = self.sealed_segments(active)?;
-        Ok(Found {
-            segments,
-            catalogue: self.catalogue,
-            active: Arc::new(segment),
-            region,
-            link,
-            next_log: self.next_log,
-            times: self.times,
-        })
+        let tail = Tail { active: Arc::new(segment), region, link, times: self.times };
+        Ok(Found { segments, catalogue: self.catalogue, tail, next_log: self.next_log })
     }
 }
 
@@ -111,7 +104,8 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
     let (active, region) = Segment::resume(header, file, place_of(end.at), trusted_from)?;
     let segments = recovery.sealed_segments(number)?;
     let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
-    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log, times })
+    let tail = Tail { active: Arc::new(active), region, link: end.link, times };
+    Ok(Found { catalogue, segments, tail, next_log })
 }
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.
