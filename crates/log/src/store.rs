@@ -1,4 +1,34 @@
 //! A store: everything its clones share, and its life.
+//!
+//! Its methods stand beside what they are about:
+//!
+//! ```text
+//! for everybody
+//!   open memory                                open.rs
+//!   find reader visit flush maintain release
+//!   close stats damage durability durable      here
+//!   logs page order                            names.rs
+//!   log append append_all append_timed
+//!   transaction persist                        writing/append.rs
+//!   rotate                                     writing/writer.rs
+//!   since since_behind                         reading/since.rs
+//!   purge purge_written                        keeping/purge.rs
+//!   checkpoint                                 keeping/checkpoint.rs
+//!   backup                                     keeping/backup.rs
+//! for servers
+//!   create commit delete                       writing/commit.rs
+//!   read record                                reading/read.rs
+//!   cold                                       reading/warm.rs
+//!   carry groups                               writing/committer.rs, writing/groups.rs
+//!   hold                                       writing/append.rs
+//!   expire                                     keeping/expiry.rs
+//!   watcher dismiss wait_for written
+//!   logs_count touched hurry leave_to_parent   here
+//! for readers in other languages
+//!   maps                                       reading/maps.rs
+//!   births                                     reading/births.rs
+//!   runs                                       writing/packing.rs
+//! ```
 
 use crate::catalogue::Catalogue;
 use crate::control::Control;

@@ -7,7 +7,6 @@
 //! expiry, retention  which logs are over, which entries of a log are too many or too old
 //! retain             the same of all logs together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
-//! purge_written      letting go of what is not durable yet, too
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
 //! backup             a copy as of one position, and back
@@ -22,7 +21,6 @@ pub(crate) mod expiry;
 pub(crate) mod harm;
 pub(crate) mod pace;
 pub(crate) mod purge;
-mod purge_written;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
 pub(crate) mod retain;

@@ -121,12 +121,25 @@ impl Store {
         Ok(purged)
     }
 
-    /// Every visible log, in the order of their names.
-    pub fn logs(&self) -> Vec<Arc<Log>> {
-        let mut logs = Vec::new();
-        self.visit(|log| logs.extend(log.visible().map(|_| log.clone())));
-        logs.sort_by(|a, b| a.name().cmp(b.name()));
-        logs
+    /// [`Store::purge`], of all that was written before the call: what is not durable yet is made so first, for a purge passes over
+    /// what nobody sees.
+    ///
+    /// ```
+    /// use thalweg_log::{Disk, Durability, Options, Purge, Store};
+    /// let directory = tempfile::tempdir()?;
+    /// let options = Options { durability: Durability::Sync, ..Options::default() };
+    /// let (store, _) = Store::open(&Disk::Real, directory.path(), options)?;
+    /// let log = store.log(b"readings")?;
+    /// store.append(&log, b"21.5", 1)?;
+    /// assert_eq!(store.purge_written(&Purge::default())?[0].bytes, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Store::persist`] and [`Store::purge`].
+    pub fn purge_written(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
+        self.persist(self.written())?;
+        self.purge(purge)
     }
 
     /// What a purge takes of a log, if anything.
@@ -236,15 +249,6 @@ impl Store {
         }
     }
 
-    /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
-    /// backed up by a link, or let go. Does nothing when it is empty.
-    ///
-    /// # Errors
-    /// As [`Store::commit`].
-    pub fn rotate(&self) -> Result<(), CommitError> {
-        let shared = &self.shared;
-        shared.writer.lock().begin_next(Why::ToGrow)
-    }
 }
 
 /// How much payload goes from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that

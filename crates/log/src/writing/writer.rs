@@ -20,6 +20,7 @@ use crate::reserve::Reserve;
 use crate::segment::Segment;
 use crate::spare::{Spare, Why};
 use crate::times::{Span, Times};
+use crate::store::Store;
 use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{Position, Time, position};
@@ -69,6 +70,17 @@ pub(crate) struct Writer {
     /// Of the active segment, payload bytes that were let go.
     pub(crate) gone_bytes: u64,
     pub(crate) scratch: Vec<u8>,
+}
+
+impl Store {
+    /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
+    /// backed up by a link, or let go. Does nothing when it is empty.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn rotate(&self) -> Result<(), CommitError> {
+        self.shared.writer.lock().begin_next(Why::ToGrow)
+    }
 }
 
 /// What was done since the store was opened.
