@@ -57,7 +57,7 @@ pub(crate) use files::{
     signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retain, retention, settle, working,
+    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
 };
 pub(crate) use reading::{
     attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,

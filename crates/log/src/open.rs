@@ -192,7 +192,7 @@ impl Shared {
     /// Has a log looked at when its time, or that of its entries, may be over.
     fn enter(&self, log: &Arc<crate::log::Log>) {
         self.expiry.enter(log);
-        self.retention.note(log, &log.lock(), 0);
+        self.log_retention.note(log, &log.lock(), 0);
     }
 }
 

@@ -44,8 +44,7 @@ use crate::pace::Leisure;
 use crate::probes::Probes;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
-use crate::retain::Retained;
-use crate::retention::Retention;
+use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
 use crate::source::{Home, Sight};
@@ -83,8 +82,8 @@ pub(crate) struct Shared {
     pub(crate) watchers: Watchers,
     pub(crate) expiry: Expiry,
     pub(crate) reclaim: Mutex<Reclaim>,
-    pub(crate) retained: Mutex<Retained>,
-    pub(crate) retention: Retention,
+    pub(crate) store_retention: Mutex<StoreRetention>,
+    pub(crate) log_retention: LogRetention,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
     pub(crate) work: Arc<Condvar>,
@@ -212,8 +211,8 @@ impl Shared {
             watchers: Watchers::default(),
             expiry: Expiry::default(),
             reclaim: Mutex::new(reclaim),
-            retained: Mutex::default(),
-            retention: Retention::default(),
+            store_retention: Mutex::default(),
+            log_retention: LogRetention::default(),
             work: writer.work.clone(),
             writer: Mutex::new(writer),
             group: Mutex::default(),

@@ -269,7 +269,7 @@ impl Store for Embedded {
     }
 
     fn retained(&self, stream: &Self::Stream) -> bool {
-        stream.retained()
+        stream.is_tombstone()
     }
 
     fn record(&self, stream: &Self::Stream, from: u64) -> Result<Read, StoreError> {

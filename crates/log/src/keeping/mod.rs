@@ -4,8 +4,7 @@
 //! checkpoint         catalogue and extents as of a position
 //! recover            from whatever a crash left to a store: the last checkpoint, and what was committed since
 //! harm               what is known to be damaged, and whom it harms
-//! expiry, retention  which logs are over, which entries of a log are too many or too old
-//! retain             the same of all logs together
+//! expiry, retention  which logs are over, which entries are too many or too old, of one log or of all together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
@@ -23,7 +22,6 @@ pub(crate) mod pace;
 pub(crate) mod purge;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
-pub(crate) mod retain;
 pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod working;

@@ -247,7 +247,7 @@ impl Simulation {
         for log in logs {
             let Some(state) = log.visible() else {
                 if log.lock().phase == Phase::Deleted {
-                    assert!(log.retained() && log.staged().is_none());
+                    assert!(log.is_tombstone() && log.staged().is_none());
                     kept.insert(log.name().to_vec());
                 }
                 continue;
@@ -521,7 +521,7 @@ impl Simulation {
             // Its last fork's deletion may be staged and not durable.
             Err(CommitError::Exists) => {
                 let (Op::Create { name, .. } | Op::Fork { name, .. }) = &op else { panic!("{op:?} exists") };
-                assert!(store.find(name).unwrap().retained());
+                assert!(store.find(name).unwrap().is_tombstone());
             }
             Err(
                 CommitError::Full(_)

@@ -252,7 +252,7 @@ impl Store {
     }
 
     /// Deletes the log if its staged version is `expected`, also one that damage took something of. While other logs inherit
-    /// from it, it is [retained](Log::retained).
+    /// from it, it is a [tombstone](Log::is_tombstone).
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
@@ -344,7 +344,7 @@ impl Shared {
         inner.stage(change);
         inner.deleting |= seen.deleted;
         if inner.notes.is_some() {
-            self.retention.note(log, inner, change.time);
+            self.log_retention.note(log, inner, change.time);
         }
         if self.options.durability != Durability::Sync {
             let tell = self.reveal(inner, seen);

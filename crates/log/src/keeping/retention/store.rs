@@ -29,7 +29,7 @@ const SEAL_US_MIN: u64 = 3_600_000_000;
 
 /// What a look remembers of the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Retained {
+pub(crate) struct StoreRetention {
     /// Since when there have been entries in which segment.
     aging: Option<(u32, Time)>,
     /// What lies before was let go.
@@ -43,7 +43,7 @@ impl Store {
     /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
     pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
         let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
-        if self.shared.retained.lock().up_to >= keep_from {
+        if self.shared.store_retention.lock().up_to >= keep_from {
             return Ok(false);
         }
         self.retain_up_to(keep_from, now).map(|()| true)
@@ -82,7 +82,7 @@ impl Store {
             }
         }
         if !later {
-            self.shared.retained.lock().up_to = keep_from;
+            self.shared.store_retention.lock().up_to = keep_from;
         }
         Ok(())
     }
@@ -176,12 +176,12 @@ impl Shared {
     /// as before.
     fn latest_by(&self, segment: &Segment, now: Time, old: Time) -> Option<Time> {
         let number = segment.header.number;
-        let known = self.retained.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
+        let known = self.store_retention.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
         if let Some((_, latest)) = known {
             return Some(latest);
         }
         let latest = largest_time(segment, now);
-        self.retained.lock().judged = latest.map(|latest| (number, latest));
+        self.store_retention.lock().judged = latest.map(|latest| (number, latest));
         latest
     }
 
@@ -207,7 +207,7 @@ impl Shared {
         };
         let Some(active) = self.aged(now, (age / RETAIN_PARTS).max(SEAL_US_MIN)) else { return Ok(()) };
         if !self.holds_retained(active) {
-            self.retained.lock().aging = None;
+            self.store_retention.lock().aging = None;
             return Ok(());
         }
         let mut writer = self.writer.lock();
@@ -229,7 +229,7 @@ impl Shared {
         if begun == 0 {
             return None;
         }
-        let mut retained = self.retained.lock();
+        let mut retained = self.store_retention.lock();
         match retained.aging {
             Some((number, since)) if number == active && since <= now => {
                 (now - since >= age).then_some(active)
