@@ -7,6 +7,7 @@
 use crate::Time;
 use crate::error::OpenError;
 use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
+use std::str::FromStr;
 
 /// Segments are made of whole pages.
 pub(crate) const PAGE_BYTES: u32 = 4096;
@@ -26,6 +27,36 @@ pub enum Durability {
     Os,
     /// Nothing: the store lives as long as the process and has no files.
     Memory,
+}
+
+impl Durability {
+    /// What it is called in options and reports: `sync`, `os` or `memory`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Os => "os",
+            Durability::Memory => "memory",
+        }
+    }
+}
+
+/// The durability of a name.
+///
+/// ```
+/// use thalweg_log::Durability;
+/// for durability in [Durability::Sync, Durability::Os, Durability::Memory] {
+///     assert_eq!(durability.name().parse(), Ok(durability));
+/// }
+/// assert_eq!("disk".parse::<Durability>(), Err("durability is sync, os or memory, and not \"disk\"".into()));
+/// ```
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Durability, String> {
+        let known = [Durability::Sync, Durability::Os, Durability::Memory];
+        let found = known.into_iter().find(|durability| durability.name() == name);
+        found.ok_or_else(|| format!("durability is sync, os or memory, and not {name:?}"))
+    }
 }
 
 /// How a store is opened.
@@ -98,6 +129,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether retention of the whole store comes to a log of that name.
+    pub(crate) fn retains(&self, name: &[u8]) -> bool {
+        !self.retain_except.iter().any(|beginning| name.starts_with(beginning))
+    }
+
     /// Bytes of the largest batch that a segment has room for.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         u64::from(self.segment_bytes_max - SEGMENT_HEADER_BYTES)

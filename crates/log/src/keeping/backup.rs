@@ -257,9 +257,7 @@ struct Transfer<'a> {
 
 impl Transfer<'_> {
     fn run(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Trouble> {
-        let no_store =
-            || OpenError::NotAStore { file: self.from.to_owned(), why: "there is no control file" };
-        let control = Control::attach(self.disk, self.from)?.ok_or_else(no_store)?;
+        let control = Control::attach_existing(self.disk, self.from)?;
         if !control.is_intact() {
             let (file, logs) = (control::FILE_NAME.to_owned(), Some(Vec::new()));
             return Err(BackupError::Damaged(vec![Damage { file, from: 0, to: 0, logs }]).into());

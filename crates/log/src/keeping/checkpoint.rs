@@ -15,7 +15,7 @@
 //! newer began: what is let go while it is written may be in its records.
 
 use crate::credible::{ID_END, are_credible, branches_off, is_place};
-use crate::error::{Damage, is_full};
+use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
@@ -39,7 +39,7 @@ pub(crate) const KEPT: usize = 2;
 /// What is put together before it is written: so little that a small store's memory does not show that a checkpoint was taken.
 const FLUSH_BYTES: usize = 32 << 10;
 
-fn file_name(start: Position) -> String {
+pub(crate) fn file_name(start: Position) -> String {
     format!("{PREFIX}{start:016x}")
 }
 
@@ -421,17 +421,17 @@ impl Store {
             return Ok(());
         };
         let purged_bytes = shared.writer.lock().tally.purged_bytes;
-        let written = match shared.write_checkpoint(directory) {
-            Err(error) if is_full(&error) && shared.writer.lock().reserve.lend() => {
-                shared.write_checkpoint(directory)
-            }
+        let kept = shared.with_reserve(|| {
+            let written = shared.write_checkpoint(directory)?;
+            // What that removes makes room for what was lent.
+            self.keep(directory, written, purged_bytes);
+            Ok(())
+        });
+        match kept {
             // Damage was come upon meanwhile.
-            Err(_) if shared.is_damaged() => return Ok(()),
-            written => written,
-        };
-        let kept = written.map(|written| self.keep(directory, written, purged_bytes));
-        shared.writer.lock().reserve.give_back();
-        kept
+            Err(_) if shared.is_damaged() => Ok(()),
+            kept => kept,
+        }
     }
 
     /// Keeps a checkpoint in the oldest one's place, and removes what that held on to.

@@ -30,7 +30,7 @@ use crate::log::Log;
 use crate::open::Recovered;
 use crate::scan::{Step, Stop};
 use crate::segment;
-use crate::segment_file::SegmentFile;
+use crate::segment_file::{SegmentFile, used_bytes};
 use crate::times::Times;
 use crate::working::Working;
 use crate::{LogId, Position, Time, place_of, position, segment_of};
@@ -126,7 +126,7 @@ impl Recovery {
             begin = self.load(start).map_err(|source| self.failed("read a checkpoint of", source))?;
             if begin.is_none() {
                 starts.pop();
-                self.lost(checkpoint_name(start), start);
+                self.lost(checkpoint::file_name(start), start);
             }
         }
         let end = self.replay(begin)?;
@@ -339,8 +339,8 @@ impl Recovery {
                             // Nothing was being written: what stands there came by itself.
                             self.lost(segment::file_name(number), here);
                         }
-                        self.report.discarded_bytes +=
-                            if stop.blank { 0 } else { used(file.bytes(), stop.at) };
+                        let used = if stop.blank { 0 } else { used_bytes(file.bytes(), stop.at) };
+                        self.report.discarded_bytes += u64::from(used);
                         // What a torn end leaves behind it may lack its header, or the segment before it.
                         self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
@@ -429,14 +429,4 @@ pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
 /// Whether a segment is in one of some holes.
 pub(crate) fn is_missing(holes: &BTreeMap<u32, Damage>, number: u32) -> bool {
     holes.range(..=number).any(|(_, hole)| segment_of(hole.to) > number)
-}
-
-fn checkpoint_name(start: Position) -> String {
-    format!("checkpoint-{start:016x}")
-}
-
-/// Bytes up to the last one that is not zero.
-fn used(bytes: &[u8], from: u32) -> u64 {
-    let rest = bytes.get(from as usize..).unwrap_or_default();
-    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
 }

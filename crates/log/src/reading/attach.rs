@@ -96,9 +96,7 @@ impl Attached {
     }
 
     fn try_open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
-        let no_store =
-            || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
-        let control = Arc::new(Control::attach(disk, directory)?.ok_or_else(no_store)?);
+        let control = Arc::new(Control::attach_existing(disk, directory)?);
         if !control.is_intact() {
             let file = directory.join(control::FILE_NAME);
             let why = "its words do not add up, so nothing can be read by them; open the store to mend them";

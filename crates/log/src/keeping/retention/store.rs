@@ -52,9 +52,8 @@ impl Store {
     /// The same for what lies in front of a position.
     pub(crate) fn retain_up_to(&self, keep_from: Position, now: Time) -> Result<(), CommitError> {
         let (mut trims, mut forks, mut later) = (Vec::new(), Vec::new(), false);
-        let except = &self.shared.options.retain_except;
         self.visit(|log| {
-            if except.iter().any(|beginning| log.name().starts_with(beginning)) {
+            if !self.shared.options.retains(log.name()) {
                 return;
             }
             let inner = log.lock();
@@ -245,10 +244,9 @@ impl Shared {
     fn holds_retained(&self, number: u32) -> bool {
         let mut holds = false;
         self.catalogue.visit(|log| {
-            let spared = || self.options.retain_except.iter().any(|start| log.name().starts_with(start));
             let inner = log.lock();
             let newest = inner.extents.all().last().filter(|extent| segment_of(extent.position) == number);
-            holds |= newest.is_some() && !spared();
+            holds |= newest.is_some() && self.options.retains(log.name());
         });
         holds
     }
