@@ -6,6 +6,7 @@
 //! harm               what is known to be damaged, and whom it harms
 //! expiry, retention  which logs are over, which entries are too many or too old, of one log or of all together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
+//! live, removal      how many bytes of each segment are needed, and the end of one of which nothing is
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
 //! backup             a copy as of one position, and back
@@ -18,10 +19,12 @@ pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod expiry;
 pub(crate) mod harm;
+mod live;
 pub(crate) mod pace;
 pub(crate) mod purge;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
+mod removal;
 pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod working;

@@ -13,7 +13,7 @@ use crate::log::{Inner, Log, Phase};
 use crate::options::Durability;
 use crate::query::Query;
 use crate::spare::Why;
-use crate::store::{Shared, Store};
+use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -48,13 +48,6 @@ pub struct Purged {
     pub entries: Option<u64>,
     /// The log itself is gone.
     pub destroyed: bool,
-}
-
-/// Of the segments there are, which ones nobody is going to need.
-struct Dead {
-    any: bool,
-    newest: bool,
-    all: bool,
 }
 
 /// What is going to be purged of a log.
@@ -170,7 +163,7 @@ impl Store {
     /// may do later.
     fn make_way(&self, goings: &[Going<'_>]) -> bool {
         let shared = &self.shared;
-        let dead = shared.dead_without(goings);
+        let dead = shared.dead_without(&lengths_by_segment(goings));
         if dead.newest {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
@@ -250,7 +243,7 @@ impl Store {
     }
 }
 
-/// How much payload goes from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
+/// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
 /// go with it nobody knows who is: then all is counted once that none of them shows.
 fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
@@ -291,37 +284,4 @@ fn refuse_pending(logs: &[Arc<Log>]) -> Result<(), CommitError> {
 /// So many transactions are under way.
 fn refused(count: u32) -> Result<(), CommitError> {
     if count > 0 { Err(CommitError::Pending { count }) } else { Ok(()) }
-}
-
-impl Shared {
-    /// Lets go of extents: their segments have so much less that anybody needs.
-    pub(crate) fn unload(&self, extents: impl IntoIterator<Item = Extent>) {
-        let mut extents = extents.into_iter().peekable();
-        if extents.peek().is_none() {
-            return;
-        }
-        let mut writer = self.writer.lock();
-        for extent in extents {
-            writer.tally.purged_bytes += u64::from(extent.length);
-            if segment_of(extent.position) == writer.active.header.number {
-                writer.gone_bytes += u64::from(extent.length);
-            }
-            if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
-                *live = live.saturating_sub(u64::from(extent.length));
-            }
-        }
-    }
-
-    /// Which segments nobody needs once something is gone. Where forks go, too, it may be some more.
-    fn dead_without(&self, goings: &[Going<'_>]) -> Dead {
-        let bytes = lengths_by_segment(goings);
-        let writer = self.writer.lock();
-        let active = writer.active.header.number;
-        let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);
-        let newest = bytes.contains_key(&active) && dead(&active, writer.needed_bytes(active));
-        let mut others = writer.live_bytes.iter().filter(|(number, _)| **number != active);
-        let all = newest && others.clone().all(|(number, live)| dead(number, *live));
-        let any = newest || others.any(|(number, live)| dead(number, *live));
-        Dead { any, newest, all }
-    }
 }

@@ -43,9 +43,6 @@ const WAIT_US: Time = 60_000_000;
 const TRIFLE_BYTES: u64 = 4096;
 /// What a log takes of a checkpoint, as long as none was written that would tell.
 const RECORD_BYTES: u64 = 128;
-/// So many segments may be sealed early before it takes more to be worth it.
-const SEALED_FEW: u64 = 16;
-
 /// What is to be reclaimed.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
@@ -229,33 +226,6 @@ impl Store {
 }
 
 impl Writer {
-    /// Payload of a segment that some log needs.
-    pub(crate) fn needed_bytes(&self, segment: u32) -> u64 {
-        self.live_bytes.get(&segment).copied().unwrap_or(0)
-    }
-
-    /// Segments that nobody needs anything of, but the one that is written to.
-    pub(crate) fn dead(&self) -> impl Iterator<Item = u32> {
-        let active = self.active.header.number;
-        let dead = self.live_bytes.iter().filter(move |(number, live)| **live == 0 && **number < active);
-        dead.map(|(number, _)| *number)
-    }
-
-    /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what it holds was let go, and
-    /// it is worth a segment more.
-    fn worn_bytes(&self) -> u64 {
-        let needed = self.needed_bytes(self.active.header.number);
-        let gone = self.gone_bytes;
-        if gone == 0 || gone < needed {
-            return 0;
-        }
-        let stays = u64::from(self.tip.end()) * needed / (needed + gone);
-        let first = u64::from(self.options.segment_bytes_first());
-        let given_back = u64::from(self.active.header.capacity).saturating_sub(stays + first);
-        let worth = first * (self.live_bytes.len() as u64).max(SEALED_FEW) / SEALED_FEW;
-        if given_back >= worth { given_back } else { 0 }
-    }
-
     /// Writes a batch that stands for no others, so that the log ends somewhere else.
     fn mark(&mut self) -> Result<(), CommitError> {
         let carried = self.link;
