@@ -1,7 +1,7 @@
 //! What can go wrong, said so that the caller knows what was and was not applied.
 
 use crate::segment::file_name;
-use crate::{LogId, Position, byte_of, segment_of};
+use crate::{LogId, Position, place_of, segment_of};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, behind) = (segment_of(self.from), segment_of(self.to));
-        if byte_of(self.from) == 0 && self.file == file_name(first) {
+        if place_of(self.from) == 0 && self.file == file_name(first) {
             // Of a segment of which not even the header is there nobody knows more.
             write!(out, "{} is missing, or has lost its header", self.file)?;
             let others = behind.saturating_sub(first).saturating_sub(1);
@@ -30,10 +30,10 @@ impl fmt::Display for Damage {
                 write!(out, ", as have the {others} behind it")?;
             }
         } else if self.to > self.from {
-            let (from, to) = (byte_of(self.from), byte_of(self.to));
+            let (from, to) = (place_of(self.from), place_of(self.to));
             write!(out, "{} is damaged from byte {from} to byte {to} of segment {behind}", self.file)?;
         } else {
-            write!(out, "{} is damaged from byte {} to its end", self.file, byte_of(self.from))?;
+            write!(out, "{} is damaged from byte {} to its end", self.file, place_of(self.from))?;
         }
         match &self.logs {
             Some(logs) => write!(out, ", touching {} log(s)", logs.len()),

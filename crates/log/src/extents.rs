@@ -10,7 +10,7 @@
 //! it, in this process or another, comes to the same list. *Checked by* the tests below and those of `places`.
 
 use crate::places::{Places, RUN};
-use crate::{Offset, Position, byte_of, segment_of};
+use crate::{Offset, Position, place_of, segment_of};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl Extent {
 
     /// The bytes of its segment.
     pub(crate) fn bytes(&self) -> Range<u32> {
-        let start = byte_of(self.position);
+        let start = place_of(self.position);
         start..start + self.span
     }
 
@@ -115,7 +115,7 @@ impl Extents {
             return;
         }
         let length = found.iter().map(|extent| extent.length).sum();
-        let span = byte_of(ends.position) + ends.span - byte_of(begins.position);
+        let span = place_of(ends.position) + ends.span - place_of(begins.position);
         self.list[first] = Extent { length, span, places: said_at, ..begins };
         self.list.drain(first + 1..first + places.count());
     }
@@ -203,7 +203,7 @@ mod tests {
             prop_assert!(covering.windows(2).all(|pair| pair[0].end() == pair[1].offset));
             prop_assert!(covering[0].end() > from && covering.last().unwrap().offset < to);
             for extent in extents.all() {
-                prop_assert!(starts.contains(&(extent.offset, byte_of(extent.position))));
+                prop_assert!(starts.contains(&(extent.offset, place_of(extent.position))));
                 prop_assert!(extent.span <= SPAN_MAX);
             }
             prop_assert_eq!(extents.all().last().unwrap().end(), offset);

@@ -137,7 +137,7 @@ impl Log {
     }
 
     /// Deleted, and kept because other logs inherit from it.
-    pub fn retained(&self) -> bool {
+    pub fn is_tombstone(&self) -> bool {
         let inner = self.lock();
         inner.deleting && inner.children > 0
     }
@@ -245,7 +245,7 @@ impl Shared {
         while let Some(log) = gone {
             self.catalogue.remove(&log);
             self.expiry.leave(&log);
-            self.retention.leave(&log);
+            self.log_retention.leave(&log);
             let (extents, parent) = {
                 let mut inner = log.lock();
                 (inner.extents.take(), inner.disown())
@@ -262,7 +262,7 @@ impl Shared {
             }
             gone = is_gone.then_some(parent);
         }
-        if self.options.durability == crate::open::Durability::Memory {
+        if self.options.durability == crate::options::Durability::Memory {
             self.drop_dead_segments();
         }
     }

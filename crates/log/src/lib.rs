@@ -38,7 +38,9 @@ mod log;
 mod names;
 mod open;
 mod opened;
+mod options;
 mod places;
+mod probes;
 mod rare;
 mod reading;
 mod store;
@@ -55,7 +57,7 @@ pub(crate) use files::{
     signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retain, retention, settle, working,
+    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
 };
 pub(crate) use reading::{
     attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,
@@ -81,8 +83,9 @@ pub use groups::Groups;
 pub use layout::LAYOUT;
 pub use log::{ClosedBy, Log, Note, State};
 pub use maps::{Held, Mapped, MappedSegment, Maps};
-pub use open::{Durability, Options, Recovered};
+pub use open::Recovered;
 pub use opened::Opened;
+pub use options::{Durability, Options};
 pub use packing::Runs;
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use place::Place;
@@ -110,14 +113,16 @@ pub type Position = u64;
 /// Microseconds since the Unix epoch.
 pub type Time = u64;
 
-pub(crate) const fn position(segment: u32, byte: u32) -> Position {
-    (segment as u64) << 32 | byte as u64
+pub(crate) const fn position(segment: u32, place: u32) -> Position {
+    (segment as u64) << 32 | place as u64
 }
 
 pub(crate) const fn segment_of(position: Position) -> u32 {
     (position >> 32) as u32
 }
 
-pub(crate) const fn byte_of(position: Position) -> u32 {
+/// A position's place in its segment. In one that was written anew it is not the byte in the file: that is
+/// [`Segment::byte_of`](segment::Segment::byte_of).
+pub(crate) const fn place_of(position: Position) -> u32 {
     position as u32
 }

@@ -120,6 +120,14 @@ impl Catalogue {
 }
 
 impl Store {
+    /// Every visible log, in the order of their names.
+    pub fn logs(&self) -> Vec<Arc<Log>> {
+        let mut logs = Vec::new();
+        self.visit(|log| logs.extend(log.visible().map(|_| log.clone())));
+        logs.sort_by(|a, b| a.name().cmp(b.name()));
+        logs
+    }
+
     /// At most `limit` logs whose names begin with `prefix` and sort behind `after`, in the order of their
     /// names as bytes, those that are not visible included. `None` until [`Store::order`] has run.
     /// Complexity: 16 sorted sets are searched and give `limit` logs each, one lock held at a time.

@@ -1,23 +1,18 @@
-//! Opening a store: options, the lock, and what recovery found.
+//! Opening a store: the lock, what recovery found, and what a store is made of then.
 
+use crate::Position;
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::groups::GroupMeters;
-use crate::harm::Harm;
-use crate::pace::Leisure;
+use crate::options::{Durability, Options};
 use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
-use crate::reserve::Reserve;
 use crate::segment::{self, Segment};
 use crate::signal;
 use crate::store::{Guard, Hold, Shared, Store};
 use crate::times::Times;
-use crate::tip::Tip;
 use crate::view::Segments;
-use crate::writer::{Tally, Writer};
-use crate::{Position, Time};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,85 +20,6 @@ use std::sync::Arc;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::RegionWriter;
 use thalweg_sys::disk::{Allocation, Disk, Lock, Map};
-
-/// What an acknowledged commit survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: acknowledged after a sync that covers it.
-    #[default]
-    Sync,
-    /// The death of the process: acknowledged when it is in the operating system's memory.
-    Os,
-    /// Nothing: the store lives as long as the process and has no files.
-    Memory,
-}
-
-/// How a store is opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What an acknowledged commit survives.
-    pub durability: Durability,
-    /// Size of the first segment in bytes; each next one is twice as large, up to a sixteenth of `retain_bytes` if that is given
-    /// (1 MiB at least). A multiple of 4,096, at most `segment_bytes_max`.
-    pub segment_bytes_min: u32,
-    /// Largest segment in bytes: a multiple of 4,096, at least two of them and at most 1 GiB. One commit holds a little less.
-    pub segment_bytes_max: u32,
-    /// Start a committer thread in `sync` mode. Without one, [`Store::flush`] commits.
-    pub committer_thread: bool,
-    /// A checkpoint is due after so many bytes of log.
-    pub checkpoint_bytes: u64,
-    /// Entries older than this many microseconds are purged by [`Store::maintain`]: all of them once the newest one is, before that
-    /// whole segments at a time, which are sealed for it after a quarter of that age, or an hour where that is more.
-    pub retain_us: Option<u64>,
-    /// The oldest entries are purged, whole segments at a time, when segments take more bytes than this.
-    pub retain_bytes: Option<u64>,
-    /// Logs whose names begin so are left alone by both.
-    pub retain_except: Vec<Vec<u8>>,
-    /// Whether sealed segments of which little is needed are written anew without the rest.
-    pub compacts: bool,
-    /// Whether the payload of sealed segments, out of which much is read in small records, is kept once more with each log's bytes
-    /// together: at most as many bytes again as they have, none that `retain_bytes` has no room for, and the first to go on a full disk.
-    pub settles: bool,
-    /// What [`Store::maintain`] writes, and whoever fills the next segment's file with zeros, rest so many times as long as they worked
-    /// after each mebibyte, the latter 50 ms at most; 0: they never do. Nobody rests while somebody waits for it ([`Store::hurry`]).
-    pub rest_parts: u32,
-    /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
-    pub rotate_after_us: Option<u64>,
-    /// The time of opening, microseconds since the Unix epoch, which counts as an access of every log; 0 for none. A store that is new,
-    /// was not closed or is a backup that was never opened counts the ids of its logs on from there, so that none is given out twice:
-    /// logs of which nothing was found may have been told of.
-    pub opened_at: Time,
-    /// A mistake for the simulation to catch.
-    #[cfg(test)]
-    pub(crate) fault: crate::store::Fault,
-    /// What happens between two shards that a checkpoint visits.
-    #[cfg(test)]
-    pub(crate) interleave: crate::store::Interleave,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            durability: Durability::Sync,
-            segment_bytes_min: 4 << 20,
-            segment_bytes_max: 64 << 20,
-            committer_thread: true,
-            checkpoint_bytes: 256 << 20,
-            retain_us: None,
-            retain_bytes: None,
-            retain_except: Vec::new(),
-            compacts: true,
-            settles: true,
-            rest_parts: 3,
-            rotate_after_us: None,
-            opened_at: 0,
-            #[cfg(test)]
-            fault: crate::store::Fault::None,
-            #[cfg(test)]
-            interleave: Default::default(),
-        }
-    }
-}
 
 /// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,16 +41,6 @@ pub struct Recovered {
     pub unnamed: Option<Damage>,
 }
 
-/// Segments are made of whole pages.
-pub(crate) const PAGE_BYTES: u32 = 4096;
-
-impl Options {
-    /// Bytes of the largest batch that a segment has room for.
-    pub(crate) fn batch_bytes_max(&self) -> u64 {
-        u64::from(self.segment_bytes_max - crate::format::SEGMENT_HEADER_BYTES)
-    }
-}
-
 impl Store {
     /// A store without files. `options.durability` is taken as [`Durability::Memory`].
     ///
@@ -151,14 +57,21 @@ impl Store {
         let found = Found {
             catalogue: Catalogue::new(),
             segments: Segments::default(),
-            active: Arc::new(segment),
-            region,
-            link: Link::default(),
+            tail: Tail { active: Arc::new(segment), region, link: Link::default(), times: Times::default() },
             next_log: options.opened_at.max(1),
-            times: Times::default(),
         };
         let gate = Gate::new(Map::anonymous(signal::BYTES).map_err(failed)?);
-        Store::assemble(Disk::Real, None, options, (control, gate), found, Vec::new(), &Recovered::default())
+        let parts = Parts {
+            disk: Disk::Real,
+            directory: None,
+            hold: None,
+            options,
+            control,
+            gate,
+            checkpoints: Vec::new(),
+            report: Recovered::default(),
+        };
+        parts.into_store(found)
     }
 
     /// Opens the store in `directory`, or creates one there. It stays where that is now, wherever the process goes later.
@@ -167,13 +80,13 @@ impl Store {
     /// [`OpenError`]; a store that is refused is left untouched.
     pub fn open(disk: &Disk, directory: &Path, options: Options) -> Result<(Store, Recovered), OpenError> {
         options.check_sizes()?;
-        let directory = &whole(directory)?;
+        let directory = &absolute(directory)?;
         let failed = |action: &'static str| {
             let file = directory.to_owned();
             move |source| OpenError::Io { action, file, source }
         };
         disk.create_directory(directory).map_err(failed("create"))?;
-        let lock = hold(disk, directory)?;
+        let lock = lock_directory(disk, directory)?;
         let control = match Control::open(disk, directory)? {
             Some(control) if control.is_intact() => control,
             Some(mut control) => {
@@ -185,7 +98,7 @@ impl Store {
                 if has_segments {
                     return Err(OpenError::ControlLost { directory: directory.to_owned() });
                 }
-                let control = begin(disk, directory).map_err(failed("create a store in"))?;
+                let control = create_control(disk, directory).map_err(failed("create a store in"))?;
                 // Ids of an earlier store in the same place are not given out again.
                 control.set_next_log(options.opened_at);
                 control
@@ -200,8 +113,9 @@ impl Store {
         let mut found = match end {
             Some(end) => recover::resume(disk, directory, recovery, end).map_err(failed("recover"))?,
             None => {
-                let (segment, region, link) = first(disk, directory, &options, &control, &recovery)
-                    .map_err(failed("begin a segment in"))?;
+                let (segment, region, link) =
+                    begin_first_segment(disk, directory, &options, &control, &recovery)
+                        .map_err(failed("begin a segment in"))?;
                 recovery.into_found(segment, region, link).map_err(failed("recover"))?
             }
         };
@@ -214,94 +128,42 @@ impl Store {
         }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let names = disk.directory(directory).map_err(failed("open"))?;
-        let words = control.clone();
-        let store = Store::assemble(
-            disk.clone(),
-            Some((directory, Hold { names, lock })),
-            options,
-            (control, gate),
-            found,
-            checkpoints,
-            &report,
-        )?;
+        let (hold, words) = (Some(Hold { names, lock }), control.clone());
+        let (disk, directory) = (disk.clone(), Some(directory.clone()));
+        let parts =
+            Parts { disk, directory, hold, options, control, gate, checkpoints, report: report.clone() };
+        let store = parts.into_store(found)?;
         words.set_boot();
         Ok((store, report))
     }
+}
 
-    fn assemble(
-        disk: Disk,
-        place: Option<(&Path, Hold)>,
-        options: Options,
-        (control, gate): (Arc<Control>, Gate),
-        found: Found,
-        checkpoints: Vec<Position>,
-        report: &Recovered,
-    ) -> Result<Store, OpenError> {
-        found.segments.add(found.active.clone());
-        let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
-        let (directory, hold) = place.map(|(path, hold)| (path.to_owned(), hold)).unzip();
-        let work = Arc::<parking_lot::Condvar>::default();
-        let writer = Writer {
-            disk: disk.clone(),
-            directory: directory.clone(),
-            options: options.clone(),
-            begun: found.active.first_time(),
-            active: found.active,
-            tip: Tip::new(found.region, &options),
-            link: found.link,
-            times: found.times,
-            ahead: Default::default(),
-            spare: None,
-            reserve: Reserve::found(&disk, directory.as_deref()),
-            spare_begun: 0,
-            gathered: Default::default(),
-            lead: Default::default(),
-            failure: None,
-            told: false,
-            work: work.clone(),
-            closed: false,
-            emptied: false,
-            tally: Tally::default(),
-            live_bytes,
-            gone_bytes,
-            scratch: Vec::with_capacity(128),
-        };
-        announce(&control, &gate, writer.written(), found.times.lateness);
-        let shared = Arc::new(Shared {
-            disk,
-            directory,
-            hold,
-            options,
-            control,
-            segments: Arc::new(found.segments),
-            gate: Arc::new(gate),
-            harm: Harm::found(&report.damage, &found.catalogue),
-            catalogue: found.catalogue,
-            watchers: Default::default(),
-            expiry: Default::default(),
-            reclaim: reclaim.into(),
-            retained: Default::default(),
-            retention: Default::default(),
-            writer: parking_lot::Mutex::new(writer),
-            work,
-            group: Default::default(),
-            next_log: parking_lot::Mutex::new(found.next_log),
-            transactions: Default::default(),
-            turns: Default::default(),
-            leisure: Leisure::default(),
-            checkpoints: parking_lot::Mutex::new(checkpoints),
-            unnamed: report.unnamed.clone(),
-            group_meters: GroupMeters::default(),
-            #[cfg(test)]
-            steps: Default::default(),
-        });
-        shared.into_store()
+/// What a store is made of, beside what it holds.
+pub(crate) struct Parts {
+    pub(crate) disk: Disk,
+    /// `None` without files, as `hold`.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) hold: Option<Hold>,
+    pub(crate) options: Options,
+    pub(crate) control: Arc<Control>,
+    pub(crate) gate: Gate,
+    /// Starting positions of the checkpoints on disk, oldest first.
+    pub(crate) checkpoints: Vec<Position>,
+    pub(crate) report: Recovered,
+}
+
+impl Parts {
+    fn into_store(self, found: Found) -> Result<Store, OpenError> {
+        found.segments.add(found.tail.active.clone());
+        Arc::new(Shared::new(self, found)).into_store()
     }
 }
 
 impl Shared {
-    /// Has logs looked at when it is time, sets room aside for a store that is whole, and starts its thread.
+    /// Says where the store stands, has logs looked at when it is time, sets room aside for a store that is whole, and starts its
+    /// thread.
     fn into_store(self: Arc<Shared>) -> Result<Store, OpenError> {
+        self.announce();
         self.catalogue.visit(|log| self.enter(log));
         self.set_room_aside();
         let guard = Guard::start(&self).map_err(|source| OpenError::Io {
@@ -312,46 +174,55 @@ impl Shared {
         Ok(Store { shared: self, guard: Arc::new(guard) })
     }
 
+    /// Tells readers where the store stands: some of them may have been waiting since before the last writer died.
+    fn announce(&self) {
+        let (written, lateness) = {
+            let writer = self.writer.lock();
+            (writer.written(), writer.times.lateness)
+        };
+        self.control.set_lateness(lateness);
+        self.control.bump_segments();
+        self.control.set_taken(written);
+        self.control.set_written(written);
+        self.control.set_durable(written);
+        self.control.set_visible(written);
+        self.gate.wake_all();
+    }
+
     /// Has a log looked at when its time, or that of its entries, may be over.
     fn enter(&self, log: &Arc<crate::log::Log>) {
         self.expiry.enter(log);
-        self.retention.note(log, &log.lock(), 0);
+        self.log_retention.note(log, &log.lock(), 0);
     }
-}
-
-/// Tells readers, some of whom may have been waiting since before the last writer died, where the store stands.
-fn announce(control: &Control, gate: &Gate, written: Position, lateness: Time) {
-    control.set_lateness(lateness);
-    control.bump_segments();
-    control.set_taken(written);
-    control.set_written(written);
-    control.set_durable(written);
-    control.set_visible(written);
-    gate.wake_all();
 }
 
 /// A store's contents, ready to be served.
 pub(crate) struct Found {
     pub(crate) catalogue: Catalogue,
     pub(crate) segments: Segments,
+    pub(crate) tail: Tail,
+    pub(crate) next_log: u64,
+}
+
+/// Where a store goes on: the segment that is written to, its last batch, and the times of all entries.
+pub(crate) struct Tail {
     pub(crate) active: Arc<Segment>,
     pub(crate) region: RegionWriter,
     pub(crate) link: Link,
-    pub(crate) next_log: u64,
     pub(crate) times: Times,
 }
 
 /// What is needed of each segment.
-struct Needed {
+pub(crate) struct Needed {
     /// Payload bytes.
-    live_bytes: BTreeMap<u32, u64>,
+    pub(crate) live_bytes: BTreeMap<u32, u64>,
     /// Bytes of the segment that is written to which are not.
-    gone_bytes: u64,
-    reclaim: Reclaim,
+    pub(crate) gone_bytes: u64,
+    pub(crate) reclaim: Reclaim,
 }
 
 impl Found {
-    fn needed(&self, checkpoints: &[Position]) -> Needed {
+    pub(crate) fn needed(&self, checkpoints: &[Position]) -> Needed {
         let mut live_bytes: BTreeMap<u32, u64> =
             self.segments.numbers().into_iter().map(|number| (number, 0)).collect();
         // Of the batches that hold it, or more where these lie among others.
@@ -363,20 +234,20 @@ impl Found {
                 *spans.entry(segment).or_default() += u64::from(extent.span);
             }
         });
-        let filled = u64::from(self.region.filled() - SEGMENT_HEADER_BYTES);
-        let active = spans.get(&self.active.header.number).copied().unwrap_or(0);
+        let filled = u64::from(self.tail.region.filled() - SEGMENT_HEADER_BYTES);
+        let active = spans.get(&self.tail.active.header.number).copied().unwrap_or(0);
         let reclaim = Reclaim::opened(self, checkpoints, &spans);
         Needed { live_bytes, gone_bytes: filled.saturating_sub(active), reclaim }
     }
 }
 
 /// The path from the root on: one that depends on where the process is leads elsewhere after it went there.
-pub(crate) fn whole(directory: &Path) -> Result<PathBuf, OpenError> {
+pub(crate) fn absolute(directory: &Path) -> Result<PathBuf, OpenError> {
     let failed = |source| OpenError::Io { action: "find", file: directory.to_owned(), source };
     std::path::absolute(directory).map_err(failed)
 }
 
-fn hold(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
+fn lock_directory(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
     let path = directory.join("lock");
     let holder = format!("process {}", std::process::id());
     disk.lock(&path, &holder).map_err(|source| match source.kind() {
@@ -397,12 +268,12 @@ fn lists_segments(disk: &Disk, directory: &Path) -> io::Result<bool> {
 }
 
 /// The first file of a new store. Its id need only differ from those of stores it might be mixed with.
-fn begin(disk: &Disk, directory: &Path) -> io::Result<Control> {
+fn create_control(disk: &Disk, directory: &Path) -> io::Result<Control> {
     Control::create(disk, directory, thalweg_sys::process::random_u64()? | 1)
 }
 
 /// A fresh segment behind whatever recovery found, durable before it is used.
-fn first(
+fn begin_first_segment(
     disk: &Disk,
     directory: &Path,
     options: &Options,

@@ -19,7 +19,7 @@ use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, K
 use crate::scan::{Scan, Step, Stop};
 use crate::segment::{Segment, file_name};
 use crate::view::View;
-use crate::{LogId, Offset, Position, byte_of, position, segment_of};
+use crate::{LogId, Offset, Position, place_of, position, segment_of};
 use std::ops::Range;
 
 /// So many extents are folded at a time. Tests fold early.
@@ -110,7 +110,7 @@ impl<'a> Places<'a> {
         into.extend_from_slice(&segment_of(first.position).to_le_bytes());
         into.extend_from_slice(&u32::try_from(extents.len()).unwrap_or(u32::MAX).to_le_bytes());
         for extent in extents {
-            let byte = u64::from(byte_of(extent.position) / UNIT);
+            let byte = u64::from(place_of(extent.position) / UNIT);
             let span = u64::from(extent.span / UNIT) << BYTE_BITS;
             let word = byte | span | u64::from(extent.length) << (BYTE_BITS + SPAN_BITS);
             into.extend_from_slice(&word.to_le_bytes());
@@ -144,7 +144,7 @@ impl<'a> Places<'a> {
 
 /// Where the places of a folded extent are said: the bytes of a segment that have to be in memory to be told.
 pub(crate) fn said_in(extent: &Extent) -> (u32, Range<u32>) {
-    let at = byte_of(extent.places);
+    let at = place_of(extent.places);
     (segment_of(extent.places), at..at + SAID_BYTES_MAX)
 }
 
@@ -240,7 +240,7 @@ impl<'v> Reach<'v> {
         for one in found.into_iter().chain([behind]).filter(|one| one.offset >= extent.offset) {
             if one.offset > next {
                 let length = u32::try_from(one.offset - next).unwrap_or(u32::MAX);
-                let span = byte_of(one.position).saturating_sub(byte_of(at));
+                let span = place_of(one.position).saturating_sub(place_of(at));
                 unfolded.push(Extent { position: at, offset: next, length, span, places: 0 });
             }
             if one.length > 0 {

@@ -1,4 +1,34 @@
 //! A store: everything its clones share, and its life.
+//!
+//! Its methods stand beside what they are about:
+//!
+//! ```text
+//! for everybody
+//!   open memory                                open.rs
+//!   find reader visit flush maintain release
+//!   close stats damage durability durable      here
+//!   logs page order                            names.rs
+//!   log append append_all append_timed
+//!   transaction persist                        writing/append.rs
+//!   rotate                                     writing/writer.rs
+//!   since since_behind                         reading/since.rs
+//!   purge purge_written                        keeping/purge.rs
+//!   checkpoint                                 keeping/checkpoint.rs
+//!   backup                                     keeping/backup.rs
+//! for servers
+//!   create commit delete                       writing/commit.rs
+//!   read record                                reading/read.rs
+//!   cold                                       reading/warm.rs
+//!   carry groups                               writing/committer.rs, writing/groups.rs
+//!   hold                                       writing/append.rs
+//!   expire                                     keeping/expiry.rs
+//!   watcher dismiss wait_for written
+//!   logs_count touched hurry leave_to_parent   here
+//! for readers in other languages
+//!   maps                                       reading/maps.rs
+//!   births                                     reading/births.rs
+//!   runs                                       writing/packing.rs
+//! ```
 
 use crate::catalogue::Catalogue;
 use crate::control::Control;
@@ -8,12 +38,13 @@ use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
 use crate::harm::Harm;
 use crate::log::{Inner, Log};
-use crate::open::{Durability, Options};
+use crate::open::{Found, Needed, Parts};
+use crate::options::{Durability, Options};
 use crate::pace::Leisure;
+use crate::probes::Probes;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
-use crate::retain::Retained;
-use crate::retention::Retention;
+use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
 use crate::source::{Home, Sight};
@@ -51,8 +82,8 @@ pub(crate) struct Shared {
     pub(crate) watchers: Watchers,
     pub(crate) expiry: Expiry,
     pub(crate) reclaim: Mutex<Reclaim>,
-    pub(crate) retained: Mutex<Retained>,
-    pub(crate) retention: Retention,
+    pub(crate) store_retention: Mutex<StoreRetention>,
+    pub(crate) log_retention: LogRetention,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
     pub(crate) work: Arc<Condvar>,
@@ -69,8 +100,7 @@ pub(crate) struct Shared {
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
-    #[cfg(test)]
-    pub(crate) steps: Steps,
+    pub(crate) probes: Probes,
 }
 
 /// What a store has of its directory for as long as it lives.
@@ -78,18 +108,6 @@ pub(crate) struct Hold {
     /// Open, so that it can be synced however few descriptors are left.
     pub(crate) names: Directory,
     pub(crate) lock: Lock,
-}
-
-/// What a test does in the middle of a group or of a sweep, once.
-#[cfg(test)]
-#[derive(Default)]
-pub(crate) struct Steps {
-    /// Between taking the group and syncing it.
-    pub(crate) before_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Between showing what it did to logs and saying how far the store is.
-    pub(crate) before_words: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Between looking at a log that may be due and judging it.
-    pub(crate) before_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// What is done with files by one at a time.
@@ -136,39 +154,6 @@ impl Guard {
     }
 }
 
-/// Mistakes that the crash simulation must catch.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fault {
-    #[default]
-    None,
-    AcknowledgeBeforeSync,
-    PublishBeforeCopy,
-    CheckpointBeforeSync,
-    PassFailedCall,
-}
-
-/// Lets a test go on with its own between two steps of a walk, in lockstep: it is asked, and answers.
-#[cfg(test)]
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Interleave(Arc<Mutex<Option<Lockstep>>>);
-
-#[cfg(test)]
-pub(crate) type Lockstep = (std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
-
-#[cfg(test)]
-impl Interleave {
-    pub(crate) fn set(&self, lockstep: Option<Lockstep>) {
-        *self.0.lock() = lockstep;
-    }
-
-    pub(crate) fn step(&self) {
-        if let Some((ask, answered)) = &*self.0.lock() {
-            let _ = ask.send(()).and_then(|()| answered.recv().map_err(|_| std::sync::mpsc::SendError(())));
-        }
-    }
-}
-
 impl Drop for Guard {
     fn drop(&mut self) {
         self.stop();
@@ -206,6 +191,41 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(parts: Parts, found: Found) -> Shared {
+        let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&parts.checkpoints);
+        let Found { catalogue, segments, tail, next_log } = found;
+        let segments = Arc::new(segments);
+        let writer = Writer { live_bytes, gone_bytes, ..Writer::new(&parts, segments.clone(), tail) };
+        let Parts { disk, directory, hold, options, control, gate, checkpoints, report } = parts;
+        Shared {
+            disk,
+            directory,
+            hold,
+            probes: Probes::of(&options),
+            options,
+            control,
+            segments,
+            gate: Arc::new(gate),
+            harm: Harm::found(&report.damage, &catalogue),
+            catalogue,
+            watchers: Watchers::default(),
+            expiry: Expiry::default(),
+            reclaim: Mutex::new(reclaim),
+            store_retention: Mutex::default(),
+            log_retention: LogRetention::default(),
+            work: writer.work.clone(),
+            writer: Mutex::new(writer),
+            group: Mutex::default(),
+            next_log: Mutex::new(next_log),
+            transactions: Arc::default(),
+            turns: Turns::default(),
+            leisure: Leisure::default(),
+            checkpoints: Mutex::new(checkpoints),
+            unnamed: report.unnamed,
+            group_meters: GroupMeters::default(),
+        }
+    }
+
     /// Refuses a log, locked, that is none of this store's.
     #[inline]
     pub(crate) fn owns(&self, inner: &Inner) -> Result<(), CommitError> {

@@ -135,7 +135,7 @@ impl State {
         let mut logs = vec![main.clone()];
         let prefix = format!("{name}/forks/");
         store.visit(|log| {
-            if log.name().starts_with(prefix.as_bytes()) && !log.retained() {
+            if log.name().starts_with(prefix.as_bytes()) && !log.is_tombstone() {
                 logs.push(log.clone());
             }
         });
@@ -307,7 +307,7 @@ impl State {
         // next image, or start.
         let _ = self.release(&mut images, &used, time);
         // From most forks none branched off.
-        if log.retained() {
+        if log.is_tombstone() {
             self.orphan(&images, fork);
         }
         drop(images);

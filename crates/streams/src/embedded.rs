@@ -269,7 +269,7 @@ impl Store for Embedded {
     }
 
     fn retained(&self, stream: &Self::Stream) -> bool {
-        stream.retained()
+        stream.is_tombstone()
     }
 
     fn record(&self, stream: &Self::Stream, from: u64) -> Result<Read, StoreError> {
@@ -322,13 +322,8 @@ impl Store for Embedded {
 
     fn stats(&self) -> Stats {
         let stats = self.store.stats();
-        let durability = match self.store.durability() {
-            log::Durability::Sync => "sync",
-            log::Durability::Os => "os",
-            log::Durability::Memory => "memory",
-        };
         Stats {
-            durability,
+            durability: self.store.durability().name(),
             streams: stats.logs,
             stored_bytes: stats.segment_bytes + stats.settled_bytes,
             kept_bytes: stats.live_bytes,

@@ -74,11 +74,8 @@ pub struct OpenOptions {
 /// Opens a store at a canonical path; in memory, under a name.
 #[napi]
 pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
-    let durability = match asked.durability.as_deref() {
-        Some("os") => Durability::Os,
-        Some("memory") => Durability::Memory,
-        _ => Durability::Sync,
-    };
+    let durability = asked.durability.as_deref().map_or(Ok(Durability::Sync), str::parse);
+    let durability: Durability = durability.map_err(|why: String| failure("BAD_ARGUMENT", why))?;
     let kind = match durability {
         _ if asked.read_only => Kind::Attached,
         Durability::Memory => Kind::Memory,
@@ -119,7 +116,7 @@ impl OpenOptions {
             ("retainBytes", self.retain_bytes.map(|_| asked.retain_bytes), open.retain_bytes),
             ("rotateAfterUs", self.rotate_after_us.map(|_| asked.rotate_after_us), open.rotate_after_us),
         ];
-        let has = name_of(open.durability);
+        let has = open.durability.name();
         if self.durability.as_deref().is_some_and(|asked| asked != has) {
             return Some(format!("durability {has:?}"));
         }
@@ -128,14 +125,6 @@ impl OpenOptions {
             Some(value) => format!("{name} of {value}"),
             None => format!("no {name}"),
         })
-    }
-}
-
-fn name_of(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Os => "os",
-        Durability::Memory => "memory",
     }
 }
 
@@ -156,7 +145,7 @@ impl Opening {
     /// What an acknowledged entry survives, whoever opened the store first.
     #[napi]
     pub fn durability(&self) -> &'static str {
-        name_of(self.shelf.options.durability)
+        self.shelf.options.durability.name()
     }
 
     /// The words of the control file.

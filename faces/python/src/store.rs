@@ -46,16 +46,7 @@ pub(crate) fn open(
     retain_bytes: Option<u64>,
     rotate_after_us: Option<u64>,
 ) -> PyResult<Store> {
-    let durability = match durability {
-        "sync" => Durability::Sync,
-        "os" => Durability::Os,
-        "memory" => Durability::Memory,
-        other => {
-            return Err(PyValueError::new_err(format!(
-                "durability is sync, os or memory, and not {other:?}"
-            )));
-        }
-    };
+    let durability: Durability = durability.parse().map_err(PyValueError::new_err::<String>)?;
     // Where it is must not depend on where this process goes later.
     let path = path.map(|Place(path)| std::path::absolute(path)).transpose()?;
     if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {

@@ -105,6 +105,15 @@ impl Control {
         Control::map(disk, directory, false)
     }
 
+    /// The same, where there has to be one.
+    ///
+    /// # Errors
+    /// [`OpenError::NotAStore`]: there is none.
+    pub(crate) fn attach_existing(disk: &Disk, directory: &Path) -> Result<Control, OpenError> {
+        let none = || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
+        Control::attach(disk, directory)?.ok_or_else(none)
+    }
+
     fn map(disk: &Disk, directory: &Path, writable: bool) -> Result<Option<Control>, OpenError> {
         let path = directory.join(FILE_NAME);
         let failed = |source| OpenError::Io { action: "open", file: path.clone(), source };

@@ -5,7 +5,7 @@
 
 use crate::extents::Extent;
 use crate::format::{self, Created, Frame, Kind, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
-use crate::{LogId, Offset, Position, byte_of};
+use crate::{LogId, Offset, Position, place_of};
 
 /// No log has this id or a higher one: they are counted up from the time of the store's creation.
 pub(crate) const ID_END: LogId = 1 << 63;
@@ -31,7 +31,7 @@ pub(crate) fn branches_off((.., branch): &Created<'_>) -> bool {
 
 /// Whether a batch may begin there.
 pub(crate) fn is_place(position: Position) -> bool {
-    let byte = byte_of(position);
+    let byte = place_of(position);
     (SEGMENT_HEADER_BYTES..=SEGMENT_BYTES_MAX).contains(&byte) && byte.is_multiple_of(8)
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn is_place(position: Position) -> bool {
 pub(crate) fn are_credible(extents: &[Extent], tail: Offset) -> bool {
     let lies = |extent: &Extent| {
         let said = extent.places == 0 || is_place(extent.places);
-        let in_segment = byte_of(extent.position).checked_add(extent.span);
+        let in_segment = place_of(extent.position).checked_add(extent.span);
         said && is_place(extent.position) && in_segment.is_some_and(|end| end <= SEGMENT_BYTES_MAX)
     };
     // Looked at before any is added up.

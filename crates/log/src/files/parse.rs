@@ -16,7 +16,7 @@ use crate::lacking::{self, Needs};
 use crate::read::Slice;
 use crate::scan::{Batch, Step, Stop};
 use crate::segment;
-use crate::segment_file::SegmentFile;
+use crate::segment_file::{SegmentFile, used_bytes};
 use crate::{LogId, Offset, Position, Time, position, segment_of};
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -391,8 +391,7 @@ impl Parse {
         let rest = bytes.get(stop.at as usize..).unwrap_or_default();
         let newest = self.waiting.is_empty();
         if stop.blank || newest && self.known.is_some_and(|known| end >= known) {
-            let used = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u32 + 1);
-            let (unused_bytes, torn_bytes) = (rest.len() as u32, used);
+            let (unused_bytes, torn_bytes) = (rest.len() as u32, used_bytes(bytes, stop.at));
             self.ready.push_back(Piece::End(EndPiece { position: end, unused_bytes, torn_bytes }));
             self.ended = stop.link.map(|link| (end, link));
             if segment.length() < segment.header().file_bytes() {

@@ -3,21 +3,18 @@
 //! A segment's blocks are allocated before it is mapped and it never changes size; its mapped bytes are
 //! immutable once published. Of one that was written anew the places of its batches are not their bytes in the file
 //! ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose header is still zero is a
-//! spare, prepared ahead. Checksums are verified once per process: what lies from `trusted_from` on was written or replayed by this process,
-//! `verified` says how far the rest has been looked at, `clean` how far nothing was wrong, and spans found
-//! damaged are remembered, so that they cost only the logs that lie in them. Whoever reads below `clean` or
-//! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment. Beside it may lie its payload
-//! once more, each log's bytes together ([`settled`](crate::settled)).
+//! spare, prepared ahead. How far a segment is verified is said in [`verified`]. The time index is made by the reader
+//! that first searches the segment. Beside it may lie its payload once more, each log's bytes together
+//! ([`settled`](crate::settled)).
 
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use crate::index::{self, TimeIndex};
 use crate::runs::Runs;
-use crate::scan::{Scan, Step, Unseen};
+use crate::scan::Scan;
 use crate::settled::Settled;
 use crate::{Position, Time, position};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -25,12 +22,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use thalweg_sync::meter::Meter;
-use thalweg_sync::region::{Published, Region, RegionWriter};
+use thalweg_sync::region::{Region, RegionWriter};
 use thalweg_sys::disk::{Disk, File, Map, Residency};
 
+mod verified;
+
+pub(crate) use verified::Readable;
+use verified::Verified;
+
 const PREFIX: &str = "segment-";
-/// Bytes verified under the lock at a time.
-const VERIFY_STEP_BYTES: u32 = 1 << 20;
 
 /// A file of a higher number is no segment: there is always a next one.
 const NUMBER_MAX: u32 = i32::MAX as u32;
@@ -52,16 +52,13 @@ pub(crate) struct Segment {
     pub(crate) seal: Seal,
     file: Option<Arc<File>>,
     region: Arc<Region>,
-    trusted_from: u32,
     /// Another process writes it.
     followed: bool,
     /// It is not there: nothing of it can be read, wherever in it one wants to begin.
     lost: bool,
     /// What the next segment's header says of this one's last batch, where that is known.
     successor: Option<Link>,
-    verified: Published,
-    clean: Published,
-    damage: Mutex<Vec<(Range<u32>, Damage)>>,
+    verified: Verified,
     index: OnceLock<TimeIndex>,
     /// Whether every entry of its table of runs stands.
     has_sound_table: OnceLock<bool>,
@@ -69,14 +66,6 @@ pub(crate) struct Segment {
     settled: OnceLock<Arc<Settled>>,
     /// Bytes that reads copied out of it a record at a time.
     copied: Meter<1>,
-}
-
-/// Bytes that can be read next, or why not.
-pub(crate) enum Readable {
-    /// Whole batches up to here.
-    To(u32),
-    /// The bytes at hand are damaged; the next batch that stands begins here.
-    Damaged(Box<Damage>, u32),
 }
 
 impl Segment {
@@ -159,15 +148,12 @@ impl Segment {
         let header =
             SegmentHeader { number, capacity, after_damage: true, latest, ..SegmentHeader::default() };
         let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
-        let segment = Segment { lost: true, ..Segment::of(header, None, Arc::new(region), u32::MAX) };
-        segment.damage.lock().push((SEGMENT_HEADER_BYTES..SEGMENT_BYTES_MAX, damage));
-        segment.verified.publish(SEGMENT_BYTES_MAX);
-        Ok(segment)
+        let of = Segment::of(header, None, Arc::new(region), u32::MAX);
+        Ok(Segment { lost: true, verified: Verified::lost(damage), ..of })
     }
 
     fn of(header: SegmentHeader, file: Option<Arc<File>>, region: Arc<Region>, trusted_from: u32) -> Segment {
-        let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
-        let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
+        let (verified, successor, index) = (Verified::none(trusted_from), None, OnceLock::new());
         let (followed, lost, has_sound_table) = (false, false, OnceLock::new());
         let (settled, copied) = (OnceLock::new(), Meter::new());
         Segment {
@@ -175,13 +161,10 @@ impl Segment {
             header,
             file,
             region,
-            trusted_from,
             followed,
             lost,
             successor,
             verified,
-            clean,
-            damage,
             index,
             has_sound_table,
             settled,
@@ -207,12 +190,9 @@ impl Segment {
 
     /// The same segment without what is not the segment: its time index, and its payload each log's together.
     pub(crate) fn alone(&self) -> Segment {
-        let Segment { trusted_from, followed, lost, successor, .. } = *self;
-        let of = Segment::of(self.header, self.file.clone(), self.region.clone(), trusted_from);
-        // The damage last: a mark never speaks of bytes whose damage is not noted.
-        let (verified, clean) = (Published::new(self.verified.bytes()), Published::new(self.clean.bytes()));
-        let damage = Mutex::new(self.damage.lock().clone());
-        Segment { followed, lost, successor, verified, clean, damage, ..of }
+        let Segment { followed, lost, successor, .. } = *self;
+        let of = Segment::of(self.header, self.file.clone(), self.region.clone(), u32::MAX);
+        Segment { followed, lost, successor, verified: self.verified.same(), ..of }
     }
 
     /// Its payload once more, each log's bytes together, if that is there and nothing wrong with it is known.
@@ -268,7 +248,7 @@ impl Segment {
         }
         let published = self.region.published();
         if self.header.number == newest {
-            let end = crate::byte_of(limit);
+            let end = crate::place_of(limit);
             if end > published {
                 self.region.advance(end);
             }
@@ -343,7 +323,7 @@ impl Segment {
 
     /// The byte of what stood at a position of this segment, or of what comes next, if that is gone.
     pub(crate) fn byte_of(&self, position: Position) -> u32 {
-        self.runs().byte_of(crate::byte_of(position))
+        self.runs().byte_of(crate::place_of(position))
     }
 
     /// How far places follow on from a byte, of those up to `end`, and what is added to a byte of them for its place.
@@ -364,11 +344,6 @@ impl Segment {
     /// Whether it stands in for one that is missing.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
-    }
-
-    /// From this byte on nothing needs to be verified.
-    pub(crate) fn trusted_from(&self) -> u32 {
-        self.trusted_from
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -422,68 +397,6 @@ impl Segment {
         self.file.as_ref().map_or(Ok(()), |file| file.sync_data())
     }
 
-    /// Makes sure that the batches in a range match their checksums, looking at each once per process.
-    pub(crate) fn verify(&self, range: Range<u32>) -> Result<(), ReadError> {
-        if range.end > self.region.published() {
-            // All that a shortened file has lost.
-            let from = self.position_of(self.region.published());
-            let damage = Damage { file: file_name(self.header.number), from, to: from, logs: None };
-            return Err(ReadError::Damaged(Box::new(damage)));
-        }
-        if range.start >= self.trusted_from || range.end <= self.clean.bytes() {
-            return Ok(());
-        }
-        self.look_up_to(range.end);
-        let damage = self.damage.lock();
-        let hit = damage.iter().find(|(span, _)| span.start < range.end && range.start < span.end);
-        hit.map_or(Ok(()), |(_, damage)| Err(ReadError::Damaged(Box::new(damage.clone()))))
-    }
-
-    /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What is
-    /// not verified yet is verified on the way, a step at a time.
-    #[inline]
-    pub(crate) fn readable(&self, from: u32, to: u32) -> Readable {
-        if self.needs_no_look(from, to) {
-            return Readable::To(to);
-        }
-        self.look_and_read(from, to)
-    }
-
-    /// Whether everything there was verified and nothing is wrong with it.
-    #[inline]
-    pub(crate) fn needs_no_look(&self, from: u32, to: u32) -> bool {
-        from >= self.trusted_from || to <= self.clean.bytes()
-    }
-
-    /// How far what begins at a byte, and ends in front of `to`, needs no look.
-    #[inline]
-    pub(crate) fn needs_no_look_to(&self, from: u32, to: u32) -> u32 {
-        if from >= self.trusted_from { to } else { to.min(self.clean.bytes()) }
-    }
-
-    #[cold]
-    fn look_and_read(&self, from: u32, to: u32) -> Readable {
-        self.look_up_to(to.min(from.saturating_add(VERIFY_STEP_BYTES)));
-        // Behind what was looked at lies what needs no look.
-        let verified = self.verified.bytes();
-        let to = if verified >= self.trusted_from { to } else { to.min(verified) };
-        let damage = self.damage.lock();
-        match damage.iter().find(|(span, _)| from < span.end && span.start < to) {
-            Some((span, damage)) if span.start <= from => {
-                Readable::Damaged(Box::new(damage.clone()), span.end)
-            }
-            Some((span, _)) => Readable::To(span.start),
-            None => Readable::To(to),
-        }
-    }
-
-    fn look_up_to(&self, to: u32) {
-        let to = to.min(self.trusted_from).min(self.batches_end());
-        while self.verified.bytes() < to {
-            self.verify_next();
-        }
-    }
-
     /// The time index, good for every byte below `to`. Damaged spans are not indexed.
     #[inline]
     pub(crate) fn index(&self, to: u32) -> io::Result<&TimeIndex> {
@@ -519,71 +432,6 @@ impl Segment {
     /// Which bytes below `end` are in memory.
     pub(crate) fn residency(&self, end: u32) -> Residency<'_> {
         self.region.residency(end)
-    }
-
-    /// Whether reading a range would neither verify anything nor wait for the disk.
-    pub(crate) fn is_warm(&self, range: Range<u32>, residency: &mut Residency<'_>) -> bool {
-        if range.end > self.region.published() {
-            // Not there at all: the read says so without waiting.
-            return true;
-        }
-        let verified =
-            range.start >= self.trusted_from || self.verified.bytes() >= range.end.min(self.trusted_from);
-        verified && residency.has(range.start as usize..range.end as usize)
-    }
-
-    /// Brings a range into memory and verifies it, waiting for the disk.
-    pub(crate) fn warm(&self, range: Range<u32>) -> Result<(), ReadError> {
-        let verified = self.verify(range.clone());
-        let end = range.end.min(self.region.published());
-        self.region.touch(range.start.min(end)..end);
-        verified
-    }
-
-    /// Verifies one run of batches that stand, and whatever damage follows it.
-    fn verify_next(&self) {
-        let mut damage = self.damage.lock();
-        let start = self.verified.bytes();
-        // Once: in a process that is attached another thread may move the mark meanwhile.
-        let end = self.trusted_from.min(self.batches_end());
-        if start >= end {
-            return;
-        }
-        let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
-        // Pages that hold something verified are left out: it stays what it was, or ends the process that reads it.
-        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
-        let from = if start == SEGMENT_HEADER_BYTES { 0 } else { start.next_multiple_of(page) };
-        let unseen = Unseen::new(&self.region, from..end.min(self.trusted_from / page * page));
-        let mut scan = self.walk(start, end, link).over(unseen);
-        let stop = loop {
-            match scan.step() {
-                Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {
-                    return self.looked(start, batch.end(), damage.is_empty());
-                }
-                Step::Batch(_) => {}
-                Step::Stop(stop) => break stop,
-            }
-        };
-        self.looked(start, stop.at, damage.is_empty());
-        let lost = |successor| stop.link.is_some_and(|link| link != successor);
-        if stop.blank && !self.successor.is_some_and(lost) {
-            // Zeros at the end of a sealed segment: nothing was ever there to be read.
-            return self.looked(stop.at, end, damage.is_empty());
-        }
-        let resumes = stop.resumes_at.unwrap_or(end);
-        let number = self.header.number;
-        let behind = stop.resumes_place.unwrap_or_else(|| self.runs().place_of(end));
-        let (from, to) = (position(number, stop.place), position(number, behind));
-        damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
-        self.verified.publish(resumes);
-    }
-
-    fn looked(&self, from: u32, to: u32, undamaged: bool) {
-        // What replay verified on from here needs no second look.
-        if undamaged && self.clean.bytes() >= from {
-            self.clean.publish(to);
-        }
-        self.verified.publish(to);
     }
 }
 

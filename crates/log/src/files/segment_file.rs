@@ -88,3 +88,9 @@ impl SegmentFile {
         scan::attested_durable(self.scan(runs.byte_of(behind), None), runs)
     }
 }
+
+/// Bytes from one on up to the last that is not zero.
+pub(crate) fn used_bytes(bytes: &[u8], from: u32) -> u32 {
+    let rest = bytes.get(from as usize..).unwrap_or_default();
+    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u32 + 1)
+}

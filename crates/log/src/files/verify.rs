@@ -13,7 +13,7 @@ use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADE
 use crate::lacking::{self, Needs};
 use crate::scan::Stop;
 use crate::segment;
-use crate::segment_file::SegmentFile;
+use crate::segment_file::{SegmentFile, used_bytes};
 use crate::settled::{self, Settled};
 use crate::signal;
 use crate::{LogId, Position, position, segment_of};
@@ -56,10 +56,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     let mut suspected: Option<HashSet<(String, Position)>> = None;
     let mut looks = 1;
     loop {
-        let mut control = Control::attach(disk, directory)?.ok_or_else(|| OpenError::NotAStore {
-            file: directory.to_owned(),
-            why: "there is no control file",
-        })?;
+        let mut control = Control::attach_existing(disk, directory)?;
         let before = state(disk, directory, &control)?;
         let looked = Look::at(disk, directory, &mut control);
         let is_in_use = state(disk, directory, &control)? != before;
@@ -223,10 +220,7 @@ impl<'a> Look<'a> {
                 return Ok(());
             }
             if is_end {
-                report.torn_bytes = file.bytes()[stop.at as usize..]
-                    .iter()
-                    .rposition(|byte| *byte != 0)
-                    .map_or(0, |b| b as u64 + 1);
+                report.torn_bytes = used_bytes(file.bytes(), stop.at).into();
                 return Ok(());
             }
             let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));

@@ -27,7 +27,7 @@ use crate::lacking::{self, Needs};
 use crate::segment_file::SegmentFile;
 use crate::store::Store;
 use crate::verify::verify;
-use crate::{Position, byte_of, position, segment, segment_of};
+use crate::{Position, place_of, position, segment, segment_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -257,9 +257,7 @@ struct Transfer<'a> {
 
 impl Transfer<'_> {
     fn run(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Trouble> {
-        let no_store =
-            || OpenError::NotAStore { file: self.from.to_owned(), why: "there is no control file" };
-        let control = Control::attach(self.disk, self.from)?.ok_or_else(no_store)?;
+        let control = Control::attach_existing(self.disk, self.from)?;
         if !control.is_intact() {
             let (file, logs) = (control::FILE_NAME.to_owned(), Some(Vec::new()));
             return Err(BackupError::Damaged(vec![Damage { file, from: 0, to: 0, logs }]).into());
@@ -375,7 +373,7 @@ impl Transfer<'_> {
                 let again = segment::read_header(self.disk, &linked).map_err(io_trouble("read", &linked))?;
                 again.and_then(Result::ok).unwrap_or(header)
             } else {
-                self.copy(&name, &header, if number == segment_of(end) { Some(byte_of(end)) } else { None })?
+                self.copy(&name, &header, if number == segment_of(end) { Some(place_of(end)) } else { None })?
             };
             if taken.gone_by > end {
                 // It was compacted meanwhile, and lacks what was there at the end.

@@ -18,7 +18,7 @@
 
 use crate::error::is_full;
 use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
@@ -95,7 +95,7 @@ impl Shared {
         chosen.sort_by_key(|(segment, _)| found.get(&segment.header.number).map(Needed::bytes));
         let mut refused = Ok(());
         for (segment, spans) in chosen {
-            match self.compact_with_room(directory, &segment, &spans, gone_by) {
+            match self.with_reserve(|| self.compact_one(directory, &segment, &spans, gone_by)) {
                 Ok(true) => {}
                 Ok(false) => self.looked_in_vain(segment.header.number),
                 Err(error) if is_full(&error) => refused = Err(error),
@@ -103,24 +103,6 @@ impl Shared {
             }
         }
         refused.map(|()| more)
-    }
-
-    /// Compacts a segment, on a full disk with what is set aside.
-    fn compact_with_room(
-        &self,
-        directory: &Path,
-        segment: &Arc<Segment>,
-        needed: &[Span],
-        gone_by: Position,
-    ) -> io::Result<bool> {
-        let compacted = match self.compact_one(directory, segment, needed, gone_by) {
-            Err(error) if is_full(&error) && self.writer.lock().reserve.lend() => {
-                self.compact_one(directory, segment, needed, gone_by)
-            }
-            compacted => return compacted,
-        };
-        self.writer.lock().reserve.give_back();
-        compacted
     }
 
     /// Segments below this one may be compacted.

@@ -73,17 +73,11 @@ impl Store {
         for log in taken {
             // Its version before it is judged: what is appended in between renews it, and the delete comes too late.
             let Some(state) = log.staged() else { continue };
-            #[cfg(test)]
-            if let Some(step) = self.shared.steps.before_verdict.lock().take() {
-                step();
-            }
+            self.shared.probes.before_verdict();
             let over = log.config().lifetime.due(log.accessed()).is_some_and(|due| due <= now);
-            match if over {
-                self.delete(&log, state.version, now, None)
-            } else {
-                Ok(crate::Receipt::default())
-            } {
-                Ok(_) if over => expired += 1,
+            let outcome = if over { self.delete(&log, state.version, now, None).map(drop) } else { Ok(()) };
+            match outcome {
+                Ok(()) if over => expired += 1,
                 Err(CommitError::Deleted | CommitError::Closed | CommitError::Failed(_)) => {}
                 kept => {
                     refused += usize::from(kept.is_err());

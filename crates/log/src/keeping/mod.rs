@@ -4,10 +4,9 @@
 //! checkpoint         catalogue and extents as of a position
 //! recover            from whatever a crash left to a store: the last checkpoint, and what was committed since
 //! harm               what is known to be damaged, and whom it harms
-//! expiry, retention  which logs are over, which entries of a log are too many or too old
-//! retain             the same of all logs together
+//! expiry, retention  which logs are over, which entries are too many or too old, of one log or of all together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
-//! purge_written      letting go of what is not durable yet, too
+//! live, removal      how many bytes of each segment are needed, and the end of one of which nothing is
 //! compact, settle    a segment written anew: without what nobody needs, or each log's bytes together
 //! working, pace      a file that is put in place whole, and the share of the time that writing it takes
 //! backup             a copy as of one position, and back
@@ -20,12 +19,12 @@ pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod expiry;
 pub(crate) mod harm;
+mod live;
 pub(crate) mod pace;
 pub(crate) mod purge;
-mod purge_written;
 pub(crate) mod reclaim;
 pub(crate) mod recover;
-pub(crate) mod retain;
+mod removal;
 pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod working;

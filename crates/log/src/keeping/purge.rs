@@ -1,7 +1,7 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
 //! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what a log
-//! shows, and so it is where [`retention`](crate::retain) asks for it. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
+//! shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
 //! order. Readers that are at work keep the bytes they have; those that come later begin behind it. What a fork
 //! inherited stays until it is purged from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
@@ -10,10 +10,10 @@ use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::log::{Inner, Log, Phase};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::query::Query;
 use crate::spare::Why;
-use crate::store::{Shared, Store};
+use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -48,13 +48,6 @@ pub struct Purged {
     pub entries: Option<u64>,
     /// The log itself is gone.
     pub destroyed: bool,
-}
-
-/// Of the segments there are, which ones nobody is going to need.
-struct Dead {
-    any: bool,
-    newest: bool,
-    all: bool,
 }
 
 /// What is going to be purged of a log.
@@ -121,12 +114,25 @@ impl Store {
         Ok(purged)
     }
 
-    /// Every visible log, in the order of their names.
-    pub fn logs(&self) -> Vec<Arc<Log>> {
-        let mut logs = Vec::new();
-        self.visit(|log| logs.extend(log.visible().map(|_| log.clone())));
-        logs.sort_by(|a, b| a.name().cmp(b.name()));
-        logs
+    /// [`Store::purge`], of all that was written before the call: what is not durable yet is made so first, for a purge passes over
+    /// what nobody sees.
+    ///
+    /// ```
+    /// use thalweg_log::{Disk, Durability, Options, Purge, Store};
+    /// let directory = tempfile::tempdir()?;
+    /// let options = Options { durability: Durability::Sync, ..Options::default() };
+    /// let (store, _) = Store::open(&Disk::Real, directory.path(), options)?;
+    /// let log = store.log(b"readings")?;
+    /// store.append(&log, b"21.5", 1)?;
+    /// assert_eq!(store.purge_written(&Purge::default())?[0].bytes, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Store::persist`] and [`Store::purge`].
+    pub fn purge_written(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
+        self.persist(self.written())?;
+        self.purge(purge)
     }
 
     /// What a purge takes of a log, if anything.
@@ -157,12 +163,12 @@ impl Store {
     /// may do later.
     fn make_way(&self, goings: &[Going<'_>]) -> bool {
         let shared = &self.shared;
-        let dead = shared.dead_without(goings);
+        let dead = shared.dead_without(&lengths_by_segment(goings));
         if dead.newest {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
-                true => writer.begin_anew(&shared.control, &shared.segments),
-                false => writer.begin_next(Why::ToLetGo, &shared.control, &shared.segments),
+                true => writer.begin_anew(),
+                false => writer.begin_next(Why::ToLetGo),
             };
         }
         if dead.any {
@@ -235,19 +241,9 @@ impl Store {
             }
         }
     }
-
-    /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
-    /// backed up by a link, or let go. Does nothing when it is empty.
-    ///
-    /// # Errors
-    /// As [`Store::commit`].
-    pub fn rotate(&self) -> Result<(), CommitError> {
-        let shared = &self.shared;
-        shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
-    }
 }
 
-/// How much payload goes from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
+/// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
 /// go with it nobody knows who is: then all is counted once that none of them shows.
 fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
@@ -288,37 +284,4 @@ fn refuse_pending(logs: &[Arc<Log>]) -> Result<(), CommitError> {
 /// So many transactions are under way.
 fn refused(count: u32) -> Result<(), CommitError> {
     if count > 0 { Err(CommitError::Pending { count }) } else { Ok(()) }
-}
-
-impl Shared {
-    /// Lets go of extents: their segments have so much less that anybody needs.
-    pub(crate) fn unload(&self, extents: impl IntoIterator<Item = Extent>) {
-        let mut extents = extents.into_iter().peekable();
-        if extents.peek().is_none() {
-            return;
-        }
-        let mut writer = self.writer.lock();
-        for extent in extents {
-            writer.tally.purged_bytes += u64::from(extent.length);
-            if segment_of(extent.position) == writer.active.header.number {
-                writer.gone_bytes += u64::from(extent.length);
-            }
-            if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
-                *live = live.saturating_sub(u64::from(extent.length));
-            }
-        }
-    }
-
-    /// Which segments nobody needs once something is gone. Where forks go, too, it may be some more.
-    fn dead_without(&self, goings: &[Going<'_>]) -> Dead {
-        let bytes = lengths_by_segment(goings);
-        let writer = self.writer.lock();
-        let active = writer.active.header.number;
-        let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);
-        let newest = bytes.contains_key(&active) && dead(&active, writer.needed_bytes(active));
-        let mut others = writer.live_bytes.iter().filter(|(number, _)| **number != active);
-        let all = newest && others.clone().all(|(number, live)| dead(number, *live));
-        let any = newest || others.any(|(number, live)| dead(number, *live));
-        Dead { any, newest, all }
-    }
 }

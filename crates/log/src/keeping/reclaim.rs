@@ -16,13 +16,12 @@
 
 use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
-use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{self, Kind, Stamp};
 use crate::open::Found;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
-use crate::view::{Segments, View};
+use crate::view::View;
 use crate::writer::Writer;
 use crate::{Position, Time, segment_of};
 use smallvec::{SmallVec, smallvec};
@@ -44,9 +43,6 @@ const WAIT_US: Time = 60_000_000;
 const TRIFLE_BYTES: u64 = 4096;
 /// What a log takes of a checkpoint, as long as none was written that would tell.
 const RECORD_BYTES: u64 = 128;
-/// So many segments may be sealed early before it takes more to be worth it.
-const SEALED_FEW: u64 = 16;
-
 /// What is to be reclaimed.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
@@ -73,7 +69,7 @@ impl Reclaim {
     /// the segments behind it.
     pub(crate) fn opened(found: &Found, checkpoints: &[Position], spans: &BTreeMap<u32, u64>) -> Reclaim {
         let from = checkpoints.first().map_or(0, |start| segment_of(*start));
-        let (view, active) = (found.segments.latest(), found.active.header.number);
+        let (view, active) = (found.segments.latest(), found.tail.active.header.number);
         let headers = view.all().iter().map(|segment| &segment.header);
         let sealed = headers.filter(|header| header.number >= from && header.number != active);
         let excess = sealed.map(|header| {
@@ -168,7 +164,7 @@ impl Shared {
         let mut writer = self.writer.lock();
         let worn = writer.worn_bytes();
         if worn > 0 {
-            match writer.begin_anew(&self.control, &self.segments) {
+            match writer.begin_anew() {
                 // Neither checkpoint that is kept lies behind it yet.
                 Ok(()) => self.reclaim.lock().seen_bytes += worn,
                 Err(error) => {
@@ -177,7 +173,7 @@ impl Shared {
             }
         }
         if last == Some(writer.written()) {
-            writer.mark(&self.control, &self.segments)?;
+            writer.mark()?;
         }
         Ok(())
     }
@@ -232,41 +228,14 @@ impl Store {
 }
 
 impl Writer {
-    /// Payload of a segment that some log needs.
-    pub(crate) fn needed_bytes(&self, segment: u32) -> u64 {
-        self.live_bytes.get(&segment).copied().unwrap_or(0)
-    }
-
-    /// Segments that nobody needs anything of, but the one that is written to.
-    pub(crate) fn dead(&self) -> impl Iterator<Item = u32> {
-        let active = self.active.header.number;
-        let dead = self.live_bytes.iter().filter(move |(number, live)| **live == 0 && **number < active);
-        dead.map(|(number, _)| *number)
-    }
-
-    /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what it holds was let go, and
-    /// it is worth a segment more.
-    fn worn_bytes(&self) -> u64 {
-        let needed = self.needed_bytes(self.active.header.number);
-        let gone = self.gone_bytes;
-        if gone == 0 || gone < needed {
-            return 0;
-        }
-        let stays = u64::from(self.tip.end()) * needed / (needed + gone);
-        let first = u64::from(self.options.segment_bytes_first());
-        let given_back = u64::from(self.active.header.capacity).saturating_sub(stays + first);
-        let worth = first * (self.live_bytes.len() as u64).max(SEALED_FEW) / SEALED_FEW;
-        if given_back >= worth { given_back } else { 0 }
-    }
-
     /// Writes a batch that stands for no others, so that the log ends somewhere else.
-    fn mark(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+    fn mark(&mut self) -> Result<(), CommitError> {
         let carried = self.link;
         let header = format::frame_header(Kind::Gone, 0, Stamp::default(), 8);
         let payload = carried.encode();
         let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
         let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);
-        let placed = self.append(&batch, Due::of(self.options.durability, false), control, segments)?;
+        let placed = self.append(&batch, Due::of(self.options.durability, false))?;
         self.live_bytes.entry(segment_of(placed.start)).or_default();
         self.link = carried;
         Ok(())

@@ -30,10 +30,10 @@ use crate::log::Log;
 use crate::open::Recovered;
 use crate::scan::{Step, Stop};
 use crate::segment;
-use crate::segment_file::SegmentFile;
+use crate::segment_file::{SegmentFile, used_bytes};
 use crate::times::Times;
 use crate::working::Working;
-use crate::{LogId, Position, Time, byte_of, position, segment_of};
+use crate::{LogId, Position, Time, place_of, position, segment_of};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ impl Recovery {
             begin = self.load(start).map_err(|source| self.failed("read a checkpoint of", source))?;
             if begin.is_none() {
                 starts.pop();
-                self.lost(checkpoint_name(start), start);
+                self.lost(checkpoint::file_name(start), start);
             }
         }
         let end = self.replay(begin)?;
@@ -232,7 +232,7 @@ impl Recovery {
 
     /// The file of a segment that has a header, as far as one may look.
     fn open_segment(&self, number: u32) -> Result<SegmentFile, OpenError> {
-        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, byte_of);
+        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, place_of);
         let file = SegmentFile::open(&self.disk, &self.directory, &self.headers[&number], bound);
         file.map_err(|source| {
             let file = self.directory.join(segment::file_name(number));
@@ -249,7 +249,7 @@ impl Recovery {
         let mut evidence = self.evidence_in_control();
         let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
         for number in later {
-            let behind = if number == segment_of(stop) { byte_of(stop) } else { 0 };
+            let behind = if number == segment_of(stop) { place_of(stop) } else { 0 };
             evidence = evidence.max(self.open_segment(number)?.attested_durable(behind));
         }
         self.evidence = Some(evidence);
@@ -283,7 +283,7 @@ impl Recovery {
                 self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
             }
             let (at, link) = match begin {
-                Some((start, link)) if number == first => (byte_of(start), link),
+                Some((start, link)) if number == first => (place_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
             let follower = self.headers.get(&(number + 1)).copied();
@@ -339,8 +339,8 @@ impl Recovery {
                             // Nothing was being written: what stands there came by itself.
                             self.lost(segment::file_name(number), here);
                         }
-                        self.report.discarded_bytes +=
-                            if stop.blank { 0 } else { used(file.bytes(), stop.at) };
+                        let used = if stop.blank { 0 } else { used_bytes(file.bytes(), stop.at) };
+                        self.report.discarded_bytes += u64::from(used);
                         // What a torn end leaves behind it may lack its header, or the segment before it.
                         self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
@@ -429,14 +429,4 @@ pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
 /// Whether a segment is in one of some holes.
 pub(crate) fn is_missing(holes: &BTreeMap<u32, Damage>, number: u32) -> bool {
     holes.range(..=number).any(|(_, hole)| segment_of(hole.to) > number)
-}
-
-fn checkpoint_name(start: Position) -> String {
-    format!("checkpoint-{start:016x}")
-}
-
-/// Bytes up to the last one that is not zero.
-fn used(bytes: &[u8], from: u32) -> u64 {
-    let rest = bytes.get(from as usize..).unwrap_or_default();
-    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
 }

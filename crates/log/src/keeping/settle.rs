@@ -17,7 +17,7 @@ use crate::Offset;
 use crate::error::is_full;
 use crate::format::SegmentHeader;
 use crate::log::Log;
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::read::BORROW_BYTES_MIN;

@@ -15,7 +15,7 @@ use crate::error::{Damage, OpenError, ReadError};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
-use crate::open::whole;
+use crate::open::absolute;
 use crate::presence::Presence;
 use crate::reader::Reader;
 use crate::recover::{Recovery, is_missing, missing_segment};
@@ -80,7 +80,7 @@ impl Attached {
     /// # Errors
     /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
     pub fn open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
-        let directory = &whole(directory)?;
+        let directory = &absolute(directory)?;
         let mut attempt = 0;
         loop {
             match Attached::try_open(disk, directory) {
@@ -96,9 +96,7 @@ impl Attached {
     }
 
     fn try_open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
-        let no_store =
-            || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
-        let control = Arc::new(Control::attach(disk, directory)?.ok_or_else(no_store)?);
+        let control = Arc::new(Control::attach_existing(disk, directory)?);
         if !control.is_intact() {
             let file = directory.join(control::FILE_NAME);
             let why = "its words do not add up, so nothing can be read by them; open the store to mend them";
@@ -403,7 +401,7 @@ impl Home for Neighbour {
 mod tests {
     use super::*;
     use crate::segment::Readable;
-    use crate::{Durability, Options, Query, Store, byte_of};
+    use crate::{Durability, Options, Query, Store, place_of};
     use thalweg_sync::words::Words;
 
     /// A store of several segments, and whoever reads along.
@@ -442,8 +440,8 @@ mod tests {
             let header = segment::read_header(&Disk::Real, &path).unwrap().unwrap().unwrap();
             let segment = Segment::attach(header, Disk::Real.open_read_only(&path).unwrap()).unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| ends.iter().for_each(|end| assert_eq!(segment.end(*end), byte_of(*end))));
-                let last = byte_of(ends[ends.len() - 1]);
+                scope.spawn(|| ends.iter().for_each(|end| assert_eq!(segment.end(*end), place_of(*end))));
+                let last = place_of(ends[ends.len() - 1]);
                 let mut from = SEGMENT_HEADER_BYTES;
                 while from < last {
                     let to = segment.region().published();

@@ -321,7 +321,7 @@ impl Maps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, byte_of};
+    use crate::{Options, place_of};
 
     #[test]
     fn the_maps_are_those_of_the_store_and_stay_when_it_goes() {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!((segment.number, segment.latest, segment.trusted_from), (1, 0, 64));
         let visible = maps.visible();
         assert_eq!(segment_of(visible), 1);
-        assert_eq!(maps.readable(segment, 64, u32::MAX).unwrap(), byte_of(visible));
+        assert_eq!(maps.readable(segment, 64, u32::MAX).unwrap(), place_of(visible));
         assert!(maps.segment(2).is_none());
         assert!(maps.index(segment).unwrap().length() > 8 * (4 << 10));
         assert_eq!(maps.position_of(&log, 0), maps.position_behind(&log, 0));

@@ -94,7 +94,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Commit, Config, Disk, Durability, Fork, Lifetime, Options, Purge, Store, Time, byte_of};
+    use crate::{Commit, Config, Disk, Durability, Fork, Lifetime, Options, Purge, Store, Time, place_of};
 
     fn small() -> Options {
         let (segment_bytes_min, segment_bytes_max) = (4096, 65_536);
@@ -199,7 +199,7 @@ mod tests {
         let path = directory.path().join("segment-0000000001");
         let mut bytes = std::fs::read(&path).unwrap();
         let damaged = held[3].0;
-        bytes[byte_of(damaged.position) as usize + 40] ^= 1;
+        bytes[place_of(damaged.position) as usize + 40] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         let store = Store::open(&Disk::Real, directory.path(), small()).unwrap().0;
         let mut reader = store.reader(&store.log(b"a").unwrap());

@@ -12,7 +12,7 @@ use crate::format::{SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64}
 use crate::found::{Found, HEAD, Pace, is_last, lone};
 use crate::segment::Readable;
 use crate::view::View;
-use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
+use crate::{LogId, Offset, Position, Time, place_of, position, segment_of};
 
 /// An offset that nobody expects: the next entry may begin anywhere.
 const ANYWHERE: Offset = Offset::MAX;
@@ -412,7 +412,7 @@ impl Walk {
     /// removed is passed over.
     pub(crate) fn go(&mut self, view: &View, to: Position) {
         (self.number, self.place, self.end) = (segment_of(to), view.place(segment_of(to)), 0);
-        let start = byte_of(to).max(SEGMENT_HEADER_BYTES);
+        let start = place_of(to).max(SEGMENT_HEADER_BYTES);
         (self.at, self.shift) = (start, 0);
         match view.all().get(self.place) {
             Some(segment) if segment.header.number != self.number => {

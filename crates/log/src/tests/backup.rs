@@ -3,7 +3,7 @@
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
 use crate::{Attached, Backup, BackupError, Durability, OpenError, Options, Purge, Query, Recovered, Store};
-use crate::{backup, byte_of, restore, segment, segment_of, verify};
+use crate::{backup, place_of, restore, segment, segment_of, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
@@ -108,7 +108,7 @@ fn a_backup_is_put_back_and_neither_is_changed_by_what_becomes_of_the_other() {
     let expected =
         Backup { end: done.end, linked: segments - 1, copied: 1, checkpoints: 1, attempts: 1, ..done };
     assert_eq!(done, expected);
-    assert!(segments > 3 && done.copied_bytes < u64::from(byte_of(done.end)));
+    assert!(segments > 3 && done.copied_bytes < u64::from(place_of(done.end)));
     let kept = files(&at("backup"));
     // Who only reads need not open it first.
     let attached = Attached::open(&Disk::Real, &at("backup")).unwrap();

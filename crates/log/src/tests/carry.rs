@@ -91,7 +91,7 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
             assert!(!store.shared.writer.lock().lead.owed, "whoever leads sees to it");
         }
     };
-    *store.shared.steps.before_sync.lock() = Some(Box::new(meanwhile));
+    *store.shared.probes.before_sync.lock() = Some(Box::new(meanwhile));
     store.shared.lead(led.ticket).unwrap();
     assert_eq!((store.durable(), &told.0.lock()[..]), (led.ticket, &[led.ticket][..]));
     store.shared.writer.lock().lead.sync_ns = QUICK_NS;
@@ -116,7 +116,7 @@ fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
             assert!(store.shared.writer.lock().lead.owed);
         }
     };
-    *store.shared.steps.before_sync.lock() = Some(Box::new(meanwhile));
+    *store.shared.probes.before_sync.lock() = Some(Box::new(meanwhile));
     store.flush().unwrap();
     assert!(store.shared.writer.lock().lead.owed);
 }
@@ -161,7 +161,7 @@ fn after_one_slow_sync_the_committer_has_the_job() {
     let (told, watcher) = carrying(&store);
     let slow = create(&store, b"a", watcher);
     let takes_its_time = || std::thread::sleep(Duration::from_nanos(2 * QUICK_NS_MAX));
-    *store.shared.steps.before_sync.lock() = Some(Box::new(takes_its_time));
+    *store.shared.probes.before_sync.lock() = Some(Box::new(takes_its_time));
     store.carry(watcher);
     assert_eq!(told.0.lock()[..], [slow.ticket], "nobody could know before");
     let next = create(&store, b"b", watcher);

@@ -307,7 +307,7 @@ fn whoever_begins_inside_what_is_lost_is_told_so_and_not_led_behind_it() {
         drop((store, log));
         let path = segment(directory.path(), crate::segment_of(places[lost].position));
         let mut bytes = fs::read(&path).unwrap();
-        bytes[crate::byte_of(places[lost].position) as usize + 100] ^= 1;
+        bytes[crate::place_of(places[lost].position) as usize + 100] ^= 1;
         fs::write(&path, bytes).unwrap();
         let store = open(directory.path()).0;
         let behind: Vec<_> = places[lost + 1..].iter().map(|place| place.offset).collect();
@@ -384,7 +384,7 @@ fn around_damage_the_same_is_read_in_either_direction() {
         drop((store, log));
         let path = segment(directory.path(), 1);
         let mut bytes = fs::read(&path).unwrap();
-        bytes[crate::byte_of(places[lost as usize].position) as usize + 40] ^= 1;
+        bytes[crate::place_of(places[lost as usize].position) as usize + 40] ^= 1;
         fs::write(&path, bytes).unwrap();
         let store = open(directory.path()).0;
         let left: Vec<u64> = (0..=COUNT).filter(|time| *time != lost).collect();

@@ -2,7 +2,7 @@
 
 use super::store::{config, payload};
 use crate::format::{self, BatchHeader, Kind, Link, Seal, Stamp};
-use crate::{Commit, Options, Store, byte_of, segment_of};
+use crate::{Commit, Options, Store, place_of, segment_of};
 use std::fs;
 use std::path::Path;
 use thalweg_sys::clock::thread_processor_ns;
@@ -59,7 +59,7 @@ fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> Opened {
     store.flush().unwrap();
     let name = crate::segment::file_name(segment_of(at));
     let mut segment = fs::read(first.path().join(&name)).unwrap();
-    segment[byte_of(at) as usize..][..format::BATCH_HEADER_BYTES as usize].fill(0);
+    segment[place_of(at) as usize..][..format::BATCH_HEADER_BYTES as usize].fill(0);
     fs::write(second.path().join(&name), segment).unwrap();
     drop(store);
     let begun_ns = thread_processor_ns();

@@ -94,7 +94,7 @@ fn a_deleted_source_keeps_name_and_payload_until_its_last_fork_goes() {
             delete(&store, name);
             store.flush().unwrap();
             let log = store.find(name).unwrap();
-            assert!(log.retained() && log.staged().is_none() && log.visible().is_none());
+            assert!(log.is_tombstone() && log.staged().is_none() && log.visible().is_none());
             assert_eq!(store.read(&log, 0, 1), Err(ReadError::Deleted));
             let again = store.create(name, &config(), None, &payload(b""), None);
             assert_eq!(again.map(drop), Err(CommitError::Exists));
@@ -105,7 +105,7 @@ fn a_deleted_source_keeps_name_and_payload_until_its_last_fork_goes() {
         delete(&store, b"c");
         store.flush().unwrap();
         assert!(store.find(b"b").is_none(), "the chain went as far as nobody else needs it");
-        assert!(store.find(b"a").unwrap().retained());
+        assert!(store.find(b"a").unwrap().is_tombstone());
         delete(&store, b"d");
         store.flush().unwrap();
         assert!(store.find(b"a").is_none());
@@ -125,7 +125,7 @@ fn nobody_hears_that_a_name_is_free_before_that_is_durable() {
     delete(&store, b"a");
     store.flush().unwrap();
     delete(&store, b"b");
-    assert!(store.find(b"a").unwrap().retained());
+    assert!(store.find(b"a").unwrap().is_tombstone());
     let again = store.create(b"a", &config(), None, &payload(b""), None);
     assert_eq!(again.map(drop), Err(CommitError::Exists));
     store.flush().unwrap();
@@ -214,7 +214,7 @@ fn a_source_recorded_as_deleted_waits_for_forks_that_replay_brings() {
     let (store, report) = Store::open(&thalweg_sys::disk::Disk::Real, directory.path(), os()).unwrap();
     assert!(report.checkpoint.is_some() && report.batches >= 5 && report.damage.is_empty());
     assert_eq!(content(&store, &early[1]), b"danew");
-    assert!(store.find(&source).unwrap().retained());
+    assert!(store.find(&source).unwrap().is_tombstone());
     delete(&store, &early[1]);
     assert_eq!(store.stats().logs, 0);
 }
@@ -391,7 +391,7 @@ fn an_expired_source_is_kept_like_a_deleted_one() {
     store.create(b"a", &short, None, &first, None).unwrap();
     fork(&store, b"b", b"a", 4, b"");
     assert_eq!(store.expire(5), 1);
-    assert!(store.find(b"a").unwrap().retained());
+    assert!(store.find(b"a").unwrap().is_tombstone());
     assert_eq!((store.expire(6), content(&store, b"b")), (0, b"data".to_vec()));
     delete(&store, b"b");
     assert_eq!(store.stats().logs, 0);

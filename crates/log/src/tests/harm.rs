@@ -197,7 +197,7 @@ fn a_fork_is_served_what_lies_behind_its_source_damage_and_whoever_follows_is_to
     assert_eq!(store.read(&fork, 21, 100).unwrap().pieces.concat(), b"own");
     store.append(&fork, b", and more", 9).unwrap();
     delete(&store, b"lost");
-    assert!(lost.retained() && store.shared.is_damaged(), "the fork misses something");
+    assert!(lost.is_tombstone() && store.shared.is_damaged(), "the fork misses something");
     delete(&store, b"fork");
     assert!(store.find(b"lost").is_none() && !store.shared.is_damaged());
 }

@@ -3,7 +3,7 @@
 use super::store::{config, open, os, payload};
 use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, word32, word64};
 use crate::{Commit, Cursor, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
-use crate::{Options, Store, byte_of, parse, segment_of};
+use crate::{Options, Store, parse, place_of, segment_of};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn one_segment(directory: &Path, entries: &[&[u8]]) -> PathBuf {
 
 /// Where each batch begins, in a segment that is whole.
 fn batches(path: &Path) -> Vec<u32> {
-    let at = |piece| if let Piece::Batch(batch) = piece { Some(byte_of(batch.position)) } else { None };
+    let at = |piece| if let Piece::Batch(batch) = piece { Some(place_of(batch.position)) } else { None };
     pieces(path).into_iter().filter_map(at).collect()
 }
 
@@ -63,19 +63,19 @@ fn covers_every_byte(path: &Path) {
         match piece {
             // Of a batch that is not believed the damage behind it tells the extent.
             Piece::Batch(batch) if batch.whole && batch.linked => {
-                assert_eq!(byte_of(batch.position), at);
+                assert_eq!(place_of(batch.position), at);
                 at += batch.bytes;
             }
             Piece::Damage(damage) => {
-                assert_eq!(byte_of(damage.from), at);
+                assert_eq!(place_of(damage.from), at);
                 assert!(damaged_to.is_none(), "nothing follows damage without an end");
                 match damage.to > damage.from {
-                    true => at = byte_of(damage.to),
+                    true => at = place_of(damage.to),
                     false => damaged_to = Some(at),
                 }
             }
             Piece::End(end) => {
-                assert_eq!((byte_of(end.position), damaged_to), (at, None));
+                assert_eq!((place_of(end.position), damaged_to), (at, None));
                 at += end.unused_bytes;
                 damaged_to = Some(at);
             }
@@ -141,7 +141,7 @@ fn a_flipped_bit_is_named_and_every_other_batch_is_still_there() {
         (0..200u8).map(|index| vec![index; 1 + usize::from(index) * 3 % 70]).collect();
     let path = one_segment(directory.path(), &entries.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let (good, starts) = (fs::read(&path).unwrap(), batches(&path));
-    let end = byte_of(match pieces(&path).last() {
+    let end = place_of(match pieces(&path).last() {
         Some(Piece::End(end)) => end.position,
         other => panic!("{other:?}"),
     });
@@ -155,7 +155,7 @@ fn a_flipped_bit_is_named_and_every_other_batch_is_still_there() {
         let damage = damage(&pieces(&path));
         assert_eq!(damage.len(), 1, "round {round}: {damage:?}");
         let last = hit + 1 == starts.len();
-        let (from, to) = (byte_of(damage[0].from), byte_of(damage[0].to));
+        let (from, to) = (place_of(damage[0].from), place_of(damage[0].to));
         // Behind the last batch its own header says where it ends, or nothing does.
         let next = if !last {
             starts[hit + 1]
@@ -213,12 +213,12 @@ fn a_torn_end_is_no_damage_in_a_store_and_damage_in_a_file_of_which_nothing_is_k
     change(&directory.path().join("control"), |bytes| bytes[boot..boot + 8].fill(1));
     let whole = pieces(directory.path());
     let Some(Piece::End(end)) = whole.last() else { panic!("{whole:?}") };
-    assert_eq!((damage(&whole).len(), byte_of(end.position) as usize), (0, last));
+    assert_eq!((damage(&whole).len(), place_of(end.position) as usize), (0, last));
     assert!(end.torn_bytes > 0 && end.torn_bytes <= 40);
     assert_eq!(payloads(&frames(&path)), [&b"first"[..], b"second"]);
     let alone = damage(&pieces(&path));
     assert_eq!(alone.len(), 1);
-    assert_eq!((byte_of(alone[0].from) as usize, alone[0].to), (last, alone[0].from));
+    assert_eq!((place_of(alone[0].from) as usize, alone[0].to), (last, alone[0].from));
 }
 
 fn seal(segment: &[u8]) -> Seal {
@@ -333,7 +333,7 @@ fn a_segment_whose_last_batches_were_blanked_is_missed_by_the_next_one() {
     assert_eq!(damage(&pieces(&path)), [], "by itself it looks whole");
     let found = damage(&pieces(directory.path()));
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].file.as_str(), byte_of(found[0].from) as usize), ("segment-0000000001", last));
+    assert_eq!((found[0].file.as_str(), place_of(found[0].from) as usize), ("segment-0000000001", last));
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_cursor_stops_in_front_of_a_broken_transaction_and_goes_on_behind_it_only_wh
         }
     };
     let ReadError::Damaged(damage) = error else { panic!("{error}") };
-    assert_eq!((damage.file.as_str(), byte_of(damage.from) as usize), ("segment-0000000001", broken));
+    assert_eq!((damage.file.as_str(), place_of(damage.from) as usize), ("segment-0000000001", broken));
     assert_eq!(seen.len(), 60);
     assert_eq!(seen.last(), Some(&(vec![19, 2], true)), "a whole transaction is the last");
     for _ in 0..3 {

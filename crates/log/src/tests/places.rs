@@ -3,7 +3,7 @@
 use super::store::{config, open, os, payload, small};
 use crate::extents::Extent;
 use crate::places::{RUN, Reach};
-use crate::{Attached, Commit, Cursor, Fork, Log, Options, Purge, Query, Start, Store, byte_of, segment_of};
+use crate::{Attached, Commit, Cursor, Fork, Log, Options, Purge, Query, Start, Store, place_of, segment_of};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn whoever_replays_comes_to_the_same() {
 fn spoil(directory: &Path, position: u64, behind: usize) {
     let path = directory.join(crate::segment::file_name(segment_of(position)));
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes[byte_of(position) as usize + behind] ^= 4;
+    bytes[place_of(position) as usize + behind] ^= 4;
     std::fs::write(path, bytes).unwrap();
 }
 

@@ -221,9 +221,9 @@ fn who_reads_elsewhere_while_a_purge_becomes_durable_begins_behind_it_afterwards
     let first =
         |reader: &mut Reader| reader.entries(&Query::default()).next().map(|entry| entry.unwrap().time);
     let looks = move || assert_eq!(first(&mut early), Some(1));
-    *store.shared.steps.before_words.lock() = Some(Box::new(looks));
+    *store.shared.probes.before_words.lock() = Some(Box::new(looks));
     store.purge(&before(5)).unwrap();
-    assert!(store.shared.steps.before_words.lock().is_none());
+    assert!(store.shared.probes.before_words.lock().is_none());
     assert_eq!(first(&mut reader), Some(5));
 }
 

@@ -416,7 +416,7 @@ fn a_cursor_that_is_to_go_on_behind_damage_does_not_sleep_in_front_of_what_is_th
     let lost = reader.entries(&Query::default()).next().unwrap().unwrap().place();
     let file = directory.path().join(crate::segment::file_name(crate::segment_of(lost.position)));
     let file = std::fs::File::options().write(true).open(file).unwrap();
-    let payload_at = u64::from(crate::byte_of(lost.position) + crate::format::FRAME_HEADER_BYTES);
+    let payload_at = u64::from(crate::place_of(lost.position) + crate::format::FRAME_HEADER_BYTES);
     file.write_all_at(b"most", payload_at).unwrap();
     assert!(matches!(cursor.next(), Err(ReadError::Damaged(_))));
     cursor.resume();

@@ -12,7 +12,7 @@
 
 use super::heirs::{Shown, keeps_no_more, needs};
 use crate::log::Phase;
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 use crate::{
     Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Purge, RETAIN_NOTE,
     Store, Watch, WatcherId, segment_of, verify,
@@ -247,7 +247,7 @@ impl Simulation {
         for log in logs {
             let Some(state) = log.visible() else {
                 if log.lock().phase == Phase::Deleted {
-                    assert!(log.retained() && log.staged().is_none());
+                    assert!(log.is_tombstone() && log.staged().is_none());
                     kept.insert(log.name().to_vec());
                 }
                 continue;
@@ -521,7 +521,7 @@ impl Simulation {
             // Its last fork's deletion may be staged and not durable.
             Err(CommitError::Exists) => {
                 let (Op::Create { name, .. } | Op::Fork { name, .. }) = &op else { panic!("{op:?} exists") };
-                assert!(store.find(name).unwrap().retained());
+                assert!(store.find(name).unwrap().is_tombstone());
             }
             Err(
                 CommitError::Full(_)
@@ -736,7 +736,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
 }
 
 /// Seeds out of 60 that a store with a fault passes.
-fn passing(fault: crate::store::Fault) -> usize {
+fn passing(fault: crate::probes::Fault) -> usize {
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let passed = (0..60).filter(|seed| {
@@ -750,22 +750,22 @@ fn passing(fault: crate::store::Fault) -> usize {
 
 #[test]
 fn acknowledging_before_the_sync_is_caught() {
-    assert!(passing(crate::store::Fault::AcknowledgeBeforeSync) < 10);
+    assert!(passing(crate::probes::Fault::AcknowledgeBeforeSync) < 10);
 }
 
 #[test]
 fn publishing_before_the_copy_is_caught() {
-    assert_eq!(passing(crate::store::Fault::PublishBeforeCopy), 0);
+    assert_eq!(passing(crate::probes::Fault::PublishBeforeCopy), 0);
 }
 
 #[test]
 fn taking_a_call_that_failed_for_done_is_caught() {
-    assert!(passing(crate::store::Fault::PassFailedCall) < 30);
+    assert!(passing(crate::probes::Fault::PassFailedCall) < 30);
 }
 
 #[test]
 fn a_checkpoint_found_before_its_log_is_durable_is_caught() {
-    assert!(passing(crate::store::Fault::CheckpointBeforeSync) < 55);
+    assert!(passing(crate::probes::Fault::CheckpointBeforeSync) < 55);
 }
 
 #[test]

@@ -162,9 +162,9 @@ fn what_is_durable_is_shown_to_whoever_waited_for_it() {
         assert_eq!(own.since(&theirs, 0), Ok(Some(0)), "and found by its time");
         assert_eq!(own.wait_for(created.ticket, None), Ok(created.ticket), "before anybody stops waiting");
     };
-    *store.shared.steps.before_words.lock() = Some(Box::new(looks));
+    *store.shared.probes.before_words.lock() = Some(Box::new(looks));
     store.flush().unwrap();
-    assert!(store.shared.steps.before_words.lock().is_none());
+    assert!(store.shared.probes.before_words.lock().is_none());
     assert_eq!(store.wait_for(created.ticket, None), Ok(0));
 }
 
@@ -386,7 +386,7 @@ fn what_is_appended_to_while_it_is_judged_is_not_deleted() {
     let (log, _) = store.create(b"a", &config, None, &payload(b"1"), None).unwrap();
     let (own, theirs) = (store.clone(), log.clone());
     let appends = move || assert!(own.append(&theirs, b"2", 5_000_000).is_ok());
-    *store.shared.steps.before_verdict.lock() = Some(Box::new(appends));
+    *store.shared.probes.before_verdict.lock() = Some(Box::new(appends));
     assert_eq!(store.expire(5_000_000), 0);
     assert_eq!(content(&store, b"a"), b"12");
     assert_eq!((store.expire(5_999_999), store.expire(6_000_000)), (0, 1));
@@ -471,9 +471,9 @@ fn whoever_begins_to_wait_while_a_group_is_under_way_is_told() {
     let late = store.clone();
     let begins =
         move || assert_eq!(late.wait_for(receipt.ticket, waiter), Ok(receipt.ticket), "not durable yet");
-    *store.shared.steps.before_sync.lock() = Some(Box::new(begins));
+    *store.shared.probes.before_sync.lock() = Some(Box::new(begins));
     store.flush().unwrap();
-    assert!(store.shared.steps.before_sync.lock().is_none(), "it began while the group was under way");
+    assert!(store.shared.probes.before_sync.lock().is_none(), "it began while the group was under way");
     assert_eq!(*waits.events.lock(), [format!("complete {}", receipt.ticket)]);
     assert_eq!(store.wait_for(receipt.ticket, waiter), Ok(0), "nothing is left to wait for");
 }
@@ -498,7 +498,7 @@ fn what_is_visible_stays_so_when_a_sync_began_before_it() {
     store.append(&log, b"one", 1).unwrap();
     let (own, theirs) = (store.clone(), log.clone());
     let meanwhile = move || assert!(own.append(&theirs, b"two", 2).is_ok());
-    *store.shared.steps.before_sync.lock() = Some(Box::new(meanwhile));
+    *store.shared.probes.before_sync.lock() = Some(Box::new(meanwhile));
     store.flush().unwrap();
     let mut reader = store.reader(&log);
     assert_eq!(reader.entries(&Query::default()).filter_map(Result::ok).count(), 2);

@@ -8,7 +8,7 @@
 //! taken back; one that nobody has begun by the time it is needed is taken back, so that without the thread everything is
 //! as it would be without orders; a segment is left only when nobody is at work in it. A refusal is nothing: the blocks are reserved.
 
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::segment::Segment;
 use crate::store::Shared;
 use crate::writer::Writer;

@@ -9,7 +9,7 @@ use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::store::Store;
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
 use parking_lot::{Mutex, MutexGuard};

@@ -6,7 +6,7 @@ use crate::error::{CommitError, said};
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
 use crate::{LogId, Offset, Position, Time, WatcherId};
@@ -252,7 +252,7 @@ impl Store {
     }
 
     /// Deletes the log if its staged version is `expected`, also one that damage took something of. While other logs inherit
-    /// from it, it is [retained](Log::retained).
+    /// from it, it is a [tombstone](Log::is_tombstone).
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
@@ -319,7 +319,7 @@ impl Shared {
         // Readers are not to look for places in what is in no file yet.
         let due = Due::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
-        let placed = writer.append(batch, due, &self.control, &self.segments)?;
+        let placed = writer.append(batch, due)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.ahead.is_wanted() {
             writer.wake_committer();
@@ -344,7 +344,7 @@ impl Shared {
         inner.stage(change);
         inner.deleting |= seen.deleted;
         if inner.notes.is_some() {
-            self.retention.note(log, inner, change.time);
+            self.log_retention.note(log, inner, change.time);
         }
         if self.options.durability != Durability::Sync {
             let tell = self.reveal(inner, seen);

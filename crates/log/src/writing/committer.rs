@@ -13,10 +13,9 @@
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
 //! leads until a row of quick ones is behind it.
 
-use crate::control::Control;
 use crate::error::CommitError;
 use crate::log::{Log, Seen};
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::segment::Segment;
 use crate::spare::Filler;
 use crate::store::{Shared, Store};
@@ -105,8 +104,8 @@ struct Group {
     end: Position,
 }
 
-fn take(writer: &mut Writer, control: &Control) -> Result<Group, CommitError> {
-    writer.flush(control)?;
+fn take(writer: &mut Writer) -> Result<Group, CommitError> {
+    writer.flush()?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
     let gathered = std::mem::take(&mut writer.gathered);
     Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
@@ -128,7 +127,7 @@ impl Shared {
     /// [`CommitError::Failed`]: it did not come there.
     pub(crate) fn flush_staged(&self) -> Result<(), CommitError> {
         match self.control.taken() > self.control.written() {
-            true => self.writer.lock().flush(&self.control),
+            true => self.writer.lock().flush(),
             false => Ok(()),
         }
     }
@@ -174,7 +173,7 @@ impl Shared {
             if writer.failure.is_none() && writer.written() == self.control.durable() {
                 return Ok(None);
             }
-            take(&mut writer, &self.control)
+            take(&mut writer)
         };
         // What did not come into the file cannot be synced.
         let group = group.map_err(|error| match error {
@@ -199,12 +198,8 @@ impl Shared {
     }
 
     fn sync(&self, group: &Group) -> io::Result<()> {
-        #[cfg(test)]
-        if let Some(step) = self.steps.before_sync.lock().take() {
-            step();
-        }
-        #[cfg(test)]
-        if self.options.fault == crate::store::Fault::AcknowledgeBeforeSync {
+        self.probes.before_sync();
+        if self.probes.forgets_sync() {
             return Ok(());
         }
         let Gathered { sealed, names_changed, .. } = &group.gathered;
@@ -227,10 +222,7 @@ impl Shared {
             self.show(batch, &mut moved);
         }
         let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
-        #[cfg(test)]
-        if let Some(step) = self.steps.before_words.lock().take() {
-            step();
-        }
+        self.probes.before_words();
         // Behind the logs, and what is durable last: whoever waited for that finds everything that it says. Where commits are
         // visible before they are durable, more may be by now.
         if self.options.durability == Durability::Sync {

@@ -12,7 +12,8 @@
 //! with each housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
-use crate::open::PAGE_BYTES;
+use crate::options::PAGE_BYTES;
+use crate::store::Shared;
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sys::disk::{Allocation, Disk};
@@ -121,5 +122,17 @@ impl Reserve {
     fn length(&self) -> u64 {
         let Some((disk, path)) = &self.place else { return 0 };
         disk.open_read_only(path).and_then(|file| file.length()).unwrap_or(0)
+    }
+}
+
+impl Shared {
+    /// Does what takes room on the disk; on a full one once more, with the room that is set aside.
+    pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let done = match work() {
+            Err(error) if is_full(&error) && self.writer.lock().reserve.lend() => work(),
+            done => return done,
+        };
+        self.writer.lock().reserve.give_back();
+        done
     }
 }

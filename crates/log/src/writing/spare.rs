@@ -9,7 +9,7 @@
 //! begun for each segment.
 
 use crate::error::is_full;
-use crate::open::Durability;
+use crate::options::Durability;
 use crate::pace::rest;
 use crate::segment;
 use crate::sizes::least_capacity;

@@ -14,7 +14,8 @@
 //! flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
 
 use crate::batch::PlannedBatch;
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
+use crate::probes::Probes;
 use crate::segment::Segment;
 use std::io;
 use thalweg_sync::region::RegionWriter;
@@ -47,25 +48,15 @@ impl Due {
 }
 
 /// Where the next batch goes.
-#[derive(Debug)]
 pub(crate) struct Tip {
     region: RegionWriter,
     staged: Vec<u8>,
-    /// A mistake for a test that has to notice.
-    #[cfg(test)]
-    fault: crate::store::Fault,
+    probes: Probes,
 }
 
 impl Tip {
     pub(crate) fn new(region: RegionWriter, options: &Options) -> Tip {
-        #[cfg(not(test))]
-        let _ = options;
-        Tip {
-            region,
-            staged: Vec::new(),
-            #[cfg(test)]
-            fault: options.fault,
-        }
+        Tip { region, staged: Vec::new(), probes: Probes::of(options) }
     }
 
     /// Goes on in another segment. Nothing may be staged.
@@ -120,8 +111,7 @@ impl Tip {
             return if due == Due::Flushed { Ok(()) } else { self.flush(segment) };
         }
         self.region.write(header);
-        #[cfg(test)]
-        self.probe(self.region.filled() - header.len() as u32, segment);
+        self.probes.behind_header(&mut self.region, header.len(), segment);
         batch.pieces(|piece| self.region.write(piece));
         self.region.publish();
         Ok(())
@@ -135,25 +125,10 @@ impl Tip {
         if self.staged.is_empty() {
             return Ok(());
         }
-        let written = segment.write(self.region.filled(), &self.staged);
-        #[cfg(test)]
-        let written = if self.fault == crate::store::Fault::PassFailedCall { Ok(()) } else { written };
-        written?;
+        self.probes.written(segment.write(self.region.filled(), &self.staged))?;
         self.region.pass(self.staged_bytes());
         self.region.publish();
         self.staged.clear();
         Ok(())
-    }
-
-    /// Whatever is published reads as whole batches, at every moment.
-    #[cfg(test)]
-    fn probe(&mut self, start: u32, segment: &Segment) {
-        if self.fault == crate::store::Fault::PublishBeforeCopy {
-            self.region.publish();
-        }
-        let region = self.region.region();
-        let bytes = region.bytes(0..region.published());
-        let stop = crate::scan::Scan::new(&segment.header, bytes, start, None).each(|_| {});
-        assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 }

@@ -14,15 +14,18 @@ use crate::committer::{Gathered, Lead};
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::{Durability, Options};
+use crate::open::{Parts, Tail};
+use crate::options::{Durability, Options};
 use crate::reserve::Reserve;
 use crate::segment::Segment;
 use crate::spare::{Spare, Why};
+use crate::store::Store;
 use crate::times::{Span, Times};
 use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{Position, Time, position};
 use parking_lot::Condvar;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +35,9 @@ pub(crate) struct Writer {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: Options,
+    /// The store's, as are the segments.
+    pub(crate) control: Arc<Control>,
+    pub(crate) segments: Arc<Segments>,
     pub(crate) active: Arc<Segment>,
     pub(crate) tip: Tip,
     pub(crate) link: Link,
@@ -60,10 +66,21 @@ pub(crate) struct Writer {
     pub(crate) begun: Time,
     pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
-    pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
+    pub(crate) live_bytes: BTreeMap<u32, u64>,
     /// Of the active segment, payload bytes that were let go.
     pub(crate) gone_bytes: u64,
     pub(crate) scratch: Vec<u8>,
+}
+
+impl Store {
+    /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
+    /// backed up by a link, or let go. Does nothing when it is empty.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn rotate(&self) -> Result<(), CommitError> {
+        self.shared.writer.lock().begin_next(Why::ToGrow)
+    }
 }
 
 /// What was done since the store was opened.
@@ -87,6 +104,38 @@ pub(crate) struct Tally {
 }
 
 impl Writer {
+    /// The writer of a store that goes on at `tail`. What is needed of each segment is for the caller to say.
+    pub(crate) fn new(parts: &Parts, segments: Arc<Segments>, tail: Tail) -> Writer {
+        let Parts { disk, directory, options, control, .. } = parts;
+        Writer {
+            disk: disk.clone(),
+            directory: directory.clone(),
+            options: options.clone(),
+            control: control.clone(),
+            segments,
+            begun: tail.active.first_time(),
+            active: tail.active,
+            tip: Tip::new(tail.region, options),
+            link: tail.link,
+            times: tail.times,
+            ahead: Ahead::default(),
+            spare: None,
+            reserve: Reserve::found(disk, directory.as_deref()),
+            spare_begun: 0,
+            gathered: Gathered::default(),
+            lead: Lead::default(),
+            failure: None,
+            told: false,
+            work: Arc::default(),
+            closed: false,
+            emptied: false,
+            tally: Tally::default(),
+            live_bytes: BTreeMap::new(),
+            gone_bytes: 0,
+            scratch: Vec::with_capacity(128),
+        }
+    }
+
     /// End of the last batch.
     pub(crate) fn written(&self) -> Position {
         position(self.active.header.number, self.tip.end())
@@ -122,13 +171,7 @@ impl Writer {
     }
 
     /// Writes one batch, and publishes it unless it is due later.
-    pub(crate) fn append(
-        &mut self,
-        batch: &PlannedBatch<'_>,
-        due: Due,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<Placed, CommitError> {
+    pub(crate) fn append(&mut self, batch: &PlannedBatch<'_>, due: Due) -> Result<Placed, CommitError> {
         self.check_open()?;
         let limit = self.options.batch_bytes_max();
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
@@ -138,49 +181,43 @@ impl Writer {
         let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
         if length > self.tip.remaining() {
             let why = if batch.lets_go() { Why::ToLetGo } else { Why::ToGrow };
-            self.rotate(length, why, control, segments).inspect_err(|_| self.tally.failures += 1)?;
+            self.rotate(length, why).inspect_err(|_| self.tally.failures += 1)?;
         }
         self.bring_in(length);
         if batch.entries > 0 {
             self.tally.entries += batch.entries;
-            self.note_times(&batch.times, control);
+            self.note_times(&batch.times);
         }
         self.tally.batches += 1;
         self.gathered.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.written();
-        self.place(batch, (length, touched), control.durable(), due).map_err(|error| self.fail(&error))?;
+        self.place(batch, (length, touched), due).map_err(|error| self.fail(&error))?;
         let end = self.written();
-        control.set_taken(end);
-        self.show(control);
+        self.control.set_taken(end);
+        self.show();
         Ok(Placed { start, end, bytes: length })
     }
 
     /// Keeps what searches by time rely on: known before the entry is visible.
-    fn note_times(&mut self, span: &Span, control: &Control) {
+    fn note_times(&mut self, span: &Span) {
         if self.begun == 0 {
             self.begun = span.first;
         }
         let before = self.times.lateness;
         self.times.join(span);
         if self.times.lateness > before {
-            control.set_lateness(self.times.lateness);
+            self.control.set_lateness(self.times.lateness);
         }
     }
 
-    fn place(
-        &mut self,
-        batch: &PlannedBatch<'_>,
-        (length, touched): (u32, u16),
-        durable: Position,
-        due: Due,
-    ) -> io::Result<()> {
+    fn place(&mut self, batch: &PlannedBatch<'_>, (length, touched): (u32, u16), due: Due) -> io::Result<()> {
         let header = BatchHeader {
             length,
             header_checksum: 0,
             body_checksum: batch.body_checksum,
             previous: self.link,
-            durable,
+            durable: self.control.durable(),
             time: batch.times.latest(),
             frames: batch.count,
             touched,
@@ -195,38 +232,32 @@ impl Writer {
     ///
     /// # Errors
     /// [`CommitError::Failed`]: it did not come there, now or before.
-    pub(crate) fn flush(&mut self, control: &Control) -> Result<(), CommitError> {
+    pub(crate) fn flush(&mut self) -> Result<(), CommitError> {
         if let Some(why) = &self.failure {
             return Err(CommitError::Failed(why.clone()));
         }
         self.tip.flush(&self.active).map_err(|error| self.fail(&error))?;
-        self.show(control);
+        self.show();
         Ok(())
     }
 
     /// Says how far the file goes.
-    fn show(&self, control: &Control) {
+    fn show(&self) {
         let end = position(self.active.header.number, self.tip.published());
-        control.set_written(end);
+        self.control.set_written(end);
         if self.options.durability != Durability::Sync {
-            control.set_visible(end);
+            self.control.set_visible(end);
         }
     }
 
-    fn rotate(
-        &mut self,
-        needed: u32,
-        why: Why,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<(), CommitError> {
-        self.flush(control)?;
+    fn rotate(&mut self, needed: u32, why: Why) -> Result<(), CommitError> {
+        self.flush()?;
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
-        let (previous, latest) = (self.link, self.times.latest);
+        let (store_id, previous, latest) = (self.control.store_id, self.link, self.times.latest);
         let header = |capacity| SegmentHeader {
             number,
-            store_id: control.store_id,
+            store_id,
             previous,
             capacity,
             latest,
@@ -257,8 +288,8 @@ impl Writer {
             }
         };
         let segment = Arc::new(segment);
-        segments.add(segment.clone());
-        control.bump_segments();
+        self.segments.add(segment.clone());
+        self.control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
         self.tip.move_to(region);
         (self.ahead, self.begun, self.gone_bytes) = (ahead, 0, 0);
@@ -276,16 +307,11 @@ impl Writer {
     }
 
     /// Seals the active segment, unless nothing is in it.
-    pub(crate) fn begin_next(
-        &mut self,
-        why: Why,
-        control: &Control,
-        segments: &Segments,
-    ) -> Result<(), CommitError> {
+    pub(crate) fn begin_next(&mut self, why: Why) -> Result<(), CommitError> {
         self.check_open()?;
         if self.tip.end() <= SEGMENT_HEADER_BYTES {
             return Ok(());
         }
-        self.rotate(0, why, control, segments)
+        self.rotate(0, why)
     }
 }

@@ -6,11 +6,11 @@
 
 use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::open::Found;
+use crate::open::{Found, Tail};
 use crate::segment::{self, Segment};
 use crate::settled::{self, Settled};
 use crate::view::Segments;
-use crate::{byte_of, position, segment_of};
+use crate::{place_of, position, segment_of};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,15 +74,8 @@ impl Recovery {
     pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
         let active = segment.header.number;
         let segments = self.sealed_segments(active)?;
-        Ok(Found {
-            segments,
-            catalogue: self.catalogue,
-            active: Arc::new(segment),
-            region,
-            link,
-            next_log: self.next_log,
-            times: self.times,
-        })
+        let tail = Tail { active: Arc::new(segment), region, link, times: self.times };
+        Ok(Found { segments, catalogue: self.catalogue, tail, next_log: self.next_log })
     }
 }
 
@@ -96,7 +89,7 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
     }
     let header = recovery.headers[&number];
     let file = disk.open(&directory.join(segment::file_name(number)))?;
-    rewrite(&file, header.capacity, byte_of(end.at))?;
+    rewrite(&file, header.capacity, place_of(end.at))?;
     file.sync_data()?;
     for (earlier, _) in recovery.headers.range(..number) {
         if position(*earlier, u32::MAX) >= recovery.control.durable() {
@@ -108,10 +101,11 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End
     }
     disk.sync_directory(directory)?;
     let trusted_from = recovery.replayed.get(&number).map_or(SEGMENT_HEADER_BYTES, |(from, _)| *from);
-    let (active, region) = Segment::resume(header, file, byte_of(end.at), trusted_from)?;
+    let (active, region) = Segment::resume(header, file, place_of(end.at), trusted_from)?;
     let segments = recovery.sealed_segments(number)?;
     let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
-    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log, times })
+    let tail = Tail { active: Arc::new(active), region, link: end.link, times };
+    Ok(Found { catalogue, segments, tail, next_log })
 }
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.

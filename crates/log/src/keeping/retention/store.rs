@@ -14,7 +14,7 @@ use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
 use crate::log::{Log, Phase};
-use crate::open::{Durability, Options};
+use crate::options::{Durability, Options};
 use crate::segment::Segment;
 use crate::spare::Why;
 use crate::store::{Shared, Store};
@@ -29,7 +29,7 @@ const SEAL_US_MIN: u64 = 3_600_000_000;
 
 /// What a look remembers of the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Retained {
+pub(crate) struct StoreRetention {
     /// Since when there have been entries in which segment.
     aging: Option<(u32, Time)>,
     /// What lies before was let go.
@@ -43,7 +43,7 @@ impl Store {
     /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
     pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
         let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
-        if self.shared.retained.lock().up_to >= keep_from {
+        if self.shared.store_retention.lock().up_to >= keep_from {
             return Ok(false);
         }
         self.retain_up_to(keep_from, now).map(|()| true)
@@ -52,9 +52,8 @@ impl Store {
     /// The same for what lies in front of a position.
     pub(crate) fn retain_up_to(&self, keep_from: Position, now: Time) -> Result<(), CommitError> {
         let (mut trims, mut forks, mut later) = (Vec::new(), Vec::new(), false);
-        let except = &self.shared.options.retain_except;
         self.visit(|log| {
-            if except.iter().any(|beginning| log.name().starts_with(beginning)) {
+            if !self.shared.options.retains(log.name()) {
                 return;
             }
             let inner = log.lock();
@@ -82,7 +81,7 @@ impl Store {
             }
         }
         if !later {
-            self.shared.retained.lock().up_to = keep_from;
+            self.shared.store_retention.lock().up_to = keep_from;
         }
         Ok(())
     }
@@ -176,12 +175,12 @@ impl Shared {
     /// as before.
     fn latest_by(&self, segment: &Segment, now: Time, old: Time) -> Option<Time> {
         let number = segment.header.number;
-        let known = self.retained.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
+        let known = self.store_retention.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
         if let Some((_, latest)) = known {
             return Some(latest);
         }
         let latest = largest_time(segment, now);
-        self.retained.lock().judged = latest.map(|latest| (number, latest));
+        self.store_retention.lock().judged = latest.map(|latest| (number, latest));
         latest
     }
 
@@ -193,7 +192,7 @@ impl Shared {
         if writer.begun == 0 || now < writer.begun.saturating_add(age) {
             return Ok(());
         }
-        writer.begin_next(Why::ToGrow, &self.control, &self.segments)
+        writer.begin_next(Why::ToGrow)
     }
 
     /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
@@ -207,7 +206,7 @@ impl Shared {
         };
         let Some(active) = self.aged(now, (age / RETAIN_PARTS).max(SEAL_US_MIN)) else { return Ok(()) };
         if !self.holds_retained(active) {
-            self.retained.lock().aging = None;
+            self.store_retention.lock().aging = None;
             return Ok(());
         }
         let mut writer = self.writer.lock();
@@ -215,8 +214,8 @@ impl Shared {
             return Ok(());
         }
         match writer.tip.end() < writer.active.header.capacity / 2 {
-            true => writer.begin_anew(&self.control, &self.segments),
-            false => writer.begin_next(Why::ToLetGo, &self.control, &self.segments),
+            true => writer.begin_anew(),
+            false => writer.begin_next(Why::ToLetGo),
         }
     }
 
@@ -229,7 +228,7 @@ impl Shared {
         if begun == 0 {
             return None;
         }
-        let mut retained = self.retained.lock();
+        let mut retained = self.store_retention.lock();
         match retained.aging {
             Some((number, since)) if number == active && since <= now => {
                 (now - since >= age).then_some(active)
@@ -245,10 +244,9 @@ impl Shared {
     fn holds_retained(&self, number: u32) -> bool {
         let mut holds = false;
         self.catalogue.visit(|log| {
-            let spared = || self.options.retain_except.iter().any(|start| log.name().starts_with(start));
             let inner = log.lock();
             let newest = inner.extents.all().last().filter(|extent| segment_of(extent.position) == number);
-            holds |= newest.is_some() && !spared();
+            holds |= newest.is_some() && self.options.retains(log.name());
         });
         holds
     }
