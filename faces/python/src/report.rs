@@ -173,7 +173,7 @@ pub(crate) struct Report {
     segments: u64,
     /// Batches whose checksums hold.
     batches: u64,
-    /// Logs that some batch touches.
+    /// Logs that are neither deleted nor lost, as the newest checkpoint and what came behind it say.
     logs: u64,
     /// Bytes of batches.
     bytes: u64,
