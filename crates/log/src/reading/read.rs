@@ -25,8 +25,8 @@ use thalweg_sys::hint;
 /// Pieces shorter than this are copied together.
 pub(crate) const BORROW_BYTES_MIN: u32 = 4096;
 
-/// Of pieces of so many bytes or more it is said which file holds them.
-pub const LENT_BYTES_MIN: usize = 64 << 10;
+/// A borrowed piece of this many bytes or more comes with the file that holds it.
+const LENT_BYTES_MIN: usize = 64 << 10;
 
 /// So many extents ahead of the one that is read memory is asked for.
 const AHEAD: usize = 4;
@@ -53,8 +53,8 @@ pub struct Read {
 pub struct ReadPiece {
     /// The bytes.
     pub bytes: Bytes,
-    /// The segment's file and where they begin in it, for whoever has the kernel send them from there: of
-    /// [`LENT_BYTES_MIN`] or more that are borrowed.
+    /// The segment's file and the byte at which they begin in it, so that a caller can have the kernel send them from there. Given
+    /// of borrowed pieces of 64 KiB or more.
     pub file: Option<(Arc<OwnedFd>, u64)>,
 }
 
