@@ -2,7 +2,7 @@
 
 use super::store::{config, open, os, payload};
 use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, word32, word64};
-use crate::{Commit, Cursor, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
+use crate::{Commit, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
 use crate::{Options, Store, byte_of, parse, segment_of};
 use std::collections::BTreeSet;
 use std::fs;
@@ -414,7 +414,7 @@ fn a_cursor_stops_in_front_of_a_broken_transaction_and_goes_on_behind_it_only_wh
     let (store, report) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
     assert_eq!(report.damage.len(), 1, "{report:?}");
     let log = store.find(b"a").unwrap();
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     let mut seen = Vec::new();
     let error = loop {
         match cursor.next() {

@@ -2,8 +2,8 @@
 
 use super::store::{config, os, payload};
 use crate::{
-    Attached, Commit, Config, Cursor, Durability, Lifetime, Log, Options, Piece, Purge, Query, RETAIN_NOTE,
-    Store, Time, parse, verify,
+    Attached, Commit, Config, Durability, Lifetime, Log, Options, Piece, Purge, Query, RETAIN_NOTE, Store,
+    Time, parse, verify,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -292,8 +292,8 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
         let store = open(directory.path(), options.clone());
         let log = fill(&store, b"a", 3, 100);
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let own = Cursor::new(store.reader(&log), &Query::default());
-        let theirs = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+        let own = store.reader(&log).follow(&Query::default());
+        let theirs = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
         let mut cursors = [own, theirs];
         for round in 0..4 {
             for cursor in &mut cursors {
