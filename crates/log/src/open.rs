@@ -266,7 +266,7 @@ impl Store {
             gone_bytes,
             scratch: Vec::with_capacity(128),
         };
-        announce(&control, &gate, writer.written(), found.times.lateness);
+        announce(&control, &gate, writer.staged_end(), found.times.lateness);
         let shared = Arc::new(Shared {
             disk,
             directory,
@@ -323,8 +323,8 @@ impl Shared {
 fn announce(control: &Control, gate: &Gate, written: Position, lateness: Time) {
     control.set_lateness(lateness);
     control.bump_segments();
-    control.set_taken(written);
-    control.set_written(written);
+    control.set_staged_end(written);
+    control.set_file_end(written);
     control.set_durable(written);
     control.set_visible(written);
     gate.wake_all();

@@ -411,7 +411,7 @@ impl Store for Embedded {
     }
 
     fn writes(&self) -> u64 {
-        self.store.written()
+        self.store.staged_end()
     }
 
     fn turn_ended(&self) {

@@ -46,7 +46,7 @@ pub(crate) struct Stats {
 
 impl From<thalweg_log::Stats> for Stats {
     fn from(stats: thalweg_log::Stats) -> Stats {
-        let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
+        let thalweg_log::Stats { logs, segments, segment_bytes, staged_end, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
         let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
         let thalweg_log::Stats { settled_bytes, mapped_bytes, purges, .. } = stats;
@@ -56,7 +56,7 @@ impl From<thalweg_log::Stats> for Stats {
             segment_bytes,
             settled_bytes,
             mapped_bytes,
-            written,
+            written: staged_end,
             durable,
             index_bytes,
             batches,

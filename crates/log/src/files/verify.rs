@@ -85,7 +85,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
 /// What changes whenever somebody writes to a store, or adds files to it or removes some.
 fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String>, [u64; 3]), OpenError> {
     let failed = |source| OpenError::Io { action: "list", file: directory.to_owned(), source };
-    let words = [control.segments_version(), control.written(), control.clean_end()];
+    let words = [control.segments_version(), control.file_end(), control.clean_end()];
     Ok((disk.names(directory).map_err(failed)?, words))
 }
 

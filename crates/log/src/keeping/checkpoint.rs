@@ -308,7 +308,7 @@ impl Shared {
             return false;
         }
         let last = self.checkpoints.lock().last().copied().unwrap_or(crate::position(1, 0));
-        let written = self.writer.lock().written();
+        let written = self.writer.lock().staged_end();
         let segments = u64::from(segment_of(written) - segment_of(last).min(segment_of(written)));
         segments * u64::from(self.options.segment_bytes_due()) >= self.options.checkpoint_bytes
             && segments > 0
@@ -318,7 +318,7 @@ impl Shared {
         let (start, link, times, dead) = {
             let writer = self.writer.lock();
             let times = [writer.times.latest, writer.times.lateness];
-            (writer.written(), writer.link, times, writer.dead().collect())
+            (writer.staged_end(), writer.link, times, writer.dead().collect())
         };
         let name = file_name(start);
         let (working, file) = Working::create(&self.disk, directory, &name)?;

@@ -135,7 +135,7 @@ impl Shared {
         let lost: Vec<Extent> =
             log.lock().extents.all().iter().filter(|one| overlaps(one)).copied().collect();
         // Among what a folded one spans lies others'.
-        let (view, limit) = (self.segments.latest(), self.control.written());
+        let (view, limit) = (self.segments.latest(), self.control.file_end());
         let reach = Reach { view: &view, limit };
         let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
         lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))

@@ -176,7 +176,7 @@ impl Shared {
                 }
             }
         }
-        if last == Some(writer.written()) {
+        if last == Some(writer.staged_end()) {
             writer.mark(&self.control, &self.segments)?;
         }
         Ok(())

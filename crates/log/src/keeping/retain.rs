@@ -130,7 +130,7 @@ impl Shared {
             let writer = self.writer.lock();
             let latest = writer.times.latest;
             if latest > 0 && latest < now.saturating_sub(age) {
-                return Some(writer.written());
+                return Some(writer.staged_end());
             }
         }
         let newest = view.all().last()?.header.number;

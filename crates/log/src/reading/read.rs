@@ -217,7 +217,7 @@ impl Store {
         };
         // What was just seen of a log may be in no file yet.
         if staged {
-            let newest = segment_of(self.shared.control.taken());
+            let newest = segment_of(self.shared.control.staged_end());
             let failed =
                 |error: CommitError| ReadError::Io { file: file_name(newest), why: error.to_string() };
             self.shared.flush_staged().map_err(failed)?;
@@ -232,7 +232,7 @@ impl Store {
                 _ => error,
             }
         };
-        let reach = Reach { view: &view, limit: self.shared.control.written() };
+        let reach = Reach { view: &view, limit: self.shared.control.file_end() };
         let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
         let newest = view.all().last().map_or(0, |segment| segment.header.number);
         let gather = Gather { small, newest, ..Gather::default() };

@@ -150,7 +150,7 @@ impl Source {
     /// How far one may read now.
     #[inline]
     pub(crate) fn limit(&self, uncommitted: bool) -> Position {
-        if uncommitted { self.sight.control.written() } else { self.sight.control.visible() }
+        if uncommitted { self.sight.control.file_end() } else { self.sight.control.visible() }
     }
 
     /// The payload of an offset is missing where none was purged, in front of a position. Named is the damage that the log is known to

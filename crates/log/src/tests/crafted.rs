@@ -148,7 +148,7 @@ fn a_segment_whose_number_is_far_away_costs_no_more_than_one_that_is_near() {
     drop((store, log));
     let control = Control::open(&Disk::Real, directory.path()).unwrap().unwrap();
     let far = position(FAR, SEGMENT_HEADER_BYTES);
-    [Control::set_written, Control::set_durable, Control::set_visible]
+    [Control::set_file_end, Control::set_durable, Control::set_visible]
         .iter()
         .for_each(|set| set(&control, far));
     let (number, capacity, store_id) = (FAR, 4096, control.store_id);

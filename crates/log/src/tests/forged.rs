@@ -52,7 +52,7 @@ fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> Opened {
         let file = file.unwrap();
         fs::copy(file.path(), second.path().join(file.file_name())).unwrap();
     }
-    let (log, at) = (store.find(b"writer").unwrap(), store.stats().written);
+    let (log, at) = (store.find(b"writer").unwrap(), store.stats().staged_end);
     let bytes = payload_of(&store);
     let state = log.visible().unwrap();
     store.commit(&log, state.version, &Commit { payload: &bytes, ..Commit::default() }, None).unwrap();

@@ -342,7 +342,7 @@ fn a_segment_that_is_missing_is_damage_where_it_would_stand() {
     let store = open(directory.path(), Options { segment_bytes_max: 8_192, ..os() });
     let log = store.log(b"a").unwrap();
     (0..100).for_each(|index| drop(store.append(&log, &[index; 500], 1)));
-    let last = segment_of(store.stats().written);
+    let last = segment_of(store.stats().staged_end);
     store.close().unwrap();
     drop(store);
     assert!(last > 4 && damage(&pieces(directory.path())).is_empty());

@@ -148,7 +148,7 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     let log = store.find(b"a").unwrap();
     let told = extents(&log).into_iter().find(|extent| extent.is_folded() && extent.offset > 1_000).unwrap();
     let view = store.shared.segments.latest();
-    let reach = Reach { view: &view, limit: store.maps().written() };
+    let reach = Reach { view: &view, limit: store.maps().file_end() };
     let unfolded: Vec<_> = reach.unfold(log.id(), &told).unwrap().collect();
     store.close().unwrap();
     drop((log, view, store));

@@ -224,14 +224,14 @@ fn nothing_is_written_for_what_is_not_worth_it() {
     let small = fill(&store, b"small", 30, 100);
     delete(&store, &small);
     assert_eq!(keep_house(&store, minutes(100, 1_000)), 0, "it is a trifle");
-    let written = store.written();
+    let written = store.staged_end();
     fill(&store, b"small", 30, 100);
     delete(&store, &store.find(b"small").unwrap());
-    assert!(store.written() > written);
+    assert!(store.staged_end() > written);
     assert_eq!(keep_house(&store, minutes(1_000, 2_000)), 2, "together they are not");
-    let written = store.written();
+    let written = store.staged_end();
     assert_eq!(keep_house(&store, minutes(2_000, 4_000)), 0);
-    assert_eq!(store.written(), written);
+    assert_eq!(store.staged_end(), written);
     assert_eq!(kept(&store, log.name()), 1_000_000);
 }
 
@@ -301,10 +301,10 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
             }
             store.checkpoint().unwrap();
             for _ in 0..round {
-                let before = store.written();
+                let before = store.staged_end();
                 store.shared.make_room().unwrap();
                 store.checkpoint().unwrap();
-                assert!(store.written() > before && store.durable() == store.written());
+                assert!(store.staged_end() > before && store.durable() == store.staged_end());
                 cursors.iter_mut().for_each(|cursor| assert_eq!(cursor.next(), Ok(None)));
             }
             store.append(&log, b"more", round).unwrap();

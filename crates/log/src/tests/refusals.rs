@@ -81,9 +81,9 @@ fn nobody_waits_for_a_ticket_that_no_commit_has() {
     drop(store);
     // As it is left by a power cut before anything of the last one was written.
     let sim =
-        (0..).map(|_| sim.crash()).find(|sim| simulated(sim, Durability::Sync).written() < lost).unwrap();
+        (0..).map(|_| sim.crash()).find(|sim| simulated(sim, Durability::Sync).staged_end() < lost).unwrap();
     let store = simulated(&sim, Durability::Sync);
-    let last = store.written();
+    let last = store.staged_end();
     assert_eq!(store.persist(lost), Err(CommitError::NoTicket { ticket: lost, last }));
     // What is there from before needs no commit of this process.
     let kept = store.append_all(&store.log(b"a").unwrap(), &[], 3).unwrap();
@@ -282,7 +282,7 @@ fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
     let followed = attached.find(b"a").unwrap().unwrap();
     assert_eq!((stale.id(), foreign.id(), followed.id()), (log.id(), log.id(), log.id()));
     store.append(&log, b"two", 2).unwrap();
-    let written = store.written();
+    let written = store.staged_end();
     for handle in [&stale, &foreign, &followed] {
         assert_eq!(store.append(handle, b"stray", 3), Err(CommitError::OtherStore));
         assert_eq!(store.transaction(3).append(handle, b"stray"), Err(CommitError::OtherStore));
@@ -306,7 +306,7 @@ fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
         }
     }
     assert_eq!(attached.reader(&log).entries(&Query::default()).next(), Some(Err(ReadError::OtherStore)));
-    assert_eq!(store.written(), written, "nothing was written");
+    assert_eq!(store.staged_end(), written, "nothing was written");
     assert_eq!(entries(&store, &log), [b"one".to_vec(), b"two".to_vec()]);
     assert_eq!(attached.reader(&followed).entries(&Query::default()).count(), 2);
     store.close().unwrap();

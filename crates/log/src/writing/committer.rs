@@ -107,7 +107,7 @@ fn take(writer: &mut Writer, control: &Control) -> Result<Group, CommitError> {
     writer.flush(control)?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
     let gathered = std::mem::take(&mut writer.gathered);
-    Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
+    Ok(Group { gathered, active: writer.active.clone(), end: writer.staged_end() })
 }
 
 impl Shared {
@@ -116,7 +116,7 @@ impl Shared {
     /// # Errors
     /// [`CommitError::Failed`]: it did not come there.
     pub(crate) fn flush_staged(&self) -> Result<(), CommitError> {
-        match self.control.taken() > self.control.written() {
+        match self.control.staged_end() > self.control.file_end() {
             true => self.writer.lock().flush(&self.control),
             false => Ok(()),
         }
@@ -142,7 +142,7 @@ impl Shared {
         }
         let group = {
             let mut writer = self.writer.lock();
-            if writer.failure.is_none() && writer.written() == self.control.durable() {
+            if writer.failure.is_none() && writer.staged_end() == self.control.durable() {
                 return Ok(());
             }
             take(&mut writer, &self.control)
@@ -292,7 +292,7 @@ impl Shared {
             return None;
         }
         let free = !std::mem::replace(&mut writer.lead.leading, true);
-        free.then(|| writer.written())
+        free.then(|| writer.staged_end())
     }
 
     /// The committer's thread: one group after the other until the store closes or fails, and the next segment's file.
@@ -363,7 +363,7 @@ impl Store {
     pub fn carry(&self, watcher: WatcherId) {
         let shared = &self.shared;
         let taken =
-            self.durability() == Durability::Sync && shared.control.taken() > shared.control.durable();
+            self.durability() == Durability::Sync && shared.control.staged_end() > shared.control.durable();
         if taken && let Some(ticket) = shared.leads(watcher) {
             // If it fails, every watcher has been told.
             let _ = shared.lead(ticket);

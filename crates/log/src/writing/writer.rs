@@ -4,7 +4,7 @@
 //! which does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active segment is full the next one takes over: the spare
 //! that the committer prepared, or one made on the spot with reserved blocks.
 //!
-//! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
+//! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took
 //! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
 //! its own but the one in thousands that prepares a stretch or a segment.
 
@@ -87,8 +87,8 @@ pub(crate) struct Tally {
 }
 
 impl Writer {
-    /// End of the last batch.
-    pub(crate) fn written(&self) -> Position {
+    /// End of the last batch, in its file or staged.
+    pub(crate) fn staged_end(&self) -> Position {
         position(self.active.header.number, self.tip.end())
     }
 
@@ -148,10 +148,10 @@ impl Writer {
         self.tally.batches += 1;
         self.gathered.batches += 1;
         self.tally.batch_bytes += size;
-        let start = self.written();
+        let start = self.staged_end();
         self.place(batch, (length, touched), control.durable(), due).map_err(|error| self.fail(&error))?;
-        let end = self.written();
-        control.set_taken(end);
+        let end = self.staged_end();
+        control.set_staged_end(end);
         self.show(control);
         Ok(Placed { start, end, bytes: length })
     }
@@ -207,7 +207,7 @@ impl Writer {
     /// Says how far the file goes.
     fn show(&self, control: &Control) {
         let end = position(self.active.header.number, self.tip.published());
-        control.set_written(end);
+        control.set_file_end(end);
         if self.options.durability != Durability::Sync {
             control.set_visible(end);
         }
