@@ -363,9 +363,9 @@ impl Parse {
         let body_at = batch.at + batch.header.body_start();
         for frame in format::frames(batch.body) {
             if frame.kind == Kind::Create
-                && let Some((name, ..)) = format::decode_create(frame.payload)
+                && let Some(created) = format::decode_create(frame.payload)
             {
-                self.names.insert(frame.log, name.into());
+                self.names.insert(frame.log, created.name.into());
             }
             let start = body_at + frame.payload_at;
             let range = start..start + frame.payload.len() as u32;
@@ -400,7 +400,7 @@ impl Parse {
             }
             return;
         }
-        if let Some(header) = BatchHeader::decode(rest, (segment.header().seal(), stop.place)) {
+        if let Some(header) = BatchHeader::decode(rest, segment.header().seal().at(stop.place)) {
             let linked = open.link.is_none_or(|link| link == header.previous);
             let whole = header.verified_body(rest).is_some();
             self.ready.push_back(batch_piece(end, &header, rest, linked, whole));

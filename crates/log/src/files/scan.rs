@@ -7,7 +7,7 @@
 //! Bytes of a file are brought in before they are looked at, so that what lies in a bad sector is damage like any other and no signal.
 
 use crate::LogId;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SegmentHeader};
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};
 use crate::runs::Runs;
 use std::ops::Range;
 use thalweg_sync::region::Region;
@@ -191,9 +191,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What a header at a byte of the run at hand is sealed with.
-    fn sealed(&self, byte: u32) -> (Seal, u32) {
-        (self.seal, self.place(byte))
+    /// What the checksums of a header at a byte of the run at hand begin with.
+    fn sealed(&self, byte: u32) -> SealedAt {
+        self.seal.at(self.place(byte))
     }
 
     /// The place of a byte of the run at hand.

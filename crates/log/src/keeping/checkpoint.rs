@@ -18,7 +18,7 @@ use crate::credible::{ID_END, are_credible, branches_off, is_place};
 use crate::error::{Damage, is_full};
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
-use crate::format::{self, Config, Link, Producer, word32, word64};
+use crate::format::{self, Config, Created, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
 use crate::open::Durability;
 use crate::pace::PacedFile;
@@ -198,7 +198,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let (accessed, version) = (cutter.word64()?, cutter.word32()?);
     let flags = cutter.cut(4)?;
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
-    let (name, config, branch) = format::decode_create(cutter.piece()?).filter(branches_off)?;
+    let Created { name, config, branch } = format::decode_create(cutter.piece()?).filter(branches_off)?;
     // Who its parent is to whoever reads all records.
     let lineage = branch.map(|branch| Lineage::of(branch, None));
     if id >= ID_END || first > tail {

@@ -14,6 +14,7 @@ use crate::index::Line;
 use crate::log::Log;
 use crate::places::Reach;
 use crate::progress::{Ended, Unsure};
+use crate::runs::RunEnd;
 use crate::segment::file_name;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Step, Walk, Wanted};
@@ -226,7 +227,7 @@ impl Source {
                 let about = line.about(time, end.unwrap_or(time));
                 thalweg_sys::hint::prefetch_run(segment.region().bytes(0..bound), about, ABOUT_BYTES_MAX);
                 let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
-                let (end, shift) = segment.run(at, bound);
+                let RunEnd { end, shift } = segment.run(at, bound);
                 let end = if segment.needs_no_look(at, end) { end } else { 0 };
                 Walk { place, number: segment.header.number, at, end, shift, limit }
             }

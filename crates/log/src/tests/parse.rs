@@ -232,7 +232,7 @@ fn a_payload_that_holds_a_batch_is_no_batch_even_when_the_header_around_it_is_lo
     let bytes = fs::read(&path).unwrap();
     let at = batches(&path)[1] as usize;
     let batch = &bytes[at..at + word32(&bytes, at + 4) as usize];
-    assert!(BatchHeader::decode(batch, (seal(&bytes), at as u32)).is_some());
+    assert!(BatchHeader::decode(batch, seal(&bytes).at(at as u32)).is_some());
     // The same bytes again, as somebody's payload, at a place where a batch could begin.
     let other = tempfile::tempdir().unwrap();
     let path = one_segment(other.path(), &[b"before", batch, b"after", b"more"]);
@@ -259,7 +259,7 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
             bytes[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
             if header_too {
                 // A header that vouches for the wrong length.
-                let here = (seal(&bytes), at as u32);
+                let here = seal(&bytes).at(at as u32);
                 BatchHeader::forge(&mut bytes[at..], here);
             }
             fs::write(&path, bytes).unwrap();
@@ -277,7 +277,7 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
     bytes[at + 64..at + 68].copy_from_slice(&u32::MAX.to_le_bytes());
     let body = crc32c::crc32c(&bytes[at + 64..at + length]);
     bytes[at + 12..at + 16].copy_from_slice(&body.to_le_bytes());
-    let here = (seal(&bytes), at as u32);
+    let here = seal(&bytes).at(at as u32);
     BatchHeader::forge(&mut bytes[at..], here);
     fs::write(&path, bytes).unwrap();
     assert_eq!(payloads(&frames(&path)).iter().filter(|payload| *payload == b"first").count(), 0);

@@ -185,7 +185,7 @@ impl Writer {
             frames: batch.count,
             touched,
         };
-        let here = (self.active.seal, self.tip.end());
+        let here = self.active.seal.at(self.tip.end());
         let checksum = header.encode(&batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
         self.tip.put(&self.scratch, batch, due, &self.active)

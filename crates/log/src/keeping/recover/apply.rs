@@ -115,8 +115,9 @@ impl Recovery {
         }
     }
 
-    fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
+    fn create(&mut self, id: LogId, created: Created<'_>, time: Time) {
         if !self.logs.contains_key(&id) {
+            let Created { name, config, branch } = created;
             let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
             let lineage = branch.map(|branch| Lineage::of(branch, None));
             self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));
