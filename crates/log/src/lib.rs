@@ -84,7 +84,7 @@ pub use back::EntriesBack;
 pub use births::Births;
 pub use closable::{Closable, Closing, InUse};
 pub use cursor::Cursor;
-pub use error::{CommitError, Damage, OpenError, ReadError};
+pub use error::{CommitError, Damage, OpenError, ReadError, Touched};
 pub use log::{ClosedBy, Log, Note, State};
 pub use open::{Durability, Options, Recovered};
 pub use opened::Opened;

@@ -261,8 +261,8 @@ fn walk<'v>(begin: impl Fn(u32) -> Scan<'v>, number: u32, from: u32, log: LogId)
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
             // Somebody else's may be damaged.
-            Step::Stop(Stop { resumes_at: Some(at), .. }) => {
-                scan = begin(at);
+            Step::Stop(Stop { resumes: Some(resumes), .. }) => {
+                scan = begin(resumes.at);
                 continue;
             }
             Step::Stop(_) => return unfolded,

@@ -94,8 +94,8 @@ impl From<&thalweg_log::Damage> for Damage {
         Damage {
             file: damage.file.clone(),
             position: damage.from,
-            resync: (damage.to > damage.from).then_some(damage.to),
-            logs: damage.logs.clone(),
+            resync: damage.resumes,
+            logs: damage.logs.known().map(<[_]>::to_vec),
             message: damage.to_string(),
         }
     }

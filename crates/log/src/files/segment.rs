@@ -429,8 +429,7 @@ impl Segment {
         if range.end > self.region.published() {
             // All that a shortened file has lost.
             let from = self.position_of(self.region.published());
-            let damage = Damage { file: file_name(self.header.number), from, to: from, logs: None };
-            return Err(ReadError::Damaged(Box::new(damage)));
+            return Err(ReadError::Damaged(Box::new(Damage::at(file_name(self.header.number), from))));
         }
         if range.start >= self.trusted_from || range.end <= self.clean.bytes() {
             return Ok(());
@@ -438,7 +437,7 @@ impl Segment {
         self.look_up_to(range.end);
         let damage = self.damage.lock();
         let hit = damage.iter().find(|(span, _)| span.start < range.end && range.start < span.end);
-        hit.map_or(Ok(()), |(_, damage)| Err(ReadError::Damaged(Box::new(damage.clone()))))
+        hit.map_or(Ok(()), |(_, damage)| Err(ReadError::damaged(damage)))
     }
 
     /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What is
@@ -568,11 +567,12 @@ impl Segment {
             // Zeros at the end of a sealed segment: nothing was ever there to be read.
             return self.looked(stop.at, end, damage.is_empty());
         }
-        let resumes = stop.resumes_at.unwrap_or(end);
-        let number = self.header.number;
-        let behind = stop.resumes_place.unwrap_or_else(|| self.runs().place_of(end));
-        let (from, to) = (position(number, stop.place), position(number, behind));
-        damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
+        let found = stop.damage(file_name(self.header.number), self.header.number);
+        let (resumes, found) = match stop.resumes {
+            Some(resumes) => (resumes.at, found),
+            None => (end, found.up_to(self.position_of(end))),
+        };
+        damage.push((stop.at..resumes, found));
         self.verified.publish(resumes);
     }
 

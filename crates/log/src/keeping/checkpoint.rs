@@ -210,12 +210,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
         (inner.last, inner.first, inner.tail, inner.version) = (last, first, tail, version);
         (inner.closed, inner.deleting) = (closed, deleting);
         if !cutter.piece()?.is_empty() {
-            inner.set_damage(Damage {
-                file: "an earlier segment".into(),
-                from: last,
-                to: last,
-                logs: Some(vec![id]),
-            });
+            inner.set_damage(Damage::of_logs(last, vec![id]));
         }
         let writer_seq = cutter.piece()?;
         if !writer_seq.is_empty() {

@@ -96,8 +96,8 @@ fn largest_time(segment: &Segment, most: Time) -> Option<Time> {
             let entries = format::frames(batch.body).filter(|frame| frame.kind == Kind::Data);
             largest = entries.map(|frame| frame.time).filter(|time| *time <= most).chain(largest).max();
         });
-        let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { return largest };
-        at = resumes;
+        let Some(resumes) = stop.resumes.filter(|_| !stop.blank) else { return largest };
+        at = resumes.at;
     }
 }
 

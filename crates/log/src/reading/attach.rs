@@ -11,7 +11,7 @@
 //! process too; what the writer's process vouches for counts for nothing here.
 
 use crate::control::{self, Control};
-use crate::error::{Damage, OpenError, ReadError};
+use crate::error::{Damage, OpenError, ReadError, Touched};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
@@ -265,7 +265,7 @@ impl Neighbour {
                 }
                 Ok((Some(_), _)) if number > newest => {}
                 Ok((Some(_), _)) => {
-                    lost.entry(number).or_insert_with(|| missing_segment(number, Vec::new()));
+                    lost.entry(number).or_insert_with(|| missing_segment(number, Touched::Nobody));
                 }
                 // Not begun.
                 Ok((None, _)) => {}

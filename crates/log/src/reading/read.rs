@@ -204,7 +204,7 @@ impl Store {
             self.shared.owns(&inner).map_err(|_| ReadError::OtherStore)?;
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = inner.damage() {
-                return Err(ReadError::Damaged(Box::new(damage.clone())));
+                return Err(ReadError::damaged(damage));
             }
             if from > tail {
                 return Err(ReadError::PastEnd { from, tail });

@@ -162,7 +162,7 @@ impl Source {
         let before = offset.checked_sub(1).and_then(of).unwrap_or(0);
         let known = self.log.lock().damage().filter(|damage| (before..=here).contains(&damage.from)).cloned();
         let from = of(offset).unwrap_or(here);
-        let unknown = || Damage { file: file_name(segment_of(from)), from, to: here, logs: None };
+        let unknown = || Damage::at(file_name(segment_of(from)), from).up_to(here);
         ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))
     }
 

@@ -3,7 +3,7 @@
 
 use super::heirs::{Shown, keeps_no_more, needs};
 use super::store::{append, config, content, open, os, payload, small};
-use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, segment_of};
+use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, Touched, segment_of};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn damage_of_a_source_is_named_by_what_reads_it_and_by_nothing_else() {
     for name in [b"b", b"c"] {
         let log = store.find(name).unwrap();
         let Err(ReadError::Damaged(damage)) = store.read(&log, 0, 100) else { panic!("read damaged bytes") };
-        assert_eq!(damage.logs, Some(vec![store.find(b"a").unwrap().id()]));
+        assert_eq!(damage.logs, Touched::These(vec![store.find(b"a").unwrap().id()]));
         assert_eq!(store.read(&log, 5, 5).unwrap().pieces.concat(), b"own-b");
         append(&store, name, b"!");
     }

@@ -69,9 +69,9 @@ fn covers_every_byte(path: &Path) {
             Piece::Damage(damage) => {
                 assert_eq!(byte_of(damage.from), at);
                 assert!(damaged_to.is_none(), "nothing follows damage without an end");
-                match damage.to > damage.from {
-                    true => at = byte_of(damage.to),
-                    false => damaged_to = Some(at),
+                match damage.resumes {
+                    Some(resumes) => at = byte_of(resumes),
+                    None => damaged_to = Some(at),
                 }
             }
             Piece::End(end) => {
@@ -155,7 +155,7 @@ fn a_flipped_bit_is_named_and_every_other_batch_is_still_there() {
         let damage = damage(&pieces(&path));
         assert_eq!(damage.len(), 1, "round {round}: {damage:?}");
         let last = hit + 1 == starts.len();
-        let (from, to) = (byte_of(damage[0].from), byte_of(damage[0].to));
+        let (from, to) = (byte_of(damage[0].from), byte_of(damage[0].resumes.unwrap_or(damage[0].from)));
         // Behind the last batch its own header says where it ends, or nothing does.
         let next = if !last {
             starts[hit + 1]
@@ -218,7 +218,7 @@ fn a_torn_end_is_no_damage_in_a_store_and_damage_in_a_file_of_which_nothing_is_k
     assert_eq!(payloads(&frames(&path)), [&b"first"[..], b"second"]);
     let alone = damage(&pieces(&path));
     assert_eq!(alone.len(), 1);
-    assert_eq!((byte_of(alone[0].from) as usize, alone[0].to), (last, alone[0].from));
+    assert_eq!((byte_of(alone[0].from) as usize, alone[0].resumes), (last, None));
 }
 
 fn seal(segment: &[u8]) -> Seal {

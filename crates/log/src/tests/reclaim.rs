@@ -3,7 +3,7 @@
 use super::store::{config, os, payload};
 use crate::{
     Attached, Commit, Config, Durability, Lifetime, Log, Options, Piece, Purge, Query, RETAIN_NOTE, Store,
-    Time, parse, verify,
+    Time, Touched, parse, verify,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -323,7 +323,7 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
         // From either checkpoint, and from none.
         for _ in 0..3 {
             let (store, report) = Store::open(&Disk::Real, directory.path(), options.clone()).unwrap();
-            assert!(report.damage.iter().all(|damage| damage.logs == Some(Vec::new())), "{report:?}");
+            assert!(report.damage.iter().all(|damage| damage.logs == Touched::Nobody), "{report:?}");
             let log = store.find(b"a").unwrap();
             assert_eq!(store.reader(&log).entries(&Query::default()).count(), 7);
             drop((log, store));
