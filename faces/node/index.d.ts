@@ -94,7 +94,7 @@ export interface Report {
   readonly segments: number
   /** Batches whose checksums hold. */
   readonly batches: number
-  /** Logs that some batch touches. */
+  /** Logs that are neither deleted nor lost, as the newest checkpoint and what came behind it say. */
   readonly logs: number
   /** Bytes of batches. */
   readonly bytes: number

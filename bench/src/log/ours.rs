@@ -215,7 +215,7 @@ impl Reading for OursReader {
     }
 
     fn follow(&mut self) -> Result<(), Failure> {
-        self.cursor = Some(Cursor::new(self.reader.clone(), &Query::from(Start::Tail)));
+        self.cursor = Some(self.reader.clone().follow(&Query::from(Start::Tail)));
         Ok(())
     }
 

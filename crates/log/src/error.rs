@@ -1,9 +1,10 @@
 //! What can go wrong, said so that the caller knows what was and was not applied.
 
 use crate::segment::file_name;
-use crate::{LogId, Position, place_of, segment_of};
+use crate::{LogId, Position, place_of, position, segment_of};
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// A span of a store that does not read back as it was written.
@@ -13,29 +14,85 @@ pub struct Damage {
     pub file: String,
     /// First damaged byte, as a position.
     pub from: Position,
-    /// Where the chain resumes; equal to `from` when it does not.
-    pub to: Position,
-    /// Logs the span is known to touch; `None` when the span's headers are lost too.
-    pub logs: Option<Vec<LogId>>,
+    /// Where the chain resumes, behind `from`; `None` where it does not.
+    pub resumes: Option<Position>,
+    /// The logs that lost something in the span.
+    pub logs: Touched,
+}
+
+/// Which logs a damaged span touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touched {
+    /// None: what is damaged is nobody's payload.
+    Nobody,
+    /// These, as intact headers say.
+    These(Vec<LogId>),
+    /// Unknown: the headers in the span are lost, too.
+    Unknown,
+}
+
+impl Touched {
+    /// These logs, or nobody.
+    pub(crate) fn these(logs: Vec<LogId>) -> Touched {
+        if logs.is_empty() { Touched::Nobody } else { Touched::These(logs) }
+    }
+
+    /// The logs, none of them for [`Touched::Nobody`]; `None` where they are unknown.
+    pub fn known(&self) -> Option<&[LogId]> {
+        match self {
+            Touched::Nobody => Some(&[]),
+            Touched::These(logs) => Some(logs),
+            Touched::Unknown => None,
+        }
+    }
+}
+
+impl Damage {
+    /// From a position of a file on; nothing resumes, and whom it touches is unknown.
+    pub(crate) fn at(file: impl Into<String>, from: Position) -> Damage {
+        Damage { file: file.into(), from, resumes: None, logs: Touched::Unknown }
+    }
+
+    /// Segments side by side that are missing.
+    pub(crate) fn segments(numbers: &Range<u32>) -> Damage {
+        let (from, to) = (position(numbers.start, 0), position(numbers.end, 0));
+        Damage::at(file_name(numbers.start), from).up_to(to)
+    }
+
+    /// What logs lost in a segment that nobody can name any more, known to lie at or behind a position.
+    pub(crate) fn of_logs(from: Position, logs: Vec<LogId>) -> Damage {
+        Damage::at("an earlier segment", from).touching(Touched::these(logs))
+    }
+
+    /// The same span, resuming at a position. One that does not lie behind its beginning is none.
+    pub(crate) fn up_to(self, resumes: Position) -> Damage {
+        Damage { resumes: Some(resumes).filter(|to| *to > self.from), ..self }
+    }
+
+    /// The same span, of which it is known whom it touches.
+    pub(crate) fn touching(self, logs: Touched) -> Damage {
+        Damage { logs, ..self }
+    }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, behind) = (segment_of(self.from), segment_of(self.to));
+        let first = segment_of(self.from);
         if place_of(self.from) == 0 && self.file == file_name(first) {
             // Of a segment of which not even the header is there nobody knows more.
             write!(out, "{} is missing, or has lost its header", self.file)?;
+            let behind = self.resumes.map_or(first, segment_of);
             let others = behind.saturating_sub(first).saturating_sub(1);
             if others > 0 {
                 write!(out, ", as have the {others} behind it")?;
             }
-        } else if self.to > self.from {
-            let (from, to) = (place_of(self.from), place_of(self.to));
+        } else if let Some(resumes) = self.resumes {
+            let (from, to, behind) = (place_of(self.from), place_of(resumes), segment_of(resumes));
             write!(out, "{} is damaged from byte {from} to byte {to} of segment {behind}", self.file)?;
         } else {
             write!(out, "{} is damaged from byte {} to its end", self.file, place_of(self.from))?;
         }
-        match &self.logs {
+        match self.logs.known() {
             Some(logs) => write!(out, ", touching {} log(s)", logs.len()),
             None => write!(out, ", touching logs that can no longer be named"),
         }
@@ -273,6 +330,10 @@ impl CommitError {
         }
     }
 
+    pub(crate) fn damaged(damage: &Damage) -> CommitError {
+        CommitError::Damaged(Box::new(damage.clone()))
+    }
+
     pub(crate) fn no_log(name: &[u8]) -> CommitError {
         CommitError::NoLog { name: said(name) }
     }
@@ -316,13 +377,22 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    pub(crate) fn damaged(damage: &Damage) -> ReadError {
+        ReadError::Damaged(Box::new(damage.clone()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn damage_is_told_as_what_is_known_of_it() {
-        let told = |file, from, to, logs| Damage { file, from, to, logs }.to_string();
+        let told = |file: String, from, to, logs: Option<Vec<LogId>>| {
+            let logs = logs.map_or(Touched::Unknown, Touched::these);
+            Damage::at(file, from).up_to(to).touching(logs).to_string()
+        };
         let (at, nobody) = (crate::position, "touching logs that can no longer be named");
         let third = file_name(3);
         assert_eq!(

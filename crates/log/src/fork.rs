@@ -77,7 +77,7 @@ impl Fork {
             return Err(CommitError::ParentDeleted);
         }
         if let Some(damage) = parent.damage() {
-            return Err(CommitError::Damaged(Box::new(damage.clone())));
+            return Err(CommitError::damaged(damage));
         }
         if self.at < parent.first {
             return Err(CommitError::Purged { at: self.at, first: parent.first });
@@ -219,7 +219,7 @@ fn part(
     spans: &mut Spans,
 ) -> Result<Option<(Arc<Log>, Offset)>, ReadError> {
     if let Some(damage) = inner.damage() {
-        return Err(ReadError::Damaged(Box::new(damage.clone())));
+        return Err(ReadError::damaged(damage));
     }
     let (base, end) = (inner.base(), wanted.end.min(cut));
     if end > base {
@@ -235,7 +235,7 @@ fn part(
 
 /// The damage of a fork whose parent is lost.
 pub(crate) fn orphaned(parent: LogId) -> Damage {
-    Damage { file: "an earlier segment".into(), from: 0, to: 0, logs: Some(vec![parent]) }
+    Damage::of_logs(0, vec![parent])
 }
 
 impl Shared {

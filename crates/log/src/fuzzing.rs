@@ -2,8 +2,9 @@
 
 use crate::checkpoint;
 use crate::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, decode_create,
-    decode_notes, decode_producer, decode_trim, encode_create, encode_note, encode_producer, word32,
+    self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, Seal, SealedAt, SegmentHeader,
+    decode_create, decode_notes, decode_producer, decode_trim, encode_create, encode_note, encode_producer,
+    word32,
 };
 use crate::places::Places;
 use crate::runs::{self, Runs};
@@ -18,10 +19,11 @@ pub fn formats(data: &[u8]) {
         1 => batch(data),
         2 => frames(data),
         3 => {
-            let Some((name, config, branch)) = decode_create(data) else { return };
+            let Some(created) = decode_create(data) else { return };
             let mut written = Vec::new();
-            encode_create(name, &config, branch.as_ref(), &mut written).expect("it was as long");
-            assert_eq!(decode_create(&written), Some((name, config.clone(), branch)));
+            encode_create(created.name, &created.config, created.branch.as_ref(), &mut written)
+                .expect("it was as long");
+            assert_eq!(decode_create(&written), Some(created));
         }
         4 => {
             let Some(notes) = decode_notes(data) else { return };
@@ -104,7 +106,7 @@ fn seal_runs(table: &mut [u8]) {
 
 fn batch(data: &[u8]) {
     let mut bytes = data.to_vec();
-    let here = (Seal::default(), 8);
+    let here = Seal::default().at(8);
     seal_batch(&mut bytes, Link::default(), here);
     let _ = BatchHeader::claims(&bytes, here);
     let Some(header) = BatchHeader::decode(&bytes, here) else { return };
@@ -153,7 +155,7 @@ fn reseal_segment(bytes: &mut [u8]) {
     };
     let mut at = SEGMENT_HEADER_BYTES;
     while let Some(rest) = bytes.get_mut(at as usize..)
-        && let Some((length, link)) = seal_batch(rest, previous, (header.seal(), place_of(at)))
+        && let Some((length, link)) = seal_batch(rest, previous, header.seal().at(place_of(at)))
     {
         (at, previous) = (at + length, link);
     }
@@ -168,7 +170,7 @@ fn seal_segment(bytes: &mut [u8]) -> Option<Link> {
 }
 
 /// The batch's length, and the link that the next one carries; `None` where there is none.
-fn seal_batch(bytes: &mut [u8], previous: Link, here: (Seal, u32)) -> Option<(u32, Link)> {
+fn seal_batch(bytes: &mut [u8], previous: Link, here: SealedAt) -> Option<(u32, Link)> {
     let header = BatchHeader::claimed(bytes)?;
     let body = bytes.get(header.body_start() as usize..header.length as usize)?;
     let body_checksum = crc32c::crc32c(body);

@@ -3,23 +3,35 @@
 //! Owns stores, segments, group commit, the catalogue, extents, checkpoints, recovery and verification.
 //! Never knows networks or what a payload means.
 //!
+//! ```
+//! use thalweg_log::{Options, Query, Store};
+//! let store = Store::memory(Options::default())?;
+//! let orders = store.log(b"orders")?;
+//! store.append(&orders, b"one espresso", 1)?;
+//! for entry in store.reader(&orders).entries(&Query::default()) {
+//!     assert_eq!(entry?.data, b"one espresso");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A *store* is a directory of *segments* in one commit order; a segment is a run of *batches*, each one
 //! commit, chained by checksum; a batch holds *frames*, and everything that changes is a frame. A commit
-//! is copied into the mapped segment under one short lock ([`writer`](self)), becomes durable with its
-//! group ([`committer`](self)), and is then visible. The byte layout is in `files/format.rs`, the proof of where
-//! a log ends in `files/scan.rs`.
+//! is copied into the mapped segment under one short lock (`writing/writer.rs`), becomes durable with its
+//! group (`writing/committer.rs`), and is then visible. The byte layout is in `files/format.rs`, the proof of
+//! where a log ends in `files/scan.rs`.
 //!
-//! The store and its logs stand at the top; around them, each with a list of what is in it: [`writing`](self), the way in;
-//! [`reading`](self), the way out; [`keeping`](self), what is done about what is there; [`files`](self), what stands in the files.
+//! Four folders, each with a list of its files in its `mod.rs`: `writing/`, the way in; `reading/`, the way out;
+//! `keeping/`, what is done about what is there; `files/`, the bytes of each file. Beside them:
 //!
-//! ```
-//! use thalweg_log::{Commit, Config, Lifetime, Options, Store};
-//! let store = Store::memory(Options::default())?;
-//! let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
-//! let (log, _) = store.create(b"greetings", &config, None, &Commit { payload: b"hello", ..Commit::default() }, None)?;
-//! let read = store.read(&log, 0, 1024)?;
-//! assert_eq!(read.pieces.concat(), b"hello");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```text
+//! store, open        a store and its life; how it is opened, and with which options
+//! opened, closable   a store of this process or of another; one that is closed under its handles
+//! catalogue, names   the logs by name; the same in order, for listings
+//! log, rare          one log: its staged and its visible view; what few logs have
+//! fork, heirs        logs whose first bytes are another log's; what a log keeps for its forks
+//! extents, places    where a log's payload lies; a batch that says where earlier ones lie, so that memory stays bounded
+//! watch              who is told when something becomes durable
+//! error, words       what can go wrong; the word by which each language tells it
 //! ```
 #![forbid(unsafe_code)]
 
@@ -67,32 +79,22 @@ pub(crate) use writing::{
     ahead, append, batch, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
 };
 
+// For everybody: a store, its logs, appending and reading, here or in another process.
 pub use append::{Hold, Transaction, now};
 pub use attach::Attached;
 pub use back::EntriesBack;
-pub use backup::{Backup, BackupError, backup, restore};
 pub use births::Births;
 pub use closable::{Closable, Closing, InUse};
-pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use cursor::Cursor;
-pub use error::{CommitError, Damage, OpenError, ReadError};
-pub use fork::Fork;
-pub use format::{Config, Kind, Lifetime, Producer};
-pub use gather::{Columns, Gathered};
-pub use groups::Groups;
-pub use layout::LAYOUT;
+pub use error::{CommitError, Damage, OpenError, ReadError, Touched};
 pub use log::{ClosedBy, Log, Note, State};
-pub use maps::{Held, Mapped, MappedSegment, Maps};
 pub use open::Recovered;
 pub use opened::Opened;
 pub use options::{Durability, Options};
-pub use packing::Runs;
-pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use place::Place;
 pub use progress::{Ended, Unsure};
 pub use purge::{Purge, Purged};
 pub use query::{Entry, Query, Start};
-pub use read::{LENT_BYTES_MIN, Read, ReadPiece};
 pub use reader::{Entries, Reader};
 pub use retention::RETAIN_NOTE;
 pub use store::{Stats, Store};
@@ -100,15 +102,34 @@ pub use store::{Stats, Store};
 pub use thalweg_sys::disk::Disk;
 #[cfg(feature = "sim")]
 pub use thalweg_sys::disk::sim;
-pub use verify::{Report, verify};
+
+// For servers: conditional commits of one log, payload by offset, and who is told of what became durable.
+pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
+pub use fork::Fork;
+pub use format::{Config, Lifetime, Producer};
+pub use groups::Groups;
+pub use read::{Read, ReadPiece};
 pub use warm::Warming;
 pub use watch::{Watch, WatcherId};
+
+// For tools that look at a store from outside.
+pub use backup::{Backup, BackupError, backup, restore};
+pub use format::Kind;
+pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
+pub use verify::{Report, verify};
+
+// For readers in other languages: entries in columns, the maps, and the layout of what is in them.
+pub use gather::{Columns, Gathered};
+pub use layout::LAYOUT;
+pub use maps::{Held, Mapped, MappedSegment, Maps};
+pub use packing::Runs;
 
 /// Identity of a log within its store. Never reused.
 pub type LogId = u64;
 /// Logical payload bytes within a log.
 pub type Offset = u64;
-/// A place in a store's commit order: segment number in the high half, byte in the segment in the low.
+/// A point in a store's commit order: the segment's number in the high half, the *place* in it in the low. A place is the byte
+/// at which something was first written: it stays the same when compaction moves the byte itself.
 pub type Position = u64;
 /// Microseconds since the Unix epoch.
 pub type Time = u64;

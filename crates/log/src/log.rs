@@ -338,7 +338,7 @@ impl Inner {
     /// Whether damage is in the way of a commit to it; of one that is deleted there is none to be had.
     pub(crate) fn check_whole(&self) -> Result<(), CommitError> {
         match self.damage().filter(|_| !self.deleting) {
-            Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
+            Some(damage) => Err(CommitError::damaged(damage)),
             None => Ok(()),
         }
     }

@@ -178,12 +178,12 @@ impl Shared {
     fn announce(&self) {
         let (written, lateness) = {
             let writer = self.writer.lock();
-            (writer.written(), writer.times.lateness)
+            (writer.staged_end(), writer.times.lateness)
         };
         self.control.set_lateness(lateness);
         self.control.bump_segments();
-        self.control.set_taken(written);
-        self.control.set_written(written);
+        self.control.set_staged_end(written);
+        self.control.set_file_end(written);
         self.control.set_durable(written);
         self.control.set_visible(written);
         self.gate.wake_all();

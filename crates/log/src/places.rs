@@ -177,26 +177,28 @@ impl<'v> Reach<'v> {
         self.unfold(log, extent).into_iter().flatten()
     }
 
-    /// Where a log goes on at or behind a position that one of its extents reaches behind. Where nobody says, it may be later.
+    /// Position of the log's first batch that ends behind `from`, `from` itself if that lies inside it. `extent` ends behind
+    /// `from`. A lower bound where damage hides the batch.
     pub(crate) fn behind(self, log: LogId, extent: &Extent, from: Position) -> Position {
         let next = self.known(log, extent).find(|one| one.end_position() > from);
         next.map_or(extent.position, |one| one.position).max(from)
     }
 
-    /// Where the last of a log's bytes end in front of a position that one of its extents begins in front of. Where nobody says,
-    /// it may be earlier.
+    /// End of the log's last batch that begins in front of `to`, `to` itself if that lies inside it. `extent` begins in front of
+    /// `to`. An upper bound where damage hides the batch.
     pub(crate) fn before(self, log: LogId, extent: &Extent, to: Position) -> Position {
         let last = self.known(log, extent).take_while(|one| one.position < to).last();
         last.map_or(extent.end_position(), |one| one.end_position()).min(to)
     }
 
-    /// Where what one of a log's extents holds below an offset ends; the extent begins below it. Where nobody says, it may be later.
+    /// End of the log's last batch in `extent` that begins below the offset `cut`; the extent does. An upper bound where
+    /// damage hides the batch.
     pub(crate) fn end_below(self, log: LogId, extent: &Extent, cut: Offset) -> Position {
         let last = self.known(log, extent).take_while(|one| one.offset < cut).last();
         last.map_or(extent.end_position(), |one| one.end_position())
     }
 
-    /// Position of the batch that holds an offset which one of a log's extents holds, or of one before it.
+    /// Position of the log's batch that holds an offset of `extent`. A lower bound where damage hides it.
     pub(crate) fn holding(self, log: LogId, extent: &Extent, offset: Offset) -> Position {
         let holds = self.known(log, extent).find(|one| one.end() > offset);
         holds.map_or(extent.position, |one| one.position)
@@ -259,8 +261,8 @@ fn walk<'v>(begin: impl Fn(u32) -> Scan<'v>, number: u32, from: u32, log: LogId)
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
             // Somebody else's may be damaged.
-            Step::Stop(Stop { resumes_at: Some(at), .. }) => {
-                scan = begin(at);
+            Step::Stop(Stop { resumes: Some(resumes), .. }) => {
+                scan = begin(resumes.at);
                 continue;
             }
             Step::Stop(_) => return unfolded,

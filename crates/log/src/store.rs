@@ -166,7 +166,7 @@ impl Home for Shared {
     }
 
     fn known(&self) -> Position {
-        self.control.written()
+        self.control.file_end()
     }
 
     fn checkpoint(&self) -> io::Result<Position> {
@@ -176,7 +176,7 @@ impl Home for Shared {
     fn is_over(&self) -> bool {
         let writer = self.writer.lock();
         // What was committed before is shown first, unless it cannot be any more.
-        writer.closed && (writer.failure.is_some() || self.control.visible() >= writer.written())
+        writer.closed && (writer.failure.is_some() || self.control.visible() >= writer.staged_end())
     }
 
     fn came_upon(&self, damage: &Damage) {
@@ -258,8 +258,8 @@ pub struct Stats {
     pub settled_bytes: u64,
     /// Bytes of this process's address space that segments are mapped at. What of it is in memory is for the system to say.
     pub mapped_bytes: u64,
-    /// End of the last batch, as [`Store::written`] says it.
-    pub written: Position,
+    /// End of the last batch, as [`Store::staged_end`] says it.
+    pub staged_end: Position,
     /// End of what is known to last.
     pub durable: Position,
     /// Bytes of memory that the time indexes of segments may take; [`Store::release`] lets go of them.
@@ -303,18 +303,18 @@ impl Store {
         Reader::new(self.sight(), log.clone())
     }
 
-    /// End of what was written, whether or not it is durable yet: it moves with every commit. Complexity: one load.
+    /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity: one load.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
     /// let store = Store::memory(Options::default())?;
-    /// let before = store.written();
+    /// let before = store.staged_end();
     /// store.log(b"orders")?;
-    /// assert!(store.written() > before);
+    /// assert!(store.staged_end() > before);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn written(&self) -> Position {
-        self.shared.control.taken()
+    pub fn staged_end(&self) -> Position {
+        self.shared.control.staged_end()
     }
 
     /// What its readers see of it.
@@ -381,7 +381,7 @@ impl Store {
             segment_bytes: shared.segments.allocated_bytes(),
             settled_bytes: shared.segments.settled_bytes(),
             mapped_bytes: mapped_bytes(&shared.segments),
-            written: writer.written(),
+            staged_end: writer.staged_end(),
             durable: shared.control.durable(),
             index_bytes: shared.segments.index_bytes(),
             batches: writer.tally.batches,
@@ -552,7 +552,7 @@ impl Store {
         let end = {
             let mut writer = self.shared.writer.lock();
             writer.drop_spare();
-            writer.written()
+            writer.staged_end()
         };
         self.shared.control.set_clean_end(end)
     }

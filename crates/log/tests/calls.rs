@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use thalweg_log::{Attached, Cursor, Disk, Durability, Options, Query, Store};
+use thalweg_log::{Attached, Disk, Durability, Options, Query, Store};
 use thalweg_sys::process::forbid_calls;
 
 /// They take less than a stretch of a segment, which is an eighth of it.
@@ -24,9 +24,8 @@ fn work(directory: &Path, what: &str) {
     let (store, _) = Store::open(&Disk::Real, directory, options).unwrap();
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory).unwrap();
-    let mut own = Cursor::new(store.reader(&log), &Query::default());
-    let mut neighbours =
-        Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+    let mut own = store.reader(&log).follow(&Query::default());
+    let mut neighbours = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
     let mut read = 0;
     let mut append = |time| {
         store.append(&log, &[7; BYTES], time).unwrap();

@@ -97,7 +97,7 @@ struct Follower {
 
 impl Follower {
     fn new(attached: &Attached) -> Follower {
-        let cursor = Cursor::new(attached.reader(&attached.find(NAME).unwrap().unwrap()), &Query::default());
+        let cursor = attached.reader(&attached.find(NAME).unwrap().unwrap()).follow(&Query::default());
         Follower { cursor, next: 0, skipped: 0, whole: true }
     }
 

@@ -436,13 +436,13 @@ fn a_commit_without_a_snapshot_says_where_the_fork_ended() {
 fn a_session_leaves_nothing_behind_and_writes_nothing_before_its_commit() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();
-    let before = store.stats().written;
+    let before = store.stats().staged_end;
     for _ in 0..100 {
         let mut session = state.session(state.main()).unwrap();
         session.snapshot(1).unwrap();
         session.write(put("a", "1"), 1).unwrap();
     }
-    assert_eq!(store.stats().written, before);
+    assert_eq!(store.stats().staged_end, before);
 }
 
 #[test]

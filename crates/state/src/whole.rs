@@ -51,7 +51,7 @@ fn missing(passed: Option<Box<Damage>>, from: Offset, first: Offset) -> Error {
 
 /// Whether damage is known to touch neither a log nor those that it came from.
 fn spares(damage: &Damage, log: &Arc<Log>) -> bool {
-    let Some(logs) = &damage.logs else { return false };
+    let Some(logs) = damage.logs.known() else { return false };
     let parent = |log: &Arc<Log>| log.fork().map(|branch| branch.parent);
     !std::iter::successors(Some(log.clone()), parent).any(|log| logs.contains(&log.id()))
 }

@@ -406,7 +406,7 @@ impl Store for Embedded {
     }
 
     fn writes(&self) -> u64 {
-        self.store.written()
+        self.store.staged_end()
     }
 
     fn turn_ended(&self) {

@@ -15,7 +15,7 @@ const TOUCHED_WORDS = format.TOUCHED_BYTES / 4
 const FRAME_WORDS = format.FRAME_HEADER_BYTES / 4
 
 const VISIBLE = 2 * format.WORD_VISIBLE
-const WRITTEN = 2 * format.WORD_WRITTEN
+const WRITTEN = 2 * format.WORD_FILE_END
 const HIGH = 0x100000000
 const EMPTY = new Int32Array(0)
 const NOWHERE = new Int32Array(FRAME_WORDS)

@@ -77,7 +77,7 @@ fn damaged_as(damage: &Damage, message: &str) -> Error {
         "message": message,
         "file": damage.file,
         "from": damage.from,
-        "to": damage.to,
-        "logs": damage.logs,
+        "to": damage.resumes.unwrap_or(damage.from),
+        "logs": damage.logs.known(),
     }))
 }

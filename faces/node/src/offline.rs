@@ -315,12 +315,12 @@ fn frame_row(frame: &FramePiece) -> FramePieceRow {
 }
 
 fn damage_row(damage: Damage) -> DamagePieceRow {
-    let logs = damage.logs.as_ref().map(|logs| logs.iter().map(|log| *log as f64).collect());
+    let logs = damage.logs.known().map(|logs| logs.iter().map(|log| *log as f64).collect());
     DamagePieceRow {
         piece: "damage".into(),
         message: damage.to_string(),
         from: damage.from as f64,
-        to: damage.to as f64,
+        to: damage.resumes.unwrap_or(damage.from) as f64,
         logs: logs.map_or(Either::B(Null), Either::A),
         file: damage.file,
     }

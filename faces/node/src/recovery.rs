@@ -43,12 +43,12 @@ impl From<&Recovered> for RecoveryRow {
 
 impl From<&Damage> for DamageRow {
     fn from(damage: &Damage) -> DamageRow {
-        let logs = damage.logs.as_ref().map(|logs| logs.iter().map(|log| *log as f64).collect());
+        let logs = damage.logs.known().map(|logs| logs.iter().map(|log| *log as f64).collect());
         DamageRow {
             message: damage.to_string(),
             file: damage.file.clone(),
             from: damage.from as f64,
-            to: damage.to as f64,
+            to: damage.resumes.unwrap_or(damage.from) as f64,
             logs: or_null(logs),
         }
     }

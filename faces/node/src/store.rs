@@ -262,7 +262,7 @@ impl Opening {
             segment_bytes: stats.segment_bytes as f64,
             settled_bytes: stats.settled_bytes as f64,
             mapped_bytes: stats.mapped_bytes as f64,
-            written: stats.written as f64,
+            written: stats.staged_end as f64,
             durable: stats.durable as f64,
             index_bytes: stats.index_bytes as f64,
             batches: stats.batches as f64,

@@ -53,7 +53,7 @@ fn store() -> (Store, Vec<Tailed>) {
     let mut logs = vec![(a.clone(), Vec::new()), (b.clone(), Vec::new())];
     let begin_tails = |logs: &mut [Tailed]| {
         for (log, tails) in logs {
-            tails.push(Cursor::new(store.reader(log), &Query::from(Start::Tail)));
+            tails.push(store.reader(log).follow(&Query::from(Start::Tail)));
         }
     };
     for n in 0..60u64 {

@@ -25,7 +25,7 @@ class Opening {
 
   control() {
     const words = new BigUint64Array(512)
-    words[format.WORD_VISIBLE] = words[format.WORD_WRITTEN] = BigInt(vectors.visible)
+    words[format.WORD_VISIBLE] = words[format.WORD_FILE_END] = BigInt(vectors.visible)
     words[format.WORD_LATENESS] = BigInt(vectors.lateness)
     return words.buffer
   }

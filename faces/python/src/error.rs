@@ -75,7 +75,7 @@ fn damaged_as(damage: &Damage, log: Option<&str>, message: &str) -> PyErr {
         fields.set_item("log", log)?;
         fields.set_item("file", &damage.file)?;
         fields.set_item("position", damage.from)?;
-        fields.set_item("resync", (damage.to > damage.from).then_some(damage.to))
+        fields.set_item("resync", damage.resumes)
     })
 }
 

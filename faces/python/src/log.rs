@@ -56,10 +56,7 @@ impl Log {
     fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
         self.shared.with(|open| {
             let reader = open.opened.reader(&self.log);
-            Walk::new(match follows {
-                true => thalweg_log::Cursor::new(reader, query),
-                false => thalweg_log::Cursor::up_to_now(reader, query),
-            })
+            Walk::new(if follows { reader.follow(query) } else { reader.cursor_up_to_now(query) })
         })
     }
 }

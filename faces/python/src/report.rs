@@ -46,7 +46,7 @@ pub(crate) struct Stats {
 
 impl From<thalweg_log::Stats> for Stats {
     fn from(stats: thalweg_log::Stats) -> Stats {
-        let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
+        let thalweg_log::Stats { logs, segments, segment_bytes, staged_end, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
         let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
         let thalweg_log::Stats { settled_bytes, mapped_bytes, purges, .. } = stats;
@@ -56,7 +56,7 @@ impl From<thalweg_log::Stats> for Stats {
             segment_bytes,
             settled_bytes,
             mapped_bytes,
-            written,
+            written: staged_end,
             durable,
             index_bytes,
             batches,
@@ -94,8 +94,8 @@ impl From<&thalweg_log::Damage> for Damage {
         Damage {
             file: damage.file.clone(),
             position: damage.from,
-            resync: (damage.to > damage.from).then_some(damage.to),
-            logs: damage.logs.clone(),
+            resync: damage.resumes,
+            logs: damage.logs.known().map(<[_]>::to_vec),
             message: damage.to_string(),
         }
     }
@@ -173,7 +173,7 @@ pub(crate) struct Report {
     segments: u64,
     /// Batches whose checksums hold.
     batches: u64,
-    /// Logs that some batch touches.
+    /// Logs that are neither deleted nor lost, as the newest checkpoint and what came behind it say.
     logs: u64,
     /// Bytes of batches.
     bytes: u64,

@@ -10,7 +10,7 @@
 //! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
 //! | 6 | checksum of all words but itself, 0 while open | open and close |
 //! | 7 | run of the machine in which `visible` moved last, 0 when closed | open and close |
-//! | 8 | `written`: end of the last published batch | the writer, under its lock |
+//! | 8 | `file_end`: end of the last batch that is in its file | the writer, under its lock |
 //! | 16 | `durable`: end of what is known to last | the committer, after a sync succeeded |
 //! | 24 | `visible`: end of what readers may see | the writer or, in `sync` mode, the committer |
 //! | 32 | `lateness`: by how much an entry's time ever lay behind an earlier entry's | the writer |
@@ -46,7 +46,7 @@ const CLEAN_END: usize = 4;
 const NEXT_LOG: usize = 5;
 const CHECKSUM: usize = 6;
 pub(crate) const BOOT: usize = 7;
-pub(crate) const WRITTEN: usize = 8;
+pub(crate) const FILE_END: usize = 8;
 pub(crate) const DURABLE: usize = 16;
 pub(crate) const VISIBLE: usize = 24;
 pub(crate) const LATENESS: usize = 32;
@@ -59,7 +59,8 @@ pub(crate) struct Control {
     pub(crate) store_id: u64,
     /// This run of the machine, 0 where that is not known.
     boot: u64,
-    taken: Word,
+    /// End of the last batch, in its file or staged: it moves with every commit. Of the writing process alone, so it has no word.
+    staged_end: Word,
     /// Held while words that a closed store must keep are changed, and while it is closed.
     changing: Mutex<()>,
 }
@@ -88,7 +89,7 @@ impl Control {
             (NEXT_LOG, closed.next_log),
             (LATENESS, closed.lateness),
         ];
-        words.extend([CLEAN_END, WRITTEN, DURABLE, VISIBLE].map(|word| (word, closed.end)));
+        words.extend([CLEAN_END, FILE_END, DURABLE, VISIBLE].map(|word| (word, closed.end)));
         let sum =
             checksum(|index| words.iter().find(|(word, _)| *word == index).map_or(0, |(_, value)| *value));
         words.push((CHECKSUM, sum));
@@ -147,7 +148,7 @@ impl Control {
     }
 
     fn of(words: Words, file: Option<File>, store_id: u64, boot: u64) -> Control {
-        Control { words, file, store_id, boot, taken: Word::default(), changing: Mutex::default() }
+        Control { words, file, store_id, boot, staged_end: Word::default(), changing: Mutex::default() }
     }
 
     /// Takes the store's id from its segments, where all that stand agree: what they say is checksummed, and
@@ -176,21 +177,22 @@ impl Control {
         self.words.place()
     }
 
-    /// End of the last batch, in the file or staged: of this process alone.
-    pub(crate) fn taken(&self) -> Position {
-        self.taken.load()
+    /// End of the last batch, whether it is in its file or staged. Meaningful in the process that writes the store.
+    pub(crate) fn staged_end(&self) -> Position {
+        self.staged_end.load()
     }
 
-    pub(crate) fn set_taken(&self, position: Position) {
-        self.taken.store(position);
+    pub(crate) fn set_staged_end(&self, position: Position) {
+        self.staged_end.store(position);
     }
 
-    pub(crate) fn set_written(&self, position: Position) {
-        self.words.store(WRITTEN, position);
+    pub(crate) fn set_file_end(&self, position: Position) {
+        self.words.store(FILE_END, position);
     }
 
-    pub(crate) fn written(&self) -> Position {
-        self.words.load(WRITTEN)
+    /// End of the last batch that is in its file. In `sync` mode staged batches lie behind it.
+    pub(crate) fn file_end(&self) -> Position {
+        self.words.load(FILE_END)
     }
 
     pub(crate) fn durable(&self) -> Position {

@@ -25,8 +25,8 @@ pub(crate) fn is_credible(frame: &Frame<'_>) -> bool {
 }
 
 /// Whether a log, if it is a fork, can branch off there.
-pub(crate) fn branches_off((.., branch): &Created<'_>) -> bool {
-    branch.as_ref().is_none_or(|branch| branch.first <= branch.base && branch.base <= OFFSET_MAX)
+pub(crate) fn branches_off(created: &Created<'_>) -> bool {
+    created.branch.as_ref().is_none_or(|branch| branch.first <= branch.base && branch.base <= OFFSET_MAX)
 }
 
 /// Whether a batch may begin there.

@@ -31,7 +31,7 @@ pub(crate) use payload::{
     encode_producer,
 };
 
-pub(crate) use seal::Seal;
+pub(crate) use seal::{Seal, SealedAt};
 
 use crate::runs;
 use crate::{LogId, Offset, Position, Time};
@@ -280,7 +280,7 @@ pub(crate) struct BatchHeader {
 impl BatchHeader {
     /// Header and touched table for a place, with the checksums filled in; answers that of the header.
     #[inline]
-    pub(crate) fn encode(&self, touched: &[(LogId, Offset)], here: (Seal, u32), into: &mut Vec<u8>) -> u32 {
+    pub(crate) fn encode(&self, touched: &[(LogId, Offset)], here: SealedAt, into: &mut Vec<u8>) -> u32 {
         let mut fixed: Fixed = [0; BATCH_HEADER_BYTES as usize];
         fixed[0..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         fixed[4..8].copy_from_slice(&self.length.to_le_bytes());
@@ -306,7 +306,7 @@ impl BatchHeader {
 
     /// The header at the start of `bytes`, which are those of a place, if its checksums hold; the body is not looked at. Complexity: of
     /// its touched table, and constant unless a header was written there.
-    pub(crate) fn decode(bytes: &[u8], here: (Seal, u32)) -> Option<BatchHeader> {
+    pub(crate) fn decode(bytes: &[u8], here: SealedAt) -> Option<BatchHeader> {
         let header = BatchHeader::claimed(bytes)?;
         let whole = bytes.get(..header.body_start() as usize)?;
         let (brief, sum) = seal::brief(&seal::bare(whole)?, here);
@@ -336,7 +336,7 @@ impl BatchHeader {
 
     /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
     /// adds up to.
-    pub(crate) fn claims(bytes: &[u8], here: (Seal, u32)) -> [Option<u32>; 2] {
+    pub(crate) fn claims(bytes: &[u8], here: SealedAt) -> [Option<u32>; 2] {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize);
         let carried = fixed.map(|fixed| word32(fixed, 8));
         let whole = fixed.and_then(|fixed| {
@@ -351,7 +351,7 @@ impl BatchHeader {
 
     /// Makes whatever stands there a header that stands.
     #[cfg(test)]
-    pub(crate) fn forge(bytes: &mut [u8], here: (Seal, u32)) {
+    pub(crate) fn forge(bytes: &mut [u8], here: SealedAt) {
         let Some(bare) = seal::bare(bytes) else { return };
         let (brief, _) = seal::brief(&bare, here);
         bytes[BRIEF_AT..BRIEF_AT + 2].copy_from_slice(&brief.to_le_bytes());
@@ -515,7 +515,7 @@ mod tests {
             (store_id, number, place, other) in any::<(u64, u32, u32, u32)>(),
         ) {
             let of = |number| SegmentHeader { store_id, number, ..SegmentHeader::default() }.seal();
-            let here = (of(number), place);
+            let here = of(number).at(place);
             let touched_count = u16::try_from(logs.len()).unwrap();
             let header = BatchHeader {
                 length: (length + 160) * 8, header_checksum: 0, body_checksum: body,
@@ -527,7 +527,7 @@ mod tests {
             prop_assert_eq!(read, BatchHeader { header_checksum, ..header });
             prop_assert_eq!(touched(&read, &bytes).collect::<Vec<_>>(), logs);
             prop_assert_eq!(BatchHeader::claims(&bytes, here), [Some(header_checksum); 2]);
-            for elsewhere in [(of(number), other), (of(other), place), (Seal::default(), place)] {
+            for elsewhere in [of(number).at(other), of(other).at(place), Seal::default().at(place)] {
                 let stands = BatchHeader::decode(&bytes, elsewhere).is_some();
                 prop_assert!(!stands || elsewhere == here);
             }

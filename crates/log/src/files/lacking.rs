@@ -6,11 +6,10 @@
 //! the newest checkpoint then can tell one that is missing for good from one that somebody removed meanwhile.
 
 use crate::checkpoint::{self, Checkpoint};
-use crate::error::Damage;
 use crate::format::SegmentHeader;
 use crate::log::Log;
 use crate::segment_file::SegmentFile;
-use crate::{Position, position, segment, segment_of};
+use crate::{Position, position, segment_of};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -60,12 +59,6 @@ impl Needs {
         }
         holes
     }
-}
-
-/// What is said of a hole.
-pub(crate) fn damage(hole: &Range<u32>) -> Damage {
-    let (from, to) = (position(hole.start, 0), position(hole.end, 0));
-    Damage { file: segment::file_name(hole.start), from, to, logs: None }
 }
 
 fn is_there(headers: &[SegmentHeader], number: u32) -> bool {

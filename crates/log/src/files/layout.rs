@@ -1,7 +1,7 @@
 //! The layout as numbers, for readers in other languages: their constants are generated from here, so that they
 //! cannot drift from what this crate writes.
 
-use crate::control::{DURABLE, LATENESS, SEGMENTS, VISIBLE, WRITTEN};
+use crate::control::{DURABLE, FILE_END, LATENESS, SEGMENTS, VISIBLE};
 use crate::format::{
     BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind,
     SEGMENT_HEADER_BYTES, TOUCHED_BYTES,
@@ -26,7 +26,7 @@ pub const LAYOUT: &[(&str, u64)] = &[
     ("KIND_CLOSE", Kind::Close as u64),
     ("KIND_DELETE", Kind::Delete as u64),
     ("WORD_SEGMENTS", SEGMENTS as u64),
-    ("WORD_WRITTEN", WRITTEN as u64),
+    ("WORD_FILE_END", FILE_END as u64),
     ("WORD_DURABLE", DURABLE as u64),
     ("WORD_VISIBLE", VISIBLE as u64),
     ("WORD_LATENESS", LATENESS as u64),

@@ -295,7 +295,7 @@ impl Parse {
         }
         let header = match header {
             None if self.blanked.contains(&number) => {
-                self.ready.push_back(Piece::Damage(lacking::damage(&(number..number + 1))));
+                self.ready.push_back(Piece::Damage(Damage::segments(&(number..number + 1))));
                 return Ok(());
             }
             None => {
@@ -363,9 +363,9 @@ impl Parse {
         let body_at = batch.at + batch.header.body_start();
         for frame in format::frames(batch.body) {
             if frame.kind == Kind::Create
-                && let Some((name, ..)) = format::decode_create(frame.payload)
+                && let Some(created) = format::decode_create(frame.payload)
             {
-                self.names.insert(frame.log, name.into());
+                self.names.insert(frame.log, created.name.into());
             }
             let start = body_at + frame.payload_at;
             let range = start..start + frame.payload.len() as u32;
@@ -399,27 +399,21 @@ impl Parse {
             }
             return;
         }
-        if let Some(header) = BatchHeader::decode(rest, (segment.header().seal(), stop.place)) {
+        if let Some(header) = BatchHeader::decode(rest, segment.header().seal().at(stop.place)) {
             let linked = open.link.is_none_or(|link| link == header.previous);
             let whole = header.verified_body(rest).is_some();
             self.ready.push_back(batch_piece(end, &header, rest, linked, whole));
         }
-        let to = stop.resumes_place.map_or(end, |place| position(number, place));
-        self.ready.push_back(Piece::Damage(Damage {
-            file: open.file.clone(),
-            from: end,
-            to,
-            logs: stop.logs,
-        }));
-        if let Some(resumes) = stop.resumes_at {
-            (open.at, open.link) = (resumes, stop.resumes_link);
+        self.ready.push_back(Piece::Damage(stop.damage(open.file.clone(), number)));
+        if let Some(resumes) = stop.resumes {
+            (open.at, open.link) = (resumes.at, resumes.link);
             self.open = Some(open);
         }
     }
 }
 
 fn lost(file: &str, at: Position) -> Piece {
-    Piece::Damage(Damage { file: file.to_owned(), from: at, to: at, logs: None })
+    Piece::Damage(Damage::at(file, at))
 }
 
 /// The batch whose header begins some bytes.
@@ -449,7 +443,7 @@ impl Iterator for Parse {
                 continue;
             }
             if let Some(hole) = self.missed() {
-                return Some(Ok(Piece::Damage(lacking::damage(&hole))));
+                return Some(Ok(Piece::Damage(Damage::segments(&hole))));
             }
             let path = self.waiting.pop_front()?;
             if let Err(error) = self.begin(&path) {

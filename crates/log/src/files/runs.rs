@@ -53,6 +53,15 @@ impl Run {
     }
 }
 
+/// Where a run of batches ends, and how its bytes and places differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunEnd {
+    /// The byte of the file at which it ends.
+    pub(crate) end: u32,
+    /// What is added, in wrapping arithmetic, to a byte of it for its place.
+    pub(crate) shift: u32,
+}
+
 /// Where a segment ended before it was written anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {

@@ -6,9 +6,10 @@
 //! written anew it goes from run to run ([`Runs`]): within a run each link names the batch before, and the end of the table the last.
 //! Bytes of a file are brought in before they are looked at, so that what lies in a bad sector is damage like any other and no signal.
 
-use crate::LogId;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SegmentHeader};
-use crate::runs::Runs;
+use crate::error::{Damage, Touched};
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};
+use crate::runs::{Run, Runs};
+use crate::{LogId, position};
 use std::ops::Range;
 use thalweg_sync::region::Region;
 
@@ -59,6 +60,12 @@ impl Batch<'_> {
     pub(crate) fn end_place(&self) -> u32 {
         self.place + self.header.length
     }
+
+    /// The damage that it is, in a segment's file, where what it says of a log cannot be.
+    pub(crate) fn damage(&self, file: impl Into<String>, number: u32, log: LogId) -> Damage {
+        let damage = Damage::at(file, position(number, self.place));
+        damage.up_to(position(number, self.end_place())).touching(Touched::These(vec![log]))
+    }
 }
 
 /// Why the walk stopped at a byte.
@@ -73,12 +80,36 @@ pub(crate) struct Stop {
     pub(crate) blank: bool,
     /// The logs a broken batch touched and their ends, known when its header stands.
     pub(crate) touched: Option<Vec<(LogId, u64)>>,
-    pub(crate) logs: Option<Vec<LogId>>,
-    /// The next byte where a batch header stands, and its place.
-    pub(crate) resumes_at: Option<u32>,
-    pub(crate) resumes_place: Option<u32>,
-    /// Link that the walk continues with from there.
-    pub(crate) resumes_link: Option<Link>,
+    /// Where the next batch header stands; `None`: there is none.
+    pub(crate) resumes: Option<Resume>,
+}
+
+/// Where a walk goes on behind damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resume {
+    /// The byte of the file.
+    pub(crate) at: u32,
+    /// Its place in the segment.
+    pub(crate) place: u32,
+    /// The link that the batch there has to carry; `None`: any.
+    pub(crate) link: Option<Link>,
+}
+
+impl From<Run> for Resume {
+    /// At the beginning of a run: which batch came before its first is not known.
+    fn from(run: Run) -> Resume {
+        Resume { at: run.byte, place: run.place, link: None }
+    }
+}
+
+impl Stop {
+    /// The damage that it stopped at, in a segment's file.
+    pub(crate) fn damage(&self, file: impl Into<String>, number: u32) -> Damage {
+        let logs = self.touched.as_ref().map(|logs| logs.iter().map(|(log, _)| *log).collect());
+        let damage = Damage::at(file, position(number, self.place));
+        let damage = damage.touching(logs.map_or(Touched::Unknown, Touched::these));
+        self.resumes.map_or(damage.clone(), |resumes| damage.up_to(position(number, resumes.place)))
+    }
 }
 
 pub(crate) enum Step<'a> {
@@ -191,9 +222,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What a header at a byte of the run at hand is sealed with.
-    fn sealed(&self, byte: u32) -> (Seal, u32) {
-        (self.seal, self.place(byte))
+    /// What the checksums of a header at a byte of the run at hand begin with.
+    fn sealed(&self, byte: u32) -> SealedAt {
+        self.seal.at(self.place(byte))
     }
 
     /// The place of a byte of the run at hand.
@@ -211,10 +242,7 @@ impl<'a> Scan<'a> {
             link: end.map(|end| end.link),
             blank: end.is_some(),
             touched: None,
-            logs: None,
-            resumes_at: next.map(|run| run.byte),
-            resumes_place: next.map(|run| run.place),
-            resumes_link: None,
+            resumes: next.map(Resume::from),
         }
     }
 
@@ -222,40 +250,25 @@ impl<'a> Scan<'a> {
     fn stop(&self, rest: &[u8], broken: Option<BatchHeader>) -> Stop {
         // What is damaged hides nothing of the next run. Whatever a table says, the walk does not go back.
         let next = self.runs.around(self.end).filter(|run| run.byte > self.at);
-        let next_at = next.map(|run| (run.byte, run.place));
+        let next = next.map(Resume::from);
         let (at, place) = (self.at, self.place(self.at));
         if let Some(header) = broken {
             let touched: Vec<_> = format::touched(&header, rest).collect();
             let end = self.at.saturating_add(header.length);
             let inside = end < self.end.min(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
-            let resumes = if inside { Some((end, self.place(end))) } else { next_at };
-            return Stop {
-                at,
-                place,
-                link: self.link,
-                blank: false,
-                logs: Some(touched.iter().map(|(log, _)| *log).collect()),
-                touched: Some(touched),
-                resumes_at: resumes.map(|(at, _)| at),
-                resumes_place: resumes.map(|(_, place)| place),
-                resumes_link: inside.then(|| self.link_behind_broken(&header, end)),
-            };
+            let link = || Some(self.link_behind_broken(&header, end));
+            let resumes =
+                if inside { Some(Resume { at: end, place: self.place(end), link: link() }) } else { next };
+            return Stop { at, place, link: self.link, blank: false, touched: Some(touched), resumes };
         }
         // Nothing of a run is blank.
         let blank = self.runs.is_empty() && rest.iter().all(|byte| *byte == 0);
         let found = if blank { None } else { self.successor(rest) };
-        let resumes = found.as_ref().map(|(at, _)| (*at, self.place(*at))).or(next_at);
-        Stop {
-            at,
-            place,
-            link: self.link,
-            blank,
-            touched: None,
-            logs: None,
-            resumes_at: resumes.map(|(at, _)| at),
-            resumes_place: resumes.map(|(_, place)| place),
-            resumes_link: found.map(|(_, header)| header.previous),
-        }
+        let found = found.map(|(at, header)| {
+            let link = Some(header.previous);
+            Resume { at, place: self.place(at), link }
+        });
+        Stop { at, place, link: self.link, blank, touched: None, resumes: found.or(next) }
     }
 
     /// What follows a broken batch names it; what follows one that stood for others names the last of those.

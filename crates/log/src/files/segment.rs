@@ -11,7 +11,7 @@ use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use crate::index::{self, TimeIndex};
-use crate::runs::Runs;
+use crate::runs::{RunEnd, Runs};
 use crate::scan::Scan;
 use crate::settled::Settled;
 use crate::{Position, Time, position};
@@ -326,18 +326,18 @@ impl Segment {
         self.runs().byte_of(crate::place_of(position))
     }
 
-    /// How far places follow on from a byte, of those up to `end`, and what is added to a byte of them for its place.
+    /// The run of batches that a byte lies in, cut off at `end`.
     #[inline]
-    pub(crate) fn run(&self, from: u32, end: u32) -> (u32, u32) {
-        if self.header.is_compacted() { self.run_around(from, end) } else { (end, 0) }
+    pub(crate) fn run(&self, from: u32, end: u32) -> RunEnd {
+        if self.header.is_compacted() { self.run_around(from, end) } else { RunEnd { end, shift: 0 } }
     }
 
     #[cold]
-    fn run_around(&self, from: u32, end: u32) -> (u32, u32) {
+    fn run_around(&self, from: u32, end: u32) -> RunEnd {
         let runs = self.runs();
         match runs.around(from) {
-            Some(run) => (run.end().min(end), run.shift()),
-            None => (end, runs.place_of(from).wrapping_sub(from)),
+            Some(run) => RunEnd { end: run.end().min(end), shift: run.shift() },
+            None => RunEnd { end, shift: runs.place_of(from).wrapping_sub(from) },
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::credible::is_credible;
-use crate::error::{Damage, OpenError};
+use crate::error::{Damage, OpenError, Touched};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
 use crate::scan::Stop;
@@ -82,7 +82,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
 /// What changes whenever somebody writes to a store, or adds files to it or removes some.
 fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String>, [u64; 3]), OpenError> {
     let failed = |source| OpenError::Io { action: "list", file: directory.to_owned(), source };
-    let words = [control.segments_version(), control.written(), control.clean_end()];
+    let words = [control.segments_version(), control.file_end(), control.clean_end()];
     Ok((disk.names(directory).map_err(failed)?, words))
 }
 
@@ -154,7 +154,7 @@ impl<'a> Look<'a> {
         self.check_compacted(&names, &headers, needs.replays_from).map_err(failed("list"))?;
         let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
         for hole in needs.missing(&headers.iter().map(|header| header.number).collect(), last) {
-            self.report.damage.push(lacking::damage(&hole));
+            self.report.damage.push(Damage::segments(&hole));
         }
         for (index, header) in headers.iter().enumerate() {
             // Behind one that was removed, or is missed already, follows another chain.
@@ -198,10 +198,7 @@ impl<'a> Look<'a> {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
                 for frame in crate::format::frames(batch.body).filter(|frame| !is_credible(frame)) {
-                    let [from, to] =
-                        [batch.place, batch.end_place()].map(|place| position(header.number, place));
-                    let logs = Some(vec![frame.log]);
-                    report.damage.push(Damage { file: name.clone(), from, to, logs });
+                    report.damage.push(batch.damage(name.clone(), header.number, frame.log));
                 }
                 if position(header.number, batch.place) < replays {
                     return;
@@ -223,10 +220,9 @@ impl<'a> Look<'a> {
                 report.torn_bytes = used_bytes(file.bytes(), stop.at).into();
                 return Ok(());
             }
-            let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));
-            report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
-            let Some(resumes) = stop.resumes_at else { return Ok(()) };
-            (at, link) = (resumes, stop.resumes_link);
+            report.damage.push(stop.damage(name.clone(), header.number));
+            let Some(resumes) = stop.resumes else { return Ok(()) };
+            (at, link) = (resumes.at, resumes.link);
         }
     }
 
@@ -258,7 +254,8 @@ impl<'a> Look<'a> {
             settled => settled.is_ok_and(|settled| settled.is_some_and(|settled| settled.is_whole())),
         };
         if !is_whole {
-            self.report.damage.push(Damage { logs: Some(Vec::new()), ..whole(&name, position(number, 0)) });
+            let damage = Damage::at(name, position(number, 0)).touching(Touched::Nobody);
+            self.report.damage.push(damage);
         }
         Ok(())
     }
@@ -286,12 +283,8 @@ impl<'a> Look<'a> {
 
     /// Says that a file does not read as it was written, from a place on.
     fn lost(&mut self, name: &str, at: Position) {
-        self.report.damage.push(whole(name, at));
+        self.report.damage.push(Damage::at(name, at));
     }
-}
-
-fn whole(name: &str, at: Position) -> Damage {
-    Damage { file: name.to_owned(), from: at, to: at, logs: None }
 }
 
 /// What comes behind a segment.

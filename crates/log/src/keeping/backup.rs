@@ -21,7 +21,7 @@
 use crate::attach::Attached;
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Closed, Control};
-use crate::error::{Damage, OpenError};
+use crate::error::{Damage, OpenError, Touched};
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
 use crate::segment_file::SegmentFile;
@@ -259,8 +259,8 @@ impl Transfer<'_> {
     fn run(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Trouble> {
         let control = Control::attach_existing(self.disk, self.from)?;
         if !control.is_intact() {
-            let (file, logs) = (control::FILE_NAME.to_owned(), Some(Vec::new()));
-            return Err(BackupError::Damaged(vec![Damage { file, from: 0, to: 0, logs }]).into());
+            let damage = Damage::at(control::FILE_NAME, 0).touching(Touched::Nobody);
+            return Err(BackupError::Damaged(vec![damage]).into());
         }
         // In this order: a checkpoint that is there speaks of nothing that is not visible, and what is visible
         // lies in segments that are there.
@@ -319,7 +319,7 @@ impl Transfer<'_> {
         if torn.map_err(io_trouble("read", self.from))? <= *first {
             return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
         }
-        let missing = |number: &u32| lacking::damage(&(*number..*number + 1));
+        let missing = |number: &u32| Damage::segments(&(*number..*number + 1));
         Ok(Some(BackupError::Damaged(lost.iter().map(missing).collect()).into()))
     }
 
@@ -461,5 +461,5 @@ fn unfit(needs: &Needs, present: &BTreeMap<u32, SegmentHeader>, end: Position) -
 }
 
 fn damaged(file: &str, at: Position) -> Trouble {
-    BackupError::Damaged(vec![Damage { file: file.to_owned(), from: at, to: at, logs: None }]).into()
+    BackupError::Damaged(vec![Damage::at(file, at)]).into()
 }

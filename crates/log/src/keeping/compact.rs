@@ -81,7 +81,7 @@ impl Shared {
                 needed.push(span);
             }
         });
-        let gone_by = self.writer.lock().written();
+        let gone_by = self.writer.lock().staged_end();
         if !chosen.is_empty() {
             // What was not met may be gone only as far as anybody knows: a crash would bring it back.
             self.commit_group()?;
@@ -183,7 +183,7 @@ impl Shared {
             });
         }
         // With nothing locked: what they stand for may have to come from a disk.
-        let reach = Reach { view, limit: self.control.written() };
+        let reach = Reach { view, limit: self.control.file_end() };
         for (log, extent) in folded {
             let number = segment_of(extent.position);
             match reach.unfold(log, &extent) {

@@ -8,7 +8,7 @@
 //! logs. Checked by the tests of damage and of harm.
 
 use crate::catalogue::Catalogue;
-use crate::error::{Damage, said};
+use crate::error::{Damage, Touched, said};
 use crate::extents::Extent;
 use crate::log::Log;
 use crate::places::Reach;
@@ -97,7 +97,7 @@ impl Shared {
         self.catalogue.visit_at_leisure(visitor, || {});
         let mut logs: Vec<LogId> = harmed.iter().map(|log| log.id()).collect();
         logs.sort_unstable();
-        let damage = Damage { logs: Some(logs), ..damage.clone() };
+        let damage = damage.clone().touching(Touched::these(logs));
         if !self.harm.add(&damage, &harmed) {
             return;
         }
@@ -116,7 +116,7 @@ impl Shared {
 
     /// Which of the logs that a span touches there are, by name; some of many. Complexity: a look at every log, with nothing locked.
     pub(crate) fn touched(&self, damage: &Damage) -> String {
-        let mut ids = damage.logs.clone().unwrap_or_default();
+        let mut ids = damage.logs.known().unwrap_or_default().to_vec();
         ids.sort_unstable();
         let mut touched = Vec::new();
         let visitor =
@@ -127,7 +127,7 @@ impl Shared {
 
     /// Whether payload that a log needs lies in a damaged span.
     fn harms(&self, damage: &Damage, log: &Log) -> bool {
-        if damage.logs.as_ref().is_some_and(|logs| !logs.contains(&log.id())) {
+        if damage.logs.known().is_some_and(|logs| !logs.contains(&log.id())) {
             return false;
         }
         let (from, to) = reach(damage);
@@ -135,7 +135,7 @@ impl Shared {
         let lost: Vec<Extent> =
             log.lock().extents.all().iter().filter(|one| overlaps(one)).copied().collect();
         // Among what a folded one spans lies others'.
-        let (view, limit) = (self.segments.latest(), self.control.written());
+        let (view, limit) = (self.segments.latest(), self.control.file_end());
         let reach = Reach { view: &view, limit };
         let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
         lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))
@@ -153,6 +153,5 @@ fn names_of(mut logs: Vec<Arc<Log>>) -> String {
 
 /// Where a span begins and ends: at the end of its segment, if nothing resumes in it.
 fn reach(damage: &Damage) -> (Position, Position) {
-    let end = if damage.to > damage.from { damage.to } else { position(segment_of(damage.from) + 1, 0) };
-    (damage.from, end)
+    (damage.from, damage.resumes.unwrap_or_else(|| position(segment_of(damage.from) + 1, 0)))
 }

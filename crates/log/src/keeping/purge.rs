@@ -131,7 +131,7 @@ impl Store {
     /// # Errors
     /// As [`Store::persist`] and [`Store::purge`].
     pub fn purge_written(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
-        self.persist(self.written())?;
+        self.persist(self.staged_end())?;
         self.purge(purge)
     }
 

@@ -172,7 +172,7 @@ impl Shared {
                 }
             }
         }
-        if last == Some(writer.written()) {
+        if last == Some(writer.staged_end()) {
             writer.mark()?;
         }
         Ok(())

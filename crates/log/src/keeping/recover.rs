@@ -24,7 +24,7 @@ use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::credible::{ID_END, OFFSET_MAX};
-use crate::error::{Damage, OpenError};
+use crate::error::{Damage, OpenError, Touched};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::open::Recovered;
@@ -141,13 +141,12 @@ impl Recovery {
     }
 
     fn lost(&mut self, file: String, at: Position) {
-        self.report.damage.push(Damage { file, from: at, to: at, logs: Some(Vec::new()) });
+        self.report.damage.push(Damage::at(file, at).touching(Touched::Nobody));
     }
 
     /// A span whose logs cannot be told any more: whatever log there was by then is suspect, and what was
     /// created in it is unknown.
-    fn gap(&mut self, file: String, from: Position, to: Position) {
-        let damage = Damage { file, from, to, logs: None };
+    fn gap(&mut self, damage: Damage) {
         for id in self.logs.keys() {
             self.suspects.entry(*id).or_insert_with(|| damage.clone());
         }
@@ -262,7 +261,7 @@ impl Recovery {
             None => self.headers.keys().next().copied().unwrap_or(0),
         };
         if begin.is_none() && first > 1 {
-            self.gap(segment::file_name(1), position(1, 0), position(first, 0));
+            self.gap(Damage::segments(&(1..first)));
         }
         let (mut end, mut next, last) = (None, first.max(1), self.last_expected());
         while next <= last {
@@ -270,7 +269,7 @@ impl Recovery {
             let Some(header) = self.headers.get(&number).copied() else {
                 // However many are missing, it is one hole.
                 next = self.headers.range(number..).next().map_or(last + 1, |(next, _)| *next);
-                self.gap(segment::file_name(number), position(number, 0), position(next, 0));
+                self.gap(Damage::segments(&(number..next)));
                 self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
@@ -280,7 +279,7 @@ impl Recovery {
             let file = self.open_segment(number)?;
             if file.header().is_compacted() {
                 // Without a checkpoint: what the batches that are gone said of names and states is lost.
-                self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+                self.gap(Damage::segments(&(number..number + 1)));
             }
             let (at, link) = match begin {
                 Some((start, link)) if number == first => (place_of(start), link),
@@ -345,12 +344,12 @@ impl Recovery {
                         self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
                     }
-                    let (resumes, link) = (stop.resumes_at, stop.resumes_link);
+                    let resumes = stop.resumes;
                     self.damaged(number, stop);
                     match resumes {
-                        Some(at) => {
-                            trusted_from = at;
-                            scan = file.scan(at, link);
+                        Some(resumes) => {
+                            trusted_from = resumes.at;
+                            scan = file.scan(resumes.at, resumes.link);
                         }
                         None => {
                             self.replayed.insert(number, (file.length(), file.length()));
@@ -363,11 +362,8 @@ impl Recovery {
     }
 
     fn damaged(&mut self, number: u32, stop: Stop) {
-        let from = position(number, stop.place);
-        let to = stop.resumes_place.map_or(from, |place| position(number, place));
-        let file = segment::file_name(number);
-        let Some(touched) = stop.touched else { return self.gap(file, from, to) };
-        let damage = Damage { file, from, to, logs: stop.logs };
+        let damage = stop.damage(segment::file_name(number), number);
+        let Some(touched) = stop.touched else { return self.gap(damage) };
         for (id, tail) in touched {
             if let Some(log) = self.logs.get(&id) {
                 let mut inner = log.lock();
@@ -421,12 +417,12 @@ impl Recovery {
     }
 }
 
-pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
-    let (from, to) = (position(number, 0), position(number + 1, 0));
-    Damage { file: segment::file_name(number), from, to, logs: Some(logs) }
+/// A segment that is missing, and who lost something in it.
+pub(crate) fn missing_segment(number: u32, logs: Touched) -> Damage {
+    Damage::segments(&(number..number + 1)).touching(logs)
 }
 
 /// Whether a segment is in one of some holes.
 pub(crate) fn is_missing(holes: &BTreeMap<u32, Damage>, number: u32) -> bool {
-    holes.range(..=number).any(|(_, hole)| segment_of(hole.to) > number)
+    holes.range(..=number).any(|(_, hole)| hole.resumes.is_some_and(|behind| segment_of(behind) > number))
 }

@@ -136,7 +136,7 @@ impl Shared {
         segment: &Segment,
         next: &SegmentHeader,
     ) -> io::Result<()> {
-        let reach = Reach { view, limit: self.control.written() };
+        let reach = Reach { view, limit: self.control.file_end() };
         let logs = self.worth_settling(reach, segment.header.number);
         let name = settled::file_name(segment.header.number);
         let (working, file) = Working::create(&self.disk, directory, &name)?;

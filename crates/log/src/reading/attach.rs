@@ -11,7 +11,7 @@
 //! process too; what the writer's process vouches for counts for nothing here.
 
 use crate::control::{self, Control};
-use crate::error::{Damage, OpenError, ReadError};
+use crate::error::{Damage, OpenError, ReadError, Touched};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
@@ -243,7 +243,7 @@ impl Neighbour {
     fn read_directory(&self, recovery: &Recovery) -> io::Result<Vec<Arc<Segment>>> {
         // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
         // need not move again before something is.
-        let newest = segment_of(self.control.written());
+        let newest = segment_of(self.control.file_end());
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut lost = recovery.missing().clone();
@@ -263,7 +263,7 @@ impl Neighbour {
                 }
                 Ok((Some(_), _)) if number > newest => {}
                 Ok((Some(_), _)) => {
-                    lost.entry(number).or_insert_with(|| missing_segment(number, Vec::new()));
+                    lost.entry(number).or_insert_with(|| missing_segment(number, Touched::Nobody));
                 }
                 // Not begun.
                 Ok((None, _)) => {}
@@ -281,7 +281,7 @@ impl Neighbour {
     /// long as there is a store, and who removes one begins with it. What the first list has recovery has just judged: after a
     /// power cut the words may speak of a segment whose name was not on the disk yet.
     fn is_still_there(&self, known: &View, missing: &BTreeMap<u32, Damage>) -> io::Result<()> {
-        let newest = segment_of(self.control.written());
+        let newest = segment_of(self.control.file_end());
         if !known.all().is_empty() && newest > 0 && !is_missing(missing, newest) {
             let name = segment::file_name(newest);
             let found = self.disk.open_read_only(&self.directory.join(&name));
@@ -433,7 +433,7 @@ mod tests {
         let mut ends = Vec::new();
         for time in 0..10_000 {
             store.append(&log, &[7; 8], time).unwrap();
-            ends.push(store.maps().written());
+            ends.push(store.maps().file_end());
         }
         let path = directory.path().join(segment::file_name(1));
         for _ in 0..20 {
@@ -477,7 +477,7 @@ mod tests {
         let (store, log, attached) = attached(directory.path());
         let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
         write_more(&store, &log);
-        let file = segment::file_name(segment_of(store.maps().written()));
+        let file = segment::file_name(segment_of(store.maps().file_end()));
         std::fs::remove_file(directory.path().join(&file)).unwrap();
         let read: Vec<_> = reader.entries(&Query::from(crate::Start::Time(20))).collect();
         let [Err(ReadError::Io { why, .. })] = &read[..] else { panic!("{read:?}") };

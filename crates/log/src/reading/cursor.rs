@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use std::io;
 use std::time::Duration;
 
-/// A place in a log that moves forward.
+/// A place in a log that moves forward: [`Reader::follow`] or [`Reader::cursor_up_to_now`] makes one.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     pub(crate) reader: Reader,
@@ -27,30 +27,45 @@ pub struct Cursor {
     pub(crate) drained: bool,
 }
 
-impl Cursor {
-    /// Stands where the query begins.
-    pub fn new(reader: Reader, query: &Query) -> Cursor {
-        Cursor::begin(reader, query, true)
-    }
-
-    /// The same for whoever does not follow: it ends where the log ended when it began, whatever comes, or becomes of the log,
-    /// meanwhile.
+impl Reader {
+    /// A cursor that stands where the query begins, and goes on with what is committed from now on. Costs a search, as
+    /// [`Reader::entries`]; one that fails is made again, and told of, by the first [`Cursor::next`].
     ///
     /// ```
-    /// use thalweg_log::{Cursor, Options, Query, Store};
+    /// use thalweg_log::{Options, Query, Start, Store};
     /// let store = Store::memory(Options::default())?;
     /// let log = store.log(b"steps")?;
     /// store.append(&log, b"one", 1)?;
-    /// let mut cursor = Cursor::up_to_now(store.reader(&log), &Query::default());
+    /// let mut tail = store.reader(&log).follow(&Query::from(Start::Tail));
+    /// assert!(tail.next()?.is_none());
+    /// store.append(&log, b"two", 2)?;
+    /// assert_eq!(tail.next()?.map(|entry| entry.data), Some(&b"two"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn follow(self, query: &Query) -> Cursor {
+        Cursor::begin(self, query, true)
+    }
+
+    /// A cursor that stands where the query begins, and ends where the log ends now: it gives nothing that is committed later,
+    /// and what becomes of the log meanwhile does not change what it gives.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"steps")?;
+    /// store.append(&log, b"one", 1)?;
+    /// let mut cursor = store.reader(&log).cursor_up_to_now(&Query::default());
     /// store.append(&log, b"two", 2)?;
     /// assert_eq!(cursor.next()?.map(|entry| entry.data), Some(&b"one"[..]));
     /// assert!(cursor.next()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn up_to_now(reader: Reader, query: &Query) -> Cursor {
-        Cursor::begin(reader, query, false)
+    pub fn cursor_up_to_now(self, query: &Query) -> Cursor {
+        Cursor::begin(self, query, false)
     }
+}
 
+impl Cursor {
     fn begin(reader: Reader, query: &Query, follows: bool) -> Cursor {
         let mut cursor = Cursor { reader, uncommitted: false, follows, unbegun: None, drained: false };
         cursor.seek(query);
@@ -193,10 +208,10 @@ impl Cursor {
     /// Why nothing more will come, once that is so and the last call found nothing.
     ///
     /// ```
-    /// use thalweg_log::{Cursor, Ended, Options, Query, Start, Store};
+    /// use thalweg_log::{Ended, Options, Query, Start, Store};
     /// let store = Store::memory(Options::default())?;
     /// let log = store.log(b"steps")?;
-    /// let mut tail = Cursor::new(store.reader(&log), &Query::from(Start::Tail));
+    /// let mut tail = store.reader(&log).follow(&Query::from(Start::Tail));
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| store.close());
     ///     while tail.ended().is_none() {

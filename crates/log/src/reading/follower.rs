@@ -65,7 +65,7 @@ impl Follower {
         let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
         let presence = self.presence.clone();
         // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
-        let seen = (control.visible(), control.written());
+        let seen = (control.visible(), control.file_end());
         let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
         builder.spawn(move || run(&control, &gate, &presence, &ended, seen)).map(drop)
     }
@@ -80,10 +80,10 @@ fn run(
 ) {
     // Of a store that is gone nobody is woken again: whoever looks at it is told at once.
     while ended.bytes() == 0 && !presence.is_gone() {
-        let moved = || ended.bytes() != 0 || (control.visible(), control.written()) != seen;
+        let moved = || ended.bytes() != 0 || (control.visible(), control.file_end()) != seen;
         presence.wait(control, gate, None, moved);
         // Before the tasks are woken: one that registers behind that waits for what moves behind this.
-        seen = (control.visible(), control.written());
+        seen = (control.visible(), control.file_end());
         gate.wake_tasks();
     }
 }

@@ -51,14 +51,14 @@ impl Cursor {
     /// the next call.
     ///
     /// ```
-    /// use thalweg_log::{Columns, Cursor, Options, Query, Store};
+    /// use thalweg_log::{Columns, Options, Query, Store};
     /// let store = Store::memory(Options::default())?;
     /// let log = store.log(b"readings")?;
     /// store.append_timed(&log, &[(10, b"4.7"), (20, b"4.81")])?;
     /// let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
     /// let mut columns =
     ///     Columns { times: &mut times, offsets: &mut offsets, lengths: &mut lengths, places: &mut places };
-    /// let gathered = Cursor::new(store.reader(&log), &Query::default()).gather(&mut columns)?;
+    /// let gathered = store.reader(&log).follow(&Query::default()).gather(&mut columns)?;
     /// assert_eq!((gathered.count, &times[..2], &offsets[..2], &lengths[..2]), (2, &[10, 20][..], &[0, 3][..], &[3, 4][..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -179,7 +179,7 @@ mod tests {
                 transaction.commit().unwrap();
                 if time == transactions.len() / 2 {
                     half = store.maps().visible();
-                    early.extend(queries.iter().map(|query| Cursor::up_to_now(store.reader(&logs[0]), query)));
+                    early.extend(queries.iter().map(|query| store.reader(&logs[0]).cursor_up_to_now(query)));
                 }
             }
             for (query, mut early) in queries.iter().zip(early) {
@@ -192,7 +192,7 @@ mod tests {
                 let before = wanted.iter().filter(|(position, _)| *position < half).count();
                 let rows: Vec<Row> = wanted.into_iter().map(|(_, row)| row).collect();
                 prop_assert_eq!(&gathered(&mut early, room), &rows[..before]);
-                prop_assert_eq!(gathered(&mut Cursor::new(store.reader(&logs[0]), query), room), rows);
+                prop_assert_eq!(gathered(&mut store.reader(&logs[0]).follow(query), room), rows);
             }
         }
     }

@@ -205,7 +205,7 @@ impl Maps {
     }
 
     fn reach<'v>(&self, view: &'v View) -> Reach<'v> {
-        Reach { view, limit: self.written() }
+        Reach { view, limit: self.file_end() }
     }
 
     /// Where the first entry lies that holds an offset or a later one, or one before it.
@@ -277,9 +277,9 @@ impl Maps {
         self.sight.control.visible()
     }
 
-    /// End of what is written.
-    pub fn written(&self) -> Position {
-        self.sight.control.written()
+    /// End of what is in the file, durable or not. In `sync` mode what is staged is not in it yet.
+    pub fn file_end(&self) -> Position {
+        self.sight.control.file_end()
     }
 
     /// End of what is known to last.
@@ -314,7 +314,7 @@ impl Maps {
 
     /// Nothing lies behind this that may be read.
     fn newest(&self) -> Position {
-        self.visible().max(self.written())
+        self.visible().max(self.file_end())
     }
 }
 

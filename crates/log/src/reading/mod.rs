@@ -1,19 +1,20 @@
-//! The way out: how entries and payload get from segments to whoever reads, here or in another process.
+//! The way out: how entries and payload get from segments to a reader, in this process or another.
 //!
 //! ```text
-//! query, since       what is asked for, and from where on when it is a time
+//! query, since       what is asked for; the first offset at or after a time
 //! reader, cursor     the entries of a log, once or for as long as more come; back: the newest first
-//! gather             entries in columns; place: one entry again, where it was
+//! gather             entries in columns; place: one entry again, by where it lies
 //! source, view       where a reader's entries come from: words, the list of segments, what a log inherits
-//! walk, progress     which entries are taken, how far a reader has come
+//! walk, progress     which entries a query takes, and how far a reader has come
 //! found, records     one entry in mapped bytes; the records of an extent
-//! read, route, warm  whole payload: borrowed or copied, by what is settled or not, and what it would have to wait for
+//! read, route, warm  payload by offset: borrowed or copied, settled or not, and what a read would have to wait for
 //! births             which logs are new
-//! attach, follower   a store that another process writes, and the thread that sleeps for its tasks
+//! attach, follower   a store that another process writes, and the thread that sleeps for this process's tasks
+//! presence           whether such a store is still at its path
 //! maps               the segments' maps, for readers in languages of their own
 //! ```
 //!
-//! Changes nothing but what is known: a read that comes upon damage says so ([`harm`](crate::harm)).
+//! Changes nothing in the store; only damage that a read comes upon is noted ([`harm`](crate::harm)).
 
 pub(crate) mod attach;
 pub(crate) mod back;

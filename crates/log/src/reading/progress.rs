@@ -224,7 +224,7 @@ impl Progress {
     /// An entry is missing where none was purged.
     pub(crate) fn gap(&self) -> ReadError {
         let (file, from) = (crate::segment::file_name(self.walk.number), self.walk.position());
-        ReadError::Damaged(Box::new(Damage { file, from, to: from, logs: None }))
+        ReadError::Damaged(Box::new(Damage::at(file, from)))
     }
 
     /// Goes on behind damage.

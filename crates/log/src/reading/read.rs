@@ -25,8 +25,8 @@ use thalweg_sys::hint;
 /// Pieces shorter than this are copied together.
 pub(crate) const BORROW_BYTES_MIN: u32 = 4096;
 
-/// Of pieces of so many bytes or more it is said which file holds them.
-pub const LENT_BYTES_MIN: usize = 64 << 10;
+/// A borrowed piece of this many bytes or more comes with the file that holds it.
+const LENT_BYTES_MIN: usize = 64 << 10;
 
 /// So many extents ahead of the one that is read memory is asked for.
 const AHEAD: usize = 4;
@@ -53,8 +53,8 @@ pub struct Read {
 pub struct ReadPiece {
     /// The bytes.
     pub bytes: Bytes,
-    /// The segment's file and where they begin in it, for whoever has the kernel send them from there: of
-    /// [`LENT_BYTES_MIN`] or more that are borrowed.
+    /// The segment's file and the byte at which they begin in it, so that a caller can have the kernel send them from there. Given
+    /// of borrowed pieces of 64 KiB or more.
     pub file: Option<(Arc<OwnedFd>, u64)>,
 }
 
@@ -204,7 +204,7 @@ impl Store {
             self.shared.owns(&inner).map_err(|_| ReadError::OtherStore)?;
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = inner.damage() {
-                return Err(ReadError::Damaged(Box::new(damage.clone())));
+                return Err(ReadError::damaged(damage));
             }
             if from > tail {
                 return Err(ReadError::PastEnd { from, tail });
@@ -217,7 +217,7 @@ impl Store {
         };
         // What was just seen of a log may be in no file yet.
         if staged {
-            let newest = segment_of(self.shared.control.taken());
+            let newest = segment_of(self.shared.control.staged_end());
             let failed =
                 |error: CommitError| ReadError::Io { file: file_name(newest), why: error.to_string() };
             self.shared.flush_staged().map_err(failed)?;
@@ -232,7 +232,7 @@ impl Store {
                 _ => error,
             }
         };
-        let reach = Reach { view: &view, limit: self.shared.control.written() };
+        let reach = Reach { view: &view, limit: self.shared.control.file_end() };
         let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
         let newest = view.all().last().map_or(0, |segment| segment.header.number);
         let gather = Gather { small, newest, ..Gather::default() };

@@ -14,6 +14,7 @@ use crate::index::Line;
 use crate::log::Log;
 use crate::places::Reach;
 use crate::progress::{Ended, Unsure};
+use crate::runs::RunEnd;
 use crate::segment::file_name;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Step, Walk, Wanted};
@@ -150,7 +151,7 @@ impl Source {
     /// How far one may read now.
     #[inline]
     pub(crate) fn limit(&self, uncommitted: bool) -> Position {
-        if uncommitted { self.sight.control.written() } else { self.sight.control.visible() }
+        if uncommitted { self.sight.control.file_end() } else { self.sight.control.visible() }
     }
 
     /// The payload of an offset is missing where none was purged, in front of a position. Named is the damage that the log is known to
@@ -161,7 +162,7 @@ impl Source {
         let before = offset.checked_sub(1).and_then(of).unwrap_or(0);
         let known = self.log.lock().damage().filter(|damage| (before..=here).contains(&damage.from)).cloned();
         let from = of(offset).unwrap_or(here);
-        let unknown = || Damage { file: file_name(segment_of(from)), from, to: here, logs: None };
+        let unknown = || Damage::at(file_name(segment_of(from)), from).up_to(here);
         ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))
     }
 
@@ -226,7 +227,7 @@ impl Source {
                 let about = line.about(time, end.unwrap_or(time));
                 thalweg_sys::hint::prefetch_run(segment.region().bytes(0..bound), about, ABOUT_BYTES_MAX);
                 let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
-                let (end, shift) = segment.run(at, bound);
+                let RunEnd { end, shift } = segment.run(at, bound);
                 let end = if segment.needs_no_look(at, end) { end } else { 0 };
                 Walk { place, number: segment.header.number, at, end, shift, limit }
             }

@@ -417,11 +417,11 @@ impl Walk {
         match view.all().get(self.place) {
             Some(segment) if segment.header.number != self.number => {
                 (self.number, self.at) = (segment.header.number, SEGMENT_HEADER_BYTES);
-                (_, self.shift) = segment.run(self.at, self.at);
+                self.shift = segment.run(self.at, self.at).shift;
             }
             Some(segment) => {
                 self.at = segment.byte_of(position(self.number, start));
-                (_, self.shift) = segment.run(self.at, self.at);
+                self.shift = segment.run(self.at, self.at).shift;
             }
             None => {}
         }
@@ -450,13 +450,14 @@ impl Walk {
             if bound.checked_sub(FRAME_HEADER_BYTES).is_some_and(|last| self.at <= last) {
                 match segment.readable(self.at, bound) {
                     Readable::To(end) if end > self.at => {
-                        (self.end, self.shift) = segment.run(self.at, end);
+                        let run = segment.run(self.at, end);
+                        (self.end, self.shift) = (run.end, run.shift);
                         return Ok(true);
                     }
                     Readable::To(_) => {}
                     Readable::Damaged(damage, resumes) => {
                         (self.at, self.end) = (resumes, 0);
-                        (_, self.shift) = segment.run(resumes, resumes);
+                        self.shift = segment.run(resumes, resumes).shift;
                         return Err(ReadError::Damaged(damage));
                     }
                 }
@@ -473,7 +474,7 @@ impl Walk {
         let Some(next) = view.all().get(self.place + 1) else { return false };
         self.place += 1;
         (self.number, self.at, self.end) = (next.header.number, SEGMENT_HEADER_BYTES, 0);
-        (_, self.shift) = next.run(self.at, self.at);
+        self.shift = next.run(self.at, self.at).shift;
         true
     }
 }

@@ -108,7 +108,7 @@ impl Store {
             let inner = log.lock();
             self::spans(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible).unwrap_or_default()
         };
-        let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
+        let (view, limit) = (self.shared.segments.latest(), self.shared.control.file_end());
         let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
         let mut said = Probe::new(&view);
         let route = Route::new(&view, &found, from, to);

@@ -112,9 +112,9 @@ fn check(directory: &Path, steps: &[Step], goes: &[bool], before: u64, stood: us
     let neighbour = Attached::open(&Disk::Real, directory).unwrap();
     let mut cursors: Vec<(Cursor, Cursor, usize)> = Vec::new();
     for (log, held) in logs.iter().zip(&held) {
-        let mut own = Cursor::new(store.reader(log), &Query::default());
+        let mut own = store.reader(log).follow(&Query::default());
         let found = neighbour.find(log.name()).unwrap().unwrap();
-        let mut others = Cursor::new(neighbour.reader(&found), &Query::default());
+        let mut others = neighbour.reader(&found).follow(&Query::default());
         let stood = stood.min(held.len());
         (0..stood).for_each(|_| assert!(own.next().unwrap().is_some() && others.next().unwrap().is_some()));
         cursors.push((own, others, stood));

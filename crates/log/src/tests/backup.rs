@@ -79,7 +79,7 @@ fn backups_taken_while_somebody_writes_open_as_of_one_moment() {
                     *stopped.lock() = true;
                 }
                 assert!(sound, "{durability:?} {round}: {} and {} of {before}", a.len(), b.len());
-                assert_eq!(copy.stats().written, done.end);
+                assert_eq!(copy.stats().staged_end, done.end);
                 linked += done.linked;
                 ends.push(done.end);
             }
@@ -192,7 +192,7 @@ fn a_source_that_is_broken_is_not_passed_on_as_whole() {
     let log = store.log(b"a").unwrap();
     (0..100u8).for_each(|index| drop(store.append(&log, &[index; 200], 1)));
     store.flush().unwrap();
-    let newest = at("store").join(crate::segment::file_name(segment_of(store.stats().written)));
+    let newest = at("store").join(crate::segment::file_name(segment_of(store.stats().staged_end)));
     let mut bytes = fs::read(&newest).unwrap();
     bytes[200] ^= 1;
     fs::write(&newest, bytes).unwrap();
@@ -381,7 +381,7 @@ fn who_wrote_what_is_missing_may_have_lost_it_to_a_power_cut_and_has_it_opened_f
     let log = store.log(b"a").unwrap();
     (0..200u64)
         .for_each(|number| drop(store.append(&log, &[&number.to_le_bytes()[..], &[0; 192]].concat(), 1)));
-    let last = segment_of(store.stats().written);
+    let last = segment_of(store.stats().staged_end);
     drop(store);
     fs::remove_file(from.join(crate::segment::file_name(last))).unwrap();
     let mut words = fs::read(from.join("control")).unwrap();

@@ -97,7 +97,7 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
     store.shared.writer.lock().lead.sync_ns = QUICK_NS;
     store.carry(second);
     assert_eq!(told.0.lock().len(), 2, "and now of its own");
-    assert_eq!(store.durable(), store.stats().written);
+    assert_eq!(store.durable(), store.stats().staged_end);
 }
 
 /// Otherwise the committer would sleep between any two groups, until somebody who was told of the first woke it.

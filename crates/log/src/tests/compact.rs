@@ -95,7 +95,7 @@ fn what_is_gathered_while_its_segment_is_compacted_lies_in_the_map_that_holds_it
     let goes = store.log(b"goes").unwrap();
     (0..3).for_each(|round| assert!(store.append(&goes, &payload(round, LARGE), 900).is_ok()));
     store.flush().unwrap();
-    let mut cursor = Cursor::new(store.reader(&goes), &Query::default());
+    let mut cursor = store.reader(&goes).follow(&Query::default());
     fill(&store);
     let purge = Purge { log: Some(b"goes"), before: Some(1_590), ..Purge::default() };
     assert_eq!(store.purge(&purge).unwrap().len(), 1);
@@ -131,7 +131,7 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     let (log, goes) = fill(&store);
     let neighbour = Attached::open(&Disk::Real, directory.path()).unwrap();
     let attached = neighbour.find(b"stays").unwrap().unwrap();
-    let mut half = Cursor::new(neighbour.reader(&attached), &Query::default());
+    let mut half = neighbour.reader(&attached).follow(&Query::default());
     let read: Vec<u64> = (0..ROUNDS / 2).map(|_| half.next().unwrap().unwrap().time).collect();
     let before = disk_bytes(directory.path());
     store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
@@ -222,7 +222,7 @@ fn a_reader_whose_place_is_gone_goes_on_behind_it() {
     let (log, goes) = fill(&store);
     let mut cursors: Vec<Cursor> = Vec::new();
     for (log, count) in [(&log, 3), (&log, 100), (&goes, 100), (&log, 599)] {
-        let mut cursor = Cursor::new(store.reader(log), &Query::default());
+        let mut cursor = store.reader(log).follow(&Query::default());
         for _ in 0..count {
             cursor.next().unwrap().unwrap();
         }

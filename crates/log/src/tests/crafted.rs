@@ -7,8 +7,8 @@ use crate::control::Control;
 use crate::fork::Branch;
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES, SegmentHeader, Stamp};
 use crate::{
-    Attached, Commit, Damage, LogId, Offset, Position, Query, ReadError, Store, checkpoint, position,
-    segment, verify,
+    Attached, Commit, Damage, LogId, Offset, Position, Query, ReadError, Store, Touched, checkpoint,
+    position, segment, verify,
 };
 use smallvec::smallvec;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn a_log_whose_creation_says_no_name_is_damage_and_not_passed_over() {
     drop(store);
     let found = Store::open(&Disk::Real, directory.path(), os()).unwrap().1;
     let [damage] = &found.damage[..] else { panic!("{found:?}") };
-    assert_eq!((damage.logs.clone(), found.logs), (Some(vec![7]), 1));
+    assert_eq!((damage.logs.clone(), found.logs), (Touched::These(vec![7]), 1));
     let verified = verify(&Disk::Real, directory.path()).unwrap();
     assert_eq!(verified.damage.len(), 1, "{verified:?}");
     assert_eq!(verified.damage[0].from, damage.from);
@@ -148,7 +148,7 @@ fn a_segment_whose_number_is_far_away_costs_no_more_than_one_that_is_near() {
     drop((store, log));
     let control = Control::open(&Disk::Real, directory.path()).unwrap().unwrap();
     let far = position(FAR, SEGMENT_HEADER_BYTES);
-    [Control::set_written, Control::set_durable, Control::set_visible]
+    [Control::set_file_end, Control::set_durable, Control::set_visible]
         .iter()
         .for_each(|set| set(&control, far));
     let (number, capacity, store_id) = (FAR, 4096, control.store_id);
@@ -157,8 +157,9 @@ fn a_segment_whose_number_is_far_away_costs_no_more_than_one_that_is_near() {
     bytes.resize(capacity as usize, 0);
     std::fs::write(directory.path().join(segment::file_name(FAR)), bytes).unwrap();
     let verified = verify(&Disk::Real, directory.path()).unwrap();
-    let hole = (position(2, 0), position(FAR, 0));
-    let spans = |damage: &[Damage]| damage.iter().map(|damage| (damage.from, damage.to)).collect::<Vec<_>>();
+    let hole = (position(2, 0), Some(position(FAR, 0)));
+    let spans =
+        |damage: &[Damage]| damage.iter().map(|damage| (damage.from, damage.resumes)).collect::<Vec<_>>();
     assert_eq!(verified.damage.len(), 1);
     assert_eq!(spans(&verified.damage), [hole]);
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();

@@ -221,7 +221,7 @@ fn judge(sim: &SimDisk, file: &str, good: &BTreeMap<Vec<u8>, Held>, what: &str) 
                     assert!(named(attached.damage()), "{what}: attached, {name:?} is gone");
                     continue;
                 };
-                follow(Cursor::new(attached.reader(&log), &Query::default()), &known.rows, what);
+                follow(attached.reader(&log).follow(&Query::default()), &known.rows, what);
             }
         }
         Err(error) => assert!(says(&error), "{what}: {error}"),
@@ -241,7 +241,7 @@ fn judge(sim: &SimDisk, file: &str, good: &BTreeMap<Vec<u8>, Held>, what: &str) 
     }
     for (name, known) in good {
         let Some(log) = store.find(name) else { continue };
-        met.extend(follow(Cursor::new(store.reader(&log), &Query::default()), &known.rows, what));
+        met.extend(follow(store.reader(&log).follow(&Query::default()), &known.rows, what));
         iterate(&store, &log, &known.rows, what);
     }
     let noticed = named(&report.damage) || named(&met);

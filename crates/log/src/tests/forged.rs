@@ -27,7 +27,7 @@ fn forged(log: u64, tail: u64) -> Vec<u8> {
         touched: 1,
     };
     let mut bytes = Vec::new();
-    header.encode(&[(log, tail)], (Seal::default(), 0), &mut bytes);
+    header.encode(&[(log, tail)], Seal::default().at(0), &mut bytes);
     bytes.extend_from_slice(&body);
     bytes
 }
@@ -52,7 +52,7 @@ fn torn(payload_of: impl Fn(&Store) -> Vec<u8>) -> Opened {
         let file = file.unwrap();
         fs::copy(file.path(), second.path().join(file.file_name())).unwrap();
     }
-    let (log, at) = (store.find(b"writer").unwrap(), store.stats().written);
+    let (log, at) = (store.find(b"writer").unwrap(), store.stats().staged_end);
     let bytes = payload_of(&store);
     let state = log.visible().unwrap();
     store.commit(&log, state.version, &Commit { payload: &bytes, ..Commit::default() }, None).unwrap();
@@ -95,7 +95,7 @@ fn a_payload_of_headers_takes_no_longer_to_pass_over_than_any_other() {
         touched: u16::MAX,
     };
     let mut bytes = Vec::new();
-    header.encode(&[], (Seal::default(), 0), &mut bytes);
+    header.encode(&[], Seal::default().at(0), &mut bytes);
     let headers = torn(|_| bytes.repeat((4 << 20) / bytes.len()));
     let ordinary = torn(|_| vec![7; 4 << 20]);
     assert_eq!((&headers.report.damage[..], &ordinary.report.damage[..]), (&[][..], &[][..]));

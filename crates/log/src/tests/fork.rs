@@ -3,7 +3,7 @@
 
 use super::heirs::{Shown, keeps_no_more, needs};
 use super::store::{append, config, content, open, os, payload, small};
-use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, segment_of};
+use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, Touched, segment_of};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn a_fork_costs_one_small_batch_whatever_it_inherits() {
     let before = store.stats();
     fork(&store, &[b'n'; 64], b"source", 500_000, b"");
     let after = store.stats();
-    assert!(after.segments == before.segments && after.written - before.written <= 256);
+    assert!(after.segments == before.segments && after.staged_end - before.staged_end <= 256);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn damage_of_a_source_is_named_by_what_reads_it_and_by_nothing_else() {
     for name in [b"b", b"c"] {
         let log = store.find(name).unwrap();
         let Err(ReadError::Damaged(damage)) = store.read(&log, 0, 100) else { panic!("read damaged bytes") };
-        assert_eq!(damage.logs, Some(vec![store.find(b"a").unwrap().id()]));
+        assert_eq!(damage.logs, Touched::These(vec![store.find(b"a").unwrap().id()]));
         assert_eq!(store.read(&log, 5, 5).unwrap().pieces.concat(), b"own-b");
         append(&store, name, b"!");
     }

@@ -2,7 +2,7 @@
 
 use super::reader::block_on;
 use super::store::{open, os};
-use crate::{Attached, Cursor, Query, ReadError, Start};
+use crate::{Attached, Query, ReadError, Start};
 use std::fs::rename;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
@@ -18,7 +18,7 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         store.backup(&at("backup")).unwrap();
         let attached = Attached::open(&Disk::Real, &at("here")).unwrap();
         let theirs = attached.find(b"a").unwrap().unwrap();
-        let tail = || Cursor::new(attached.reader(&theirs), &Query::from(Start::Tail));
+        let tail = || attached.reader(&theirs).follow(&Query::from(Start::Tail));
         let (mut blocked, mut task) = (tail(), tail());
         let mut births = attached.births(false).unwrap();
         assert!(blocked.next().unwrap().is_none() && task.next().unwrap().is_none());

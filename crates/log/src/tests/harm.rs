@@ -2,7 +2,7 @@
 
 use super::store::{config, content, payload};
 use crate::{
-    CommitError, Durability, Fork, LogId, Options, Position, Query, Recovered, Store, Watch, verify,
+    CommitError, Durability, Fork, LogId, Options, Position, Query, Recovered, Store, Touched, Watch, verify,
 };
 use parking_lot::Mutex;
 use std::fs;
@@ -128,13 +128,13 @@ fn what_a_read_comes_upon_is_counted_once_and_harms_whom_it_touches() {
         let known = store.damage();
         let lost = store.find(b"lost").unwrap();
         assert_eq!(known.len(), 1, "{place}: {known:?}");
-        assert_eq!(known[0].logs, Some(vec![lost.id()]), "{place}");
+        assert_eq!(known[0].logs, Touched::These(vec![lost.id()]), "{place}");
         assert!(is_harmed(&store, b"lost") && !is_harmed(&store, b"kept"), "{place}");
         let checkpoints = store.shared.checkpoints.lock().clone();
         store.checkpoint().unwrap();
         assert_eq!(*store.shared.checkpoints.lock(), checkpoints, "as beside what recovery comes upon");
         let theirs = verify(&Disk::Real, directory.path()).unwrap().damage;
-        assert_eq!((known[0].from, known[0].to), (theirs[0].from, theirs[0].to));
+        assert_eq!((known[0].from, known[0].resumes), (theirs[0].from, theirs[0].resumes));
         drop((lost, store));
 
         // Killed: the damage lies in front of the checkpoint, and recovery reads what lies behind it.

@@ -174,8 +174,7 @@ fn read(door: &Door, seed: u64, told: &Mutex<Told>) -> [Seen; 3] {
     let mut random = Random::new(seed);
     let mut best: [Seen; 3] = Default::default();
     let mut kept: Vec<Reader> = (0..3).map(|log| door.reader(log)).collect();
-    let mut cursors: Vec<Cursor> =
-        (0..3).map(|log| Cursor::new(door.reader(log), &Query::default())).collect();
+    let mut cursors: Vec<Cursor> = (0..3).map(|log| door.reader(log).follow(&Query::default())).collect();
     let mut followed: [Seen; 3] = Default::default();
     loop {
         let (done, floors) = {
@@ -297,7 +296,7 @@ fn in_sync_mode_what_was_persisted_is_seen_and_nothing_before_it_is_durable() {
 fn one_reader_and_one_cursor_cross_a_thousand_segments() {
     let store = Store::memory(crate::Options { segment_bytes_max: 8192, ..small() }).unwrap();
     let log = store.log(b"a").unwrap();
-    let (mut reader, mut cursor) = (store.reader(&log), Cursor::new(store.reader(&log), &Query::default()));
+    let (mut reader, mut cursor) = (store.reader(&log), store.reader(&log).follow(&Query::default()));
     for number in 0..2_100u64 {
         store.append(&log, &[&number.to_le_bytes()[..], &[0; 4000]].concat(), number).unwrap();
         assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(number));
@@ -344,7 +343,7 @@ fn a_start_past_the_end_finds_nothing_until_something_is_there() {
     let log = store.log(b"a").unwrap();
     store.append(&log, b"early", 10).unwrap();
     for start in [Start::Time(100), Start::After(99), Start::Exact(100), Start::Offset(50)] {
-        let mut cursor = Cursor::new(store.reader(&log), &Query::from(start));
+        let mut cursor = store.reader(&log).follow(&Query::from(start));
         assert_eq!(cursor.next(), Ok(None), "{start:?}");
         assert_eq!(store.reader(&log).entries(&Query::from(start)).count(), 0, "{start:?}");
         let other = store.log(b"other").unwrap();
@@ -352,7 +351,7 @@ fn a_start_past_the_end_finds_nothing_until_something_is_there() {
         assert_eq!(cursor.next(), Ok(None), "{start:?}");
     }
     let mut cursors = [Start::Time(100), Start::After(99), Start::Exact(100), Start::Offset(50)]
-        .map(|start| Cursor::new(store.reader(&log), &Query::from(start)));
+        .map(|start| store.reader(&log).follow(&Query::from(start)));
     store.append(&log, &[1; 60], 50).unwrap();
     store.append(&log, b"wanted", 100).unwrap();
     for (cursor, first) in cursors.iter_mut().zip([6, 6, 6, 15]) {
@@ -364,7 +363,7 @@ fn a_start_past_the_end_finds_nothing_until_something_is_there() {
 fn a_transaction_of_thousands_of_entries_is_one_commit() {
     let store = Store::memory(crate::Options { segment_bytes_max: 1 << 20, ..small() }).unwrap();
     let logs: Vec<_> = (0..40).map(|n| store.log(format!("log {n}").as_bytes()).unwrap()).collect();
-    let mut cursor = Cursor::new(store.reader(&logs[7]), &Query::default());
+    let mut cursor = store.reader(&logs[7]).follow(&Query::default());
     let mut transaction = store.transaction(5);
     for number in 0..6_000u32 {
         transaction.append(&logs[number as usize % 40], &number.to_le_bytes()).unwrap();
@@ -389,7 +388,7 @@ fn sizes_follow_the_segments_while_somebody_writes() {
     for number in 0..400u64 {
         store.append(&log, &[3; 500], number).unwrap();
         let now = store.stats();
-        assert!(now.written > before.written && now.segments >= before.segments);
+        assert!(now.staged_end > before.staged_end && now.segments >= before.segments);
         assert_eq!(now.segment_bytes > before.segment_bytes, now.segments > before.segments, "{number}");
         before = now;
     }

@@ -2,7 +2,7 @@
 
 use super::store::{config, open, os, payload};
 use crate::format::{BatchHeader, SEGMENT_HEADER_BYTES, Seal, SegmentHeader, word32, word64};
-use crate::{Commit, Cursor, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
+use crate::{Commit, Damage, FramePiece, Kind, OpenError, Piece, Producer, Query, ReadError, Start};
 use crate::{Options, Store, parse, place_of, segment_of};
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,9 +69,9 @@ fn covers_every_byte(path: &Path) {
             Piece::Damage(damage) => {
                 assert_eq!(place_of(damage.from), at);
                 assert!(damaged_to.is_none(), "nothing follows damage without an end");
-                match damage.to > damage.from {
-                    true => at = place_of(damage.to),
-                    false => damaged_to = Some(at),
+                match damage.resumes {
+                    Some(resumes) => at = place_of(resumes),
+                    None => damaged_to = Some(at),
                 }
             }
             Piece::End(end) => {
@@ -155,7 +155,7 @@ fn a_flipped_bit_is_named_and_every_other_batch_is_still_there() {
         let damage = damage(&pieces(&path));
         assert_eq!(damage.len(), 1, "round {round}: {damage:?}");
         let last = hit + 1 == starts.len();
-        let (from, to) = (place_of(damage[0].from), place_of(damage[0].to));
+        let (from, to) = (place_of(damage[0].from), place_of(damage[0].resumes.unwrap_or(damage[0].from)));
         // Behind the last batch its own header says where it ends, or nothing does.
         let next = if !last {
             starts[hit + 1]
@@ -218,7 +218,7 @@ fn a_torn_end_is_no_damage_in_a_store_and_damage_in_a_file_of_which_nothing_is_k
     assert_eq!(payloads(&frames(&path)), [&b"first"[..], b"second"]);
     let alone = damage(&pieces(&path));
     assert_eq!(alone.len(), 1);
-    assert_eq!((place_of(alone[0].from) as usize, alone[0].to), (last, alone[0].from));
+    assert_eq!((place_of(alone[0].from) as usize, alone[0].resumes), (last, None));
 }
 
 fn seal(segment: &[u8]) -> Seal {
@@ -232,7 +232,7 @@ fn a_payload_that_holds_a_batch_is_no_batch_even_when_the_header_around_it_is_lo
     let bytes = fs::read(&path).unwrap();
     let at = batches(&path)[1] as usize;
     let batch = &bytes[at..at + word32(&bytes, at + 4) as usize];
-    assert!(BatchHeader::decode(batch, (seal(&bytes), at as u32)).is_some());
+    assert!(BatchHeader::decode(batch, seal(&bytes).at(at as u32)).is_some());
     // The same bytes again, as somebody's payload, at a place where a batch could begin.
     let other = tempfile::tempdir().unwrap();
     let path = one_segment(other.path(), &[b"before", batch, b"after", b"more"]);
@@ -259,7 +259,7 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
             bytes[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
             if header_too {
                 // A header that vouches for the wrong length.
-                let here = (seal(&bytes), at as u32);
+                let here = seal(&bytes).at(at as u32);
                 BatchHeader::forge(&mut bytes[at..], here);
             }
             fs::write(&path, bytes).unwrap();
@@ -277,7 +277,7 @@ fn lengths_that_lie_are_damage_and_never_a_read_past_the_end() {
     bytes[at + 64..at + 68].copy_from_slice(&u32::MAX.to_le_bytes());
     let body = crc32c::crc32c(&bytes[at + 64..at + length]);
     bytes[at + 12..at + 16].copy_from_slice(&body.to_le_bytes());
-    let here = (seal(&bytes), at as u32);
+    let here = seal(&bytes).at(at as u32);
     BatchHeader::forge(&mut bytes[at..], here);
     fs::write(&path, bytes).unwrap();
     assert_eq!(payloads(&frames(&path)).iter().filter(|payload| *payload == b"first").count(), 0);
@@ -342,7 +342,7 @@ fn a_segment_that_is_missing_is_damage_where_it_would_stand() {
     let store = open(directory.path(), Options { segment_bytes_max: 8_192, ..os() });
     let log = store.log(b"a").unwrap();
     (0..100).for_each(|index| drop(store.append(&log, &[index; 500], 1)));
-    let last = segment_of(store.stats().written);
+    let last = segment_of(store.stats().staged_end);
     store.close().unwrap();
     drop(store);
     assert!(last > 4 && damage(&pieces(directory.path())).is_empty());
@@ -414,7 +414,7 @@ fn a_cursor_stops_in_front_of_a_broken_transaction_and_goes_on_behind_it_only_wh
     let (store, report) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
     assert_eq!(report.damage.len(), 1, "{report:?}");
     let log = store.find(b"a").unwrap();
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     let mut seen = Vec::new();
     let error = loop {
         match cursor.next() {

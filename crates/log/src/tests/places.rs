@@ -3,7 +3,7 @@
 use super::store::{config, open, os, payload, small};
 use crate::extents::Extent;
 use crate::places::{RUN, Reach};
-use crate::{Attached, Commit, Cursor, Fork, Log, Options, Purge, Query, Start, Store, place_of, segment_of};
+use crate::{Attached, Commit, Fork, Log, Options, Purge, Query, Start, Store, place_of, segment_of};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn check(store: &Store, index: usize, entries: std::ops::Range<u64>, first: u64)
         starts.push((n, offset));
         offset += entry(index, n).len() as u64;
     }
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     for (n, offset) in starts.iter().step_by(13) {
         let bytes = entry(index, *n);
         let one = store.read(&log, *offset, 1).unwrap();
@@ -148,7 +148,7 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     let log = store.find(b"a").unwrap();
     let told = extents(&log).into_iter().find(|extent| extent.is_folded() && extent.offset > 1_000).unwrap();
     let view = store.shared.segments.latest();
-    let reach = Reach { view: &view, limit: store.maps().written() };
+    let reach = Reach { view: &view, limit: store.maps().file_end() };
     let unfolded: Vec<_> = reach.unfold(log.id(), &told).unwrap().collect();
     store.close().unwrap();
     drop((log, view, store));
@@ -162,7 +162,7 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     // Of the others' entries all are there that do not lie in that batch, and this log's up to it.
     let refused = store.read(&log, 0, usize::MAX).unwrap_err();
     assert!(refused.to_string().contains("segment-"), "{refused}");
-    let mut cursor = Cursor::new(store.reader(&log), &Query::from(Start::Offset(told.offset)));
+    let mut cursor = store.reader(&log).follow(&Query::from(Start::Offset(told.offset)));
     assert_eq!(cursor.next().unwrap().unwrap().offset, told.offset);
     drop((cursor, log, store));
     // With one of the entries gone, too, the others are there, and who wants that one hears of it.

@@ -2,8 +2,7 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::{
-    Attached, Births, CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Reader, Start,
-    Store,
+    Attached, Births, CommitError, Durability, Fork, Options, Purge, Query, ReadError, Reader, Start, Store,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -68,7 +67,7 @@ fn a_purge_frees_segments_and_readers_at_work_read_on() {
     let mut reader = store.reader(&log);
     let mut entries = reader.entries(&Query::default());
     assert!(entries.next().is_some());
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(1));
     let segments = store.stats().segments;
     store.purge(&before(1990)).unwrap();

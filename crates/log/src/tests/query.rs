@@ -1,7 +1,7 @@
 //! Random logs, forks among them, and random queries, forwards and backwards, beside a plain list.
 
 use super::store::{config, open, os, payload, small};
-use crate::{Attached, Commit, Cursor, Entry, Fork, Log, Options, Query, Reader, Start, Store, Time};
+use crate::{Attached, Commit, Entry, Fork, Log, Options, Query, Reader, Start, Store, Time};
 use proptest::prelude::*;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
@@ -99,7 +99,7 @@ pub(super) fn check(mut reader: Reader, model: &[Kept], query: &Query) {
     let mut back: Vec<Kept> = reader.entries_back(query).map(|entry| kept(&entry.unwrap())).collect();
     back.reverse();
     assert_eq!(back, want, "backwards, {query:?}");
-    let mut cursor = Cursor::new(reader, query);
+    let mut cursor = reader.follow(query);
     let mut polled = Vec::new();
     while let Some(entry) = cursor.next().unwrap() {
         polled.push(kept(&entry));
@@ -254,7 +254,7 @@ fn the_last_time_there_is_is_taken_by_whoever_asks_for_it_and_nobody_else() {
     let mut reader = store.reader(&log);
     let mut times = |query: &Query| -> Vec<Time> {
         let read: Vec<Time> = reader.entries(query).map(|entry| entry.unwrap().time).collect();
-        let mut cursor = Cursor::new(store.reader(&log), query);
+        let mut cursor = store.reader(&log).follow(query);
         let followed =
             std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).collect::<Vec<_>>();
         assert_eq!(read, followed, "{query:?}");

@@ -117,7 +117,7 @@ fn entries_alike_for_a_while_and_then_not_are_all_read() {
     for (time, length) in lengths.iter().enumerate() {
         store.append(&log, &vec![time as u8; *length], time as Time).unwrap();
     }
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     for (time, length) in lengths.iter().enumerate() {
         let found = cursor.next().unwrap().map(|entry| (entry.time, entry.data.to_vec()));
         assert_eq!(found, Some((time as Time, vec![time as u8; *length])));
@@ -139,8 +139,8 @@ fn entries_alike_for_a_while_and_then_not_are_all_read() {
 fn a_cursor_resumes_after_the_end_and_across_segments() {
     let store = memory();
     let log = store.log(b"a").unwrap();
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
-    let mut tail = Cursor::new(store.reader(&log), &Query::from(Start::Tail));
+    let mut cursor = store.reader(&log).follow(&Query::default());
+    let mut tail = store.reader(&log).follow(&Query::from(Start::Tail));
     assert_eq!(cursor.next(), Ok(None));
     for index in 0..2000u64 {
         store.append(&log, &index.to_le_bytes(), index).unwrap();
@@ -163,7 +163,7 @@ fn a_cursor_resumes_after_the_end_and_across_segments() {
 fn a_sleeping_cursor_is_woken_by_a_commit_and_by_nothing_else() {
     let store = memory();
     let log = store.log(b"a").unwrap();
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     assert_eq!(cursor.next(), Ok(None));
     assert!(!cursor.wait(Some(Duration::from_millis(5))));
     let waiter = std::thread::spawn(move || {
@@ -193,7 +193,7 @@ fn a_cursor_whose_query_is_over_sleeps_like_any_other_and_sees_what_comes_late()
         store.append(&log, b"x", 10).unwrap();
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
         let readers = [store.reader(&log), attached.reader(&attached.find(b"a").unwrap().unwrap())];
-        let mut cursors = readers.map(|reader| Cursor::new(reader, &query));
+        let mut cursors = readers.map(|reader| reader.follow(&query));
         for (log, time) in [(&log, 200), (&other, 200), (&log, 300), (&other, 10)] {
             store.append(log, b"x", time).unwrap();
             for cursor in &mut cursors {
@@ -218,7 +218,7 @@ fn a_cursor_whose_query_is_over_hears_that_its_log_ended() {
         [10, 200].iter().for_each(|time| assert!(store.append(log, b"x", *time).is_ok()));
     }
     let query = Query::between(0, 100);
-    let mut early = [&closed, &deleted].map(|log| Cursor::new(store.reader(log), &query));
+    let mut early = [&closed, &deleted].map(|log| store.reader(log).follow(&query));
     for cursor in &mut early {
         assert!(cursor.next().unwrap().is_some());
         assert_eq!(cursor.next(), Ok(None));
@@ -233,11 +233,11 @@ fn a_cursor_whose_query_is_over_hears_that_its_log_ended() {
     // What ended the log came while the cursor was not drained.
     let log = store.log(b"amid").unwrap();
     [10, 200].iter().for_each(|time| assert!(store.append(&log, b"x", *time).is_ok()));
-    let mut amid = Cursor::new(store.reader(&log), &query);
+    let mut amid = store.reader(&log).follow(&query);
     assert!(amid.next().unwrap().is_some());
     store.delete(&log, log.staged().unwrap().version, 300, None).unwrap();
     assert_eq!(amid.next(), Err(ReadError::Deleted));
-    let mut late = Cursor::new(store.reader(&closed), &query);
+    let mut late = store.reader(&closed).follow(&query);
     assert!(late.next().unwrap().is_some());
     (0..2).for_each(|_| assert_eq!(late.next(), Ok(None)));
     assert_eq!(late.ended(), Some(Ended::Closed), "who asks again hears of it");
@@ -277,7 +277,7 @@ fn a_deleted_log_ends_its_readers() {
     let store = memory();
     let log = store.log(b"a").unwrap();
     store.append(&log, b"x", 1).unwrap();
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     assert!(cursor.next().unwrap().is_some());
     store.delete(&log, log.staged().unwrap().version, 2, None).unwrap();
     assert_eq!(cursor.next(), Err(ReadError::Deleted));
@@ -293,7 +293,7 @@ fn a_log_that_ended_behind_much_of_others_ends_its_readers() {
     for log in [&closed, &deleted] {
         store.append(log, b"x", 1).unwrap();
     }
-    let begins = |log, start| Cursor::new(store.reader(log), &Query { start, ..Query::default() });
+    let begins = |log, start| store.reader(log).follow(&Query { start, ..Query::default() });
     let mut early = [begins(&closed, Start::First), begins(&deleted, Start::First)];
     for cursor in &mut early {
         assert!(cursor.next().unwrap().is_some());
@@ -332,7 +332,7 @@ fn a_cursor_goes_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
         for payload in [b"own", b"and"] {
             store.append(&fork, payload, 2).unwrap();
         }
-        let mut cursor = Cursor::new(store.reader(&fork), &Query::default());
+        let mut cursor = store.reader(&fork).follow(&Query::default());
         for _ in 0..read {
             assert!(cursor.next().unwrap().is_some());
         }
@@ -364,7 +364,7 @@ fn rows_go_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
     for _ in 0..4 {
         store.append(&fork, b"own", 2).unwrap();
     }
-    let mut cursor = Cursor::new(store.reader(&fork), &Query::default());
+    let mut cursor = store.reader(&fork).follow(&Query::default());
     (0..2).for_each(|_| assert!(cursor.next().unwrap().is_some()));
     store.trim(&fork, 6, 3).unwrap();
     let fill = || (0..110).for_each(|_| assert!(store.append(&other, &[7; 10_000], 4).is_ok()));
@@ -398,7 +398,7 @@ fn an_attached_cursor_hears_that_its_log_ended_behind_it() {
     let theirs = attached.find(b"a").unwrap().unwrap();
     let version = log.staged().unwrap().version;
     store.commit(&log, version, &crate::Commit { close: true, ..crate::Commit::default() }, None).unwrap();
-    let mut cursor = Cursor::new(attached.reader(&theirs), &Query { start: Start::Tail, ..Query::default() });
+    let mut cursor = attached.reader(&theirs).follow(&Query { start: Start::Tail, ..Query::default() });
     assert_eq!(cursor.next(), Ok(None));
     assert_eq!(cursor.ended(), Some(Ended::Closed));
 }
@@ -409,7 +409,7 @@ fn a_cursor_that_is_to_go_on_behind_damage_does_not_sleep_in_front_of_what_is_th
     let store = open(directory.path(), os());
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+    let mut cursor = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
     assert_eq!(cursor.next(), Ok(None));
     [b"lost", b"left"].iter().for_each(|payload| assert!(store.append(&log, *payload, 1).is_ok()));
     let mut reader = store.reader(&log);
@@ -431,7 +431,7 @@ fn an_attached_store_reads_what_another_handle_writes() {
     let log = store.log(b"a").unwrap();
     store.append(&log, b"before", 1).unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+    let mut cursor = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.data.to_vec()), Some(b"before".to_vec()));
     for index in 2..3000u64 {
         store.append(&log, &index.to_le_bytes(), index).unwrap();
@@ -475,7 +475,7 @@ fn a_task_that_no_thread_would_wake_is_told_and_the_next_one_is_woken() {
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     *attached.refuse_threads().lock() = 3;
-    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+    let mut cursor = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
     let mut births = attached.births(false).unwrap();
     assert!(cursor.next() == Ok(None) && births.next().unwrap().is_none());
     assert!(block_on(cursor.changed()).is_err() && block_on(births.changed()).is_err());
@@ -495,7 +495,7 @@ fn a_task_is_woken_in_the_process_that_writes_and_in_one_that_is_attached() {
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     for reader in [store.reader(&log), attached.reader(&attached.find(b"a").unwrap().unwrap())] {
-        let mut cursor = Cursor::new(reader, &Query::from(Start::Tail));
+        let mut cursor = reader.follow(&Query::from(Start::Tail));
         assert_eq!(cursor.next(), Ok(None));
         let waiter = std::thread::spawn(move || {
             for _ in 0..100 {
@@ -550,7 +550,7 @@ fn behind_the_last_time_there_is_nothing() {
     let behind = Query::from(Start::After(Time::MAX));
     assert_eq!(times(&store, &behind), []);
     assert_eq!(store.reader(&log).entries_back(&behind).count(), 0);
-    let mut cursor = Cursor::new(store.reader(&log), &behind);
+    let mut cursor = store.reader(&log).follow(&behind);
     store.append(&log, b"x", Time::MAX).unwrap();
     assert_eq!(cursor.next(), Ok(None));
 }
@@ -571,8 +571,7 @@ fn who_may_not_write_the_signal_reads_and_waits_all_the_same() {
         std::fs::remove_file(&signal).unwrap();
         spoil(&signal);
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let mut cursor =
-            Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+        let mut cursor = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
         assert_eq!(cursor.next().unwrap().unwrap().data, b"there");
         assert_eq!(cursor.next(), Ok(None));
         assert!(!cursor.wait(Some(Duration::from_millis(20))));

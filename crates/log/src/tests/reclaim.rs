@@ -2,8 +2,8 @@
 
 use super::store::{config, os, payload};
 use crate::{
-    Attached, Commit, Config, Cursor, Durability, Lifetime, Log, Options, Piece, Purge, Query, RETAIN_NOTE,
-    Store, Time, parse, verify,
+    Attached, Commit, Config, Durability, Lifetime, Log, Options, Piece, Purge, Query, RETAIN_NOTE, Store,
+    Time, Touched, parse, verify,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -224,14 +224,14 @@ fn nothing_is_written_for_what_is_not_worth_it() {
     let small = fill(&store, b"small", 30, 100);
     delete(&store, &small);
     assert_eq!(keep_house(&store, minutes(100, 1_000)), 0, "it is a trifle");
-    let written = store.written();
+    let written = store.staged_end();
     fill(&store, b"small", 30, 100);
     delete(&store, &store.find(b"small").unwrap());
-    assert!(store.written() > written);
+    assert!(store.staged_end() > written);
     assert_eq!(keep_house(&store, minutes(1_000, 2_000)), 2, "together they are not");
-    let written = store.written();
+    let written = store.staged_end();
     assert_eq!(keep_house(&store, minutes(2_000, 4_000)), 0);
-    assert_eq!(store.written(), written);
+    assert_eq!(store.staged_end(), written);
     assert_eq!(kept(&store, log.name()), 1_000_000);
 }
 
@@ -292,8 +292,8 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
         let store = open(directory.path(), options.clone());
         let log = fill(&store, b"a", 3, 100);
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let own = Cursor::new(store.reader(&log), &Query::default());
-        let theirs = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+        let own = store.reader(&log).follow(&Query::default());
+        let theirs = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
         let mut cursors = [own, theirs];
         for round in 0..4 {
             for cursor in &mut cursors {
@@ -301,10 +301,10 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
             }
             store.checkpoint().unwrap();
             for _ in 0..round {
-                let before = store.written();
+                let before = store.staged_end();
                 store.shared.make_room().unwrap();
                 store.checkpoint().unwrap();
-                assert!(store.written() > before && store.durable() == store.written());
+                assert!(store.staged_end() > before && store.durable() == store.staged_end());
                 cursors.iter_mut().for_each(|cursor| assert_eq!(cursor.next(), Ok(None)));
             }
             store.append(&log, b"more", round).unwrap();
@@ -323,7 +323,7 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
         // From either checkpoint, and from none.
         for _ in 0..3 {
             let (store, report) = Store::open(&Disk::Real, directory.path(), options.clone()).unwrap();
-            assert!(report.damage.iter().all(|damage| damage.logs == Some(Vec::new())), "{report:?}");
+            assert!(report.damage.iter().all(|damage| damage.logs == Touched::Nobody), "{report:?}");
             let log = store.find(b"a").unwrap();
             assert_eq!(store.reader(&log).entries(&Query::default()).count(), 7);
             drop((log, store));

@@ -2,8 +2,8 @@
 
 use super::store::{config, open, os, small};
 use crate::{
-    Attached, Commit, CommitError, Config, Cursor, Durability, Fork, Log, OpenError, Options, Place, Purge,
-    Query, ReadError, Store,
+    Attached, Commit, CommitError, Config, Durability, Fork, Log, OpenError, Options, Place, Purge, Query,
+    ReadError, Store,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -81,9 +81,9 @@ fn nobody_waits_for_a_ticket_that_no_commit_has() {
     drop(store);
     // As it is left by a power cut before anything of the last one was written.
     let sim =
-        (0..).map(|_| sim.crash()).find(|sim| simulated(sim, Durability::Sync).written() < lost).unwrap();
+        (0..).map(|_| sim.crash()).find(|sim| simulated(sim, Durability::Sync).staged_end() < lost).unwrap();
     let store = simulated(&sim, Durability::Sync);
-    let last = store.written();
+    let last = store.staged_end();
     assert_eq!(store.persist(lost), Err(CommitError::NoTicket { ticket: lost, last }));
     // What is there from before needs no commit of this process.
     let kept = store.append_all(&store.log(b"a").unwrap(), &[], 3).unwrap();
@@ -191,7 +191,7 @@ fn readers_of_a_closed_store_read_on_to_the_end_and_wait_no_longer_than_asked() 
     (0..5).for_each(|time| assert!(store.append(&log, b"x", time).is_ok()));
     let mut reader = store.reader(&log);
     let mut entries = reader.entries(&Query::default());
-    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut cursor = store.reader(&log).follow(&Query::default());
     assert!(entries.next().is_some() && cursor.next().unwrap().is_some());
     store.close().unwrap();
     drop((store, log));
@@ -282,7 +282,7 @@ fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
     let followed = attached.find(b"a").unwrap().unwrap();
     assert_eq!((stale.id(), foreign.id(), followed.id()), (log.id(), log.id(), log.id()));
     store.append(&log, b"two", 2).unwrap();
-    let written = store.written();
+    let written = store.staged_end();
     for handle in [&stale, &foreign, &followed] {
         assert_eq!(store.append(handle, b"stray", 3), Err(CommitError::OtherStore));
         assert_eq!(store.transaction(3).append(handle, b"stray"), Err(CommitError::OtherStore));
@@ -300,13 +300,13 @@ fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
         assert_eq!(read, [Err(ReadError::OtherStore)]);
         assert_eq!(reader.entries_back(&Query::default()).next(), Some(Err(ReadError::OtherStore)));
         assert_eq!(reader.at(Place { offset: 0, position: 64 }), Err(ReadError::OtherStore));
-        let mut cursor = Cursor::new(reader, &Query::default());
+        let mut cursor = reader.follow(&Query::default());
         for _ in 0..2 {
             assert_eq!(cursor.next(), Err(ReadError::OtherStore));
         }
     }
     assert_eq!(attached.reader(&log).entries(&Query::default()).next(), Some(Err(ReadError::OtherStore)));
-    assert_eq!(store.written(), written, "nothing was written");
+    assert_eq!(store.staged_end(), written, "nothing was written");
     assert_eq!(entries(&store, &log), [b"one".to_vec(), b"two".to_vec()]);
     assert_eq!(attached.reader(&followed).entries(&Query::default()).count(), 2);
     store.close().unwrap();
@@ -323,7 +323,7 @@ fn whoever_waits_hears_that_the_store_is_closed() {
         };
         let log = store.log(b"a").unwrap();
         store.flush().unwrap();
-        let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
+        let mut tail = store.reader(&log).follow(&Query::from(crate::Start::Tail));
         assert!(tail.wait(Some(std::time::Duration::ZERO)), "it has not looked yet");
         assert_eq!(tail.next(), Ok(None));
         assert!(!tail.wait(Some(std::time::Duration::ZERO)), "nothing has come");
@@ -359,7 +359,7 @@ fn a_cursor_at_the_tail_of_a_log_that_is_over_hears_so_without_a_commit() {
                 store.delete(&log, version, 1, None).unwrap();
             }
         }
-        let mut tail = Cursor::new(store.reader(&log), &Query::from(crate::Start::Tail));
+        let mut tail = store.reader(&log).follow(&Query::from(crate::Start::Tail));
         while tail.ended().is_none() {
             assert!(tail.wait(Some(std::time::Duration::from_secs(60))), "it slept");
             while let Ok(Some(_)) = tail.next() {}

@@ -2,7 +2,7 @@
 
 use super::store::{config, payload, small};
 use crate::settled::file_name;
-use crate::{Attached, Disk, Durability, Fork, Log, Offset, Options, Query, Read, Store, verify};
+use crate::{Attached, Disk, Durability, Fork, Log, Offset, Options, Query, Read, Store, Touched, verify};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -273,8 +273,8 @@ fn what_is_wrong_with_it_harms_nobody_and_is_made_good() {
         fs::write(&path, &bytes).unwrap();
         let named = verify(&Disk::Real, directory.path()).unwrap().damage;
         assert_eq!(
-            (named.len(), &named[0].file, named[0].logs.as_deref()),
-            (1, &file_name(first), Some(&[][..])),
+            (named.len(), &named[0].file, &named[0].logs),
+            (1, &file_name(first), &Touched::Nobody),
             "{damage}"
         );
         let store = open(&Disk::Real, directory.path(), small());

@@ -227,7 +227,7 @@ impl Simulation {
         assert_eq!(report.damage, [], "nothing was damaged");
         // What was recovered must be a prefix no shorter than what was acknowledged.
         self.waiting.extend(self.doubtful.take());
-        let written = store.stats().written;
+        let written = store.stats().staged_end;
         let kept = self.waiting.iter().take_while(|(ticket, _)| *ticket <= written).count();
         for (_, op) in self.waiting.drain(..).take(kept) {
             apply(&mut self.acknowledged, &op);
@@ -469,7 +469,7 @@ impl Simulation {
         let time = u64::from(self.commits);
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
         let watcher = self.watcher.filter(|_| self.commits.is_multiple_of(2));
-        let (doomed, before) = (self.sim.fails_a_write(), store.stats().written);
+        let (doomed, before) = (self.sim.fails_a_write(), store.stats().staged_end);
         let result = match &op {
             Op::Create { name, payload, close } => {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
@@ -515,8 +515,8 @@ impl Simulation {
                 }
             }
             // Nobody knows how much of it the call took that failed.
-            Err(CommitError::Failed(_)) if store.stats().written > before => {
-                self.doubtful = Some((store.stats().written, op));
+            Err(CommitError::Failed(_)) if store.stats().staged_end > before => {
+                self.doubtful = Some((store.stats().staged_end, op));
             }
             // Its last fork's deletion may be staged and not durable.
             Err(CommitError::Exists) => {
@@ -563,10 +563,10 @@ impl Simulation {
     /// Reclaims what was let go, as far as the disk allows.
     fn make_room(&mut self, store: &Store) {
         for _ in 0..self.random.below(3) {
-            let before = store.written();
+            let before = store.staged_end();
             let _ = store.shared.make_room();
-            let began = segment_of(store.written()) > segment_of(before);
-            self.made_room[usize::from(began)] += u32::from(store.written() > before);
+            let began = segment_of(store.staged_end()) > segment_of(before);
+            self.made_room[usize::from(began)] += u32::from(store.staged_end() > before);
             let _ = store.checkpoint();
             self.acknowledge(store);
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     Commit, CommitError, Config, Durability, Lifetime, OpenError, Options, Producer, Query, ReadError, Store,
-    Watch,
+    Touched, Watch,
 };
 use parking_lot::Mutex;
 use std::path::Path;
@@ -298,8 +298,8 @@ fn damage_is_named_and_only_the_logs_it_touches_are_refused() {
     let (store, report) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
     let log = store.find(b"b").unwrap();
     assert_eq!(report.damage.len(), 1);
-    assert_eq!(report.damage[0].logs, Some(vec![log.id()]));
-    assert!(report.damage[0].to > report.damage[0].from && report.damage[0].file == "segment-0000000001");
+    assert_eq!(report.damage[0].logs, Touched::These(vec![log.id()]));
+    assert!(report.damage[0].resumes.is_some() && report.damage[0].file == "segment-0000000001");
     assert!(matches!(store.read(&log, 0, 10), Err(ReadError::Damaged(_))));
     assert!(matches!(
         store.commit(&log, log.staged().unwrap().version, &payload(b"x"), None),

@@ -46,15 +46,15 @@ fn uncommitted(store: &Store) -> Vec<u8> {
 fn what_a_turn_commits_comes_into_the_file_at_its_end_and_by_one_call() {
     let directory = tempfile::tempdir().unwrap();
     let (store, watcher) = turns(directory.path());
-    let (written, before) = (store.shared.control.written(), store.written());
+    let (written, before) = (store.shared.control.file_end(), store.staged_end());
     for byte in b"123" {
         stage(&store, &[*byte], watcher);
     }
-    assert!(store.written() > before, "it moves with every commit");
-    assert_eq!((store.shared.control.written(), uncommitted(&store)), (written, b"0".to_vec()));
+    assert!(store.staged_end() > before, "it moves with every commit");
+    assert_eq!((store.shared.control.file_end(), uncommitted(&store)), (written, b"0".to_vec()));
     assert_eq!(content(&store, b"a"), b"0", "the extent goes on behind what is there");
     store.carry(watcher);
-    assert_eq!(store.shared.control.written(), store.written());
+    assert_eq!(store.shared.control.file_end(), store.staged_end());
     assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0123".to_vec(), b"0123".to_vec()));
 }
 
@@ -133,7 +133,7 @@ fn a_call_that_fails_stops_the_store_and_nothing_that_it_was_to_write_is_acknowl
             // The disk may say what it likes from now on.
             sim.mend();
             assert!(matches!(commit(&store), Err(CommitError::Failed(_))), "{way}");
-            assert!(store.persist(store.written()).is_err() && store.flush().is_err());
+            assert!(store.persist(store.staged_end()).is_err() && store.flush().is_err());
             assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0".to_vec(), b"0".to_vec()), "{way}");
             let record = store.record(&store.find(b"a").unwrap(), 1);
             assert!(matches!(record, Err(ReadError::Io { .. })), "it is in no file");

@@ -3,8 +3,7 @@
 use super::query::{Kept, check, query};
 use super::store::{config, content, open, os, payload, small};
 use crate::{
-    Attached, Commit, CommitError, Cursor, Durability, Fork, Log, Options, Purge, Query, ReadError, Start,
-    Store,
+    Attached, Commit, CommitError, Durability, Fork, Log, Options, Purge, Query, ReadError, Start, Store,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -228,7 +227,7 @@ fn a_neighbour_sees_what_was_purged_and_takes_it_for_no_damage() {
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     let known = attached.find(b"a").unwrap().unwrap();
     let mut reader = attached.reader(&known);
-    let mut cursor = Cursor::new(reader.clone(), &Query::default());
+    let mut cursor = reader.clone().follow(&Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(0));
     assert_eq!(reader.entries(&Query::default()).count(), 500);
     append(&store, &log, 500..1000);
@@ -456,7 +455,7 @@ fn handles_and_cursors_go_on_over_many_rotations() {
         open(&directory, Options { durability: Durability::Sync, ..small() })
     }] {
         let log = store.log(b"a").unwrap();
-        let mut cursor = Cursor::new(store.reader(&log), &Query { uncommitted: true, ..Query::default() });
+        let mut cursor = store.reader(&log).follow(&Query { uncommitted: true, ..Query::default() });
         for time in 0..50 {
             store.rotate().unwrap();
             store.rotate().unwrap();
@@ -649,7 +648,7 @@ fn a_neighbour_that_slept_through_checkpoints_catches_up() {
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     let (known, known_gone) =
         (attached.find(b"a").unwrap().unwrap(), attached.find(b"gone").unwrap().unwrap());
-    let mut cursor = Cursor::new(attached.reader(&known), &Query::default());
+    let mut cursor = attached.reader(&known).follow(&Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(0));
     let first = segment_files(directory.path()).first().cloned();
     append(&store, &a, 10..20);

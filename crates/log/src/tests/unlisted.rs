@@ -60,13 +60,12 @@ fn segments_that_cannot_be_listed_are_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();
     let (store, attached, theirs) = begun(directory.path());
     let log = store.log(b"a").unwrap();
-    let mut early = Cursor::new(attached.reader(&theirs), &Query::default());
+    let mut early = attached.reader(&theirs).follow(&Query::default());
     assert_eq!(early.next().unwrap().map(|entry| entry.time), Some(1));
     assert_eq!(early.next(), Ok(None));
     let mut births = attached.births(false).unwrap();
     let unreadable = Unreadable::new(directory.path(), &go_on(&store));
-    let mut late: Vec<Cursor> =
-        starts().iter().map(|query| Cursor::new(attached.reader(&theirs), query)).collect();
+    let mut late: Vec<Cursor> = starts().iter().map(|query| attached.reader(&theirs).follow(query)).collect();
     let mut reader = attached.reader(&theirs);
     for _ in 0..2 {
         assert!(is_io(&early.next()) && early.wait(Some(Duration::ZERO)), "it sleeps in front of an entry");
@@ -118,7 +117,7 @@ fn columns_are_filled_once_segments_can_be_listed() {
     let directory = tempfile::tempdir().unwrap();
     let (store, attached, theirs) = begun(directory.path());
     let unreadable = Unreadable::new(directory.path(), &go_on(&store));
-    let mut cursor = Cursor::new(attached.reader(&theirs), &Query::from(Start::Offset(6)));
+    let mut cursor = attached.reader(&theirs).follow(&Query::from(Start::Offset(6)));
     let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
     let (times, offsets, lengths, places) = (&mut times, &mut offsets, &mut lengths, &mut places);
     let mut columns = Columns { times, offsets, lengths, places };
@@ -135,7 +134,7 @@ fn what_went_while_a_neighbour_cannot_begin_anew_is_not_taken_for_lost() {
     let (store, attached, theirs) = begun(directory.path());
     let log = store.log(b"a").unwrap();
     let queries = [Query::default(), Query::from(Start::Offset(0)), Query::from(Start::Time(0))];
-    let mut cursors = queries.map(|query| Cursor::new(attached.reader(&theirs), &query));
+    let mut cursors = queries.map(|query| attached.reader(&theirs).follow(&query));
     for time in 2..60 {
         store.append(&log, &[7; 3000], time).unwrap();
     }

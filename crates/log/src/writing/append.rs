@@ -159,7 +159,7 @@ impl Store {
         if self.durability() != Durability::Sync {
             return Ok(());
         }
-        let last = self.shared.control.taken();
+        let last = self.shared.control.staged_end();
         if ticket > last {
             return Err(CommitError::NoTicket { ticket, last });
         }

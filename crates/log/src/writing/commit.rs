@@ -181,7 +181,7 @@ impl Store {
     ) -> Result<(Arc<Log>, Receipt), CommitError> {
         let shared = &*self.shared;
         if let Some(damage) = &shared.unnamed {
-            return Err(CommitError::Damaged(Box::new(damage.clone())));
+            return Err(CommitError::damaged(damage));
         }
         check_length(name)?;
         let config = Config { content_type: shared.catalogue.intern(&config.content_type), ..config.clone() };

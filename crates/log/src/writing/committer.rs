@@ -108,7 +108,7 @@ fn take(writer: &mut Writer) -> Result<Group, CommitError> {
     writer.flush()?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
     let gathered = std::mem::take(&mut writer.gathered);
-    Ok(Group { gathered, active: writer.active.clone(), end: writer.written() })
+    Ok(Group { gathered, active: writer.active.clone(), end: writer.staged_end() })
 }
 
 /// A group that is durable, and who is to be told.
@@ -126,7 +126,7 @@ impl Shared {
     /// # Errors
     /// [`CommitError::Failed`]: it did not come there.
     pub(crate) fn flush_staged(&self) -> Result<(), CommitError> {
-        match self.control.taken() > self.control.written() {
+        match self.control.staged_end() > self.control.file_end() {
             true => self.writer.lock().flush(),
             false => Ok(()),
         }
@@ -170,7 +170,7 @@ impl Shared {
         }
         let group = {
             let mut writer = self.writer.lock();
-            if writer.failure.is_none() && writer.written() == self.control.durable() {
+            if writer.failure.is_none() && writer.staged_end() == self.control.durable() {
                 return Ok(None);
             }
             take(&mut writer)
@@ -308,7 +308,7 @@ impl Shared {
             return None;
         }
         let free = !std::mem::replace(&mut writer.lead.leading, true);
-        free.then(|| writer.written())
+        free.then(|| writer.staged_end())
     }
 
     /// The committer's thread. Should it panic, the store takes nothing more, for nobody would make it durable.
@@ -392,7 +392,7 @@ impl Store {
     pub fn carry(&self, watcher: WatcherId) {
         let shared = &self.shared;
         let taken =
-            self.durability() == Durability::Sync && shared.control.taken() > shared.control.durable();
+            self.durability() == Durability::Sync && shared.control.staged_end() > shared.control.durable();
         if taken && let Some(ticket) = shared.leads(watcher) {
             // If it fails, every watcher has been told.
             let _ = shared.lead(ticket);

@@ -4,7 +4,7 @@
 //! which does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active segment is full the next one takes over: the spare
 //! that the committer prepared, or one made on the spot with reserved blocks.
 //!
-//! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
+//! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took
 //! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
 //! its own but the one in thousands that prepares a stretch or a segment.
 
@@ -136,8 +136,8 @@ impl Writer {
         }
     }
 
-    /// End of the last batch.
-    pub(crate) fn written(&self) -> Position {
+    /// End of the last batch, in its file or staged.
+    pub(crate) fn staged_end(&self) -> Position {
         position(self.active.header.number, self.tip.end())
     }
 
@@ -191,10 +191,10 @@ impl Writer {
         self.tally.batches += 1;
         self.gathered.batches += 1;
         self.tally.batch_bytes += size;
-        let start = self.written();
+        let start = self.staged_end();
         self.place(batch, (length, touched), due).map_err(|error| self.fail(&error))?;
-        let end = self.written();
-        self.control.set_taken(end);
+        let end = self.staged_end();
+        self.control.set_staged_end(end);
         self.show();
         Ok(Placed { start, end, bytes: length })
     }
@@ -222,7 +222,7 @@ impl Writer {
             frames: batch.count,
             touched,
         };
-        let here = (self.active.seal, self.tip.end());
+        let here = self.active.seal.at(self.tip.end());
         let checksum = header.encode(&batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
         self.tip.put(&self.scratch, batch, due, &self.active)
@@ -244,7 +244,7 @@ impl Writer {
     /// Says how far the file goes.
     fn show(&self) {
         let end = position(self.active.header.number, self.tip.published());
-        self.control.set_written(end);
+        self.control.set_file_end(end);
         if self.options.durability != Durability::Sync {
             self.control.set_visible(end);
         }

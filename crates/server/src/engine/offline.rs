@@ -116,7 +116,7 @@ impl Names {
             Some(name) => String::from_utf8_lossy(name).into_owned(),
             None => format!("#{id}"),
         };
-        damage.logs.as_ref().map(|logs| logs.iter().map(name).collect())
+        damage.logs.known().map(|logs| logs.iter().map(name).collect())
     }
 
     /// For people, behind what the span says of itself.
@@ -134,11 +134,11 @@ impl Names {
 
 /// A damaged span, for programs.
 fn span(damage: &Damage) -> Value {
-    let ((segment, from), (until_segment, until)) = (place(damage.from), place(damage.to));
+    let (segment, from) = place(damage.from);
     let mut object = json!({
-        "what": damage.to_string(), "file": damage.file, "segment": segment, "byte": from, "ids": damage.logs,
+        "what": damage.to_string(), "file": damage.file, "segment": segment, "byte": from, "ids": damage.logs.known(),
     });
-    if damage.to > damage.from {
+    if let Some((until_segment, until)) = damage.resumes.map(place) {
         object["resumes"] = json!({ "segment": until_segment, "byte": until });
     }
     object

@@ -137,7 +137,7 @@ impl Simulation {
         let disk = Disk::Sim(self.disk.clone());
         let (log, recovered) = log::Store::open(&disk, Path::new("/store"), options).unwrap();
         assert_eq!(recovered.damage, [], "nothing was damaged");
-        let kept = log.stats().written;
+        let kept = log.stats().staged_end;
         assert!(kept >= self.left, "an answer left before what it told was durable");
         self.counts.lost += self.waiting.iter().filter(|(ticket, ..)| *ticket > kept).count() as u64;
         self.settle(kept);

@@ -46,9 +46,15 @@ pub(crate) fn encode_create(
 }
 
 /// What a create frame says.
-pub(crate) type Created<'a> = (&'a [u8], Config, Option<Branch>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Created<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) config: Config,
+    /// Where it branches off, if it is a fork.
+    pub(crate) branch: Option<Branch>,
+}
 
-/// Name, configuration and branch out of a create frame's payload.
+/// What the payload of a create frame says; `None` if it is none.
 pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
     let fixed = payload.get(..14)?;
     let value = word64(fixed, 0);
@@ -70,7 +76,7 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
             Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked, first: word64(rest, 32) })
         }
     };
-    Some((name, Config { content_type, lifetime }, branch))
+    Some(Created { name, config: Config { content_type, lifetime }, branch })
 }
 
 /// The offset below which a trim frame's payload purges.
@@ -136,7 +142,8 @@ mod tests {
             for branch in [None, Some(branch)] {
                 bytes.clear();
                 encode_create(&name, &config, branch.as_ref(), &mut bytes).unwrap();
-                prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config.clone(), branch)));
+                let created = Created { name: &name, config: config.clone(), branch };
+                prop_assert_eq!(decode_create(&bytes), Some(created));
             }
             bytes.clear();
             encode_producer(&name, Producer { epoch, seq }, &mut bytes);

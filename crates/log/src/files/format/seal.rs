@@ -19,9 +19,24 @@ impl Seal {
         Seal { of_segment: mixed(store_id ^ mixed(number.into())) }
     }
 
+    /// For a batch that begins at a place of the segment.
     #[inline]
-    fn at(self, place: u32) -> u64 {
-        mixed(self.of_segment ^ u64::from(place))
+    pub(crate) fn at(self, place: u32) -> SealedAt {
+        SealedAt { seal: self, place }
+    }
+}
+
+/// What the checksums of one batch's header begin with: its segment's seal, and the place where the batch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealedAt {
+    seal: Seal,
+    place: u32,
+}
+
+impl SealedAt {
+    #[inline]
+    fn number(self) -> u64 {
+        mixed(self.seal.of_segment ^ u64::from(self.place))
     }
 }
 
@@ -44,11 +59,11 @@ pub(super) fn bare(bytes: &[u8]) -> Option<Fixed> {
     Some(fixed)
 }
 
-/// The brief checksum of a bare fixed part, at a place, and what the whole one goes on from.
+/// The brief checksum of a bare fixed part, and the sum from which the header's whole checksum is continued.
 #[inline]
-pub(super) fn brief(bare: &Fixed, (seal, place): (Seal, u32)) -> (u16, u32) {
-    let seal = seal.at(place);
-    let sum = crc32c::crc32c_append(seal as u32, bare);
-    let folded = sum ^ (seal >> 32) as u32;
+pub(super) fn brief(bare: &Fixed, here: SealedAt) -> (u16, u32) {
+    let number = here.number();
+    let sum = crc32c::crc32c_append(number as u32, bare);
+    let folded = sum ^ (number >> 32) as u32;
     ((folded ^ folded >> 16) as u16, sum)
 }

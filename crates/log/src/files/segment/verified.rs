@@ -10,7 +10,6 @@
 use super::{Segment, file_name};
 use crate::error::{Damage, ReadError};
 use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
-use crate::position;
 use crate::scan::{Step, Unseen};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -102,8 +101,7 @@ impl Segment {
         if range.end > self.region.published() {
             // All that a shortened file has lost.
             let from = self.position_of(self.region.published());
-            let damage = Damage { file: file_name(self.header.number), from, to: from, logs: None };
-            return Err(ReadError::Damaged(Box::new(damage)));
+            return Err(ReadError::Damaged(Box::new(Damage::at(file_name(self.header.number), from))));
         }
         if self.verified.is_clean(range.start, range.end) {
             return Ok(());
@@ -207,11 +205,12 @@ impl Segment {
             // Zeros at the end of a sealed segment: nothing was ever there to be read.
             return self.verified.looked(stop.at, end, undamaged);
         }
-        let resumes = stop.resumes_at.unwrap_or(end);
-        let number = self.header.number;
-        let behind = stop.resumes_place.unwrap_or_else(|| self.runs().place_of(end));
-        let (from, to) = (position(number, stop.place), position(number, behind));
-        damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
+        let found = stop.damage(file_name(self.header.number), self.header.number);
+        let (resumes, found) = match stop.resumes {
+            Some(resumes) => (resumes.at, found),
+            None => (end, found.up_to(self.position_of(end))),
+        };
+        damage.push((stop.at..resumes, found));
         looked_at.publish(resumes);
     }
 }

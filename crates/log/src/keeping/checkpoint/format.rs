@@ -17,7 +17,7 @@ use crate::credible::{ID_END, are_credible, branches_off, is_place};
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
-use crate::format::{self, Config, Link, Producer, word32, word64};
+use crate::format::{self, Config, Created, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
 use crate::segment_of;
 use crate::times::Times;
@@ -146,7 +146,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let (accessed, version) = (cutter.word64()?, cutter.word32()?);
     let flags = cutter.cut(4)?;
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
-    let (name, config, branch) = format::decode_create(cutter.piece()?).filter(branches_off)?;
+    let Created { name, config, branch } = format::decode_create(cutter.piece()?).filter(branches_off)?;
     // Who its parent is to whoever reads all records.
     let lineage = branch.map(|branch| Lineage::of(branch, None));
     if id >= ID_END || first > tail {
@@ -158,12 +158,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
         (inner.last, inner.first, inner.tail, inner.version) = (last, first, tail, version);
         (inner.closed, inner.deleting) = (closed, deleting);
         if !cutter.piece()?.is_empty() {
-            inner.set_damage(Damage {
-                file: "an earlier segment".into(),
-                from: last,
-                to: last,
-                logs: Some(vec![id]),
-            });
+            inner.set_damage(Damage::of_logs(last, vec![id]));
         }
         let writer_seq = cutter.piece()?;
         if !writer_seq.is_empty() {

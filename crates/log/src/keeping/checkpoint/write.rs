@@ -74,7 +74,7 @@ impl Shared {
             return false;
         }
         let last = self.checkpoints.lock().last().copied().unwrap_or(crate::position(1, 0));
-        let written = self.writer.lock().written();
+        let written = self.writer.lock().staged_end();
         let segments = u64::from(segment_of(written) - segment_of(last).min(segment_of(written)));
         segments * u64::from(self.options.segment_bytes_due()) >= self.options.checkpoint_bytes
             && segments > 0
@@ -83,7 +83,7 @@ impl Shared {
     fn write_checkpoint(&self, directory: &Path) -> io::Result<Written> {
         let (start, link, times, dead) = {
             let writer = self.writer.lock();
-            (writer.written(), writer.link, writer.times, writer.dead().collect())
+            (writer.staged_end(), writer.link, writer.times, writer.dead().collect())
         };
         let name = file_name(start);
         let (working, file) = Working::create(&self.disk, directory, &name)?;

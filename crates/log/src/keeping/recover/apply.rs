@@ -3,7 +3,6 @@
 use super::Recovery;
 use super::follow::Shown;
 use crate::credible::is_credible;
-use crate::error::Damage;
 use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Frame, Kind, Producer};
@@ -83,8 +82,7 @@ impl Recovery {
 
     /// A frame says what cannot be: it is lost what was meant.
     fn disbelieve(&mut self, segment: u32, batch: &Batch<'_>, frame: &Frame<'_>) {
-        let (from, to) = (position(segment, batch.place), position(segment, batch.end_place()));
-        let damage = Damage { file: segment::file_name(segment), from, to, logs: Some(vec![frame.log]) };
+        let damage = batch.damage(segment::file_name(segment), segment, frame.log);
         match self.logs.get(&frame.log) {
             Some(log) => log.lock().note_damage(|| damage.clone()),
             // Perhaps created there: its name is lost.
@@ -115,8 +113,9 @@ impl Recovery {
         }
     }
 
-    fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
+    fn create(&mut self, id: LogId, created: Created<'_>, time: Time) {
         if !self.logs.contains_key(&id) {
+            let Created { name, config, branch } = created;
             let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
             let lineage = branch.map(|branch| Lineage::of(branch, None));
             self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));

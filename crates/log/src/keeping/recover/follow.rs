@@ -2,7 +2,7 @@
 
 use super::{Recovery, missing_segment};
 use crate::checkpoint;
-use crate::error::OpenError;
+use crate::error::{OpenError, Touched};
 use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::heirs::relinquish;
@@ -91,7 +91,8 @@ impl Recovery {
         for number in gone {
             let harmed = self.logs.values().filter(|log| is_needed_by(&log.lock(), *number));
             let harmed: Vec<Arc<Log>> = harmed.cloned().collect();
-            let damage = missing_segment(*number, harmed.iter().map(|log| log.id()).collect());
+            let damage =
+                missing_segment(*number, Touched::these(harmed.iter().map(|log| log.id()).collect()));
             harmed.iter().for_each(|log| log.lock().note_damage(|| damage.clone()));
             self.missing.entry(*number).or_insert(damage);
         }
@@ -111,9 +112,9 @@ impl Recovery {
             let end = segment.end(to).min(segment.region().published());
             loop {
                 let stop = segment.scan(at, end, None).each(|batch| self.apply(number, batch));
-                let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { break };
+                let Some(resumes) = stop.resumes.filter(|_| !stop.blank) else { break };
                 self.damaged(number, stop);
-                at = resumes;
+                at = resumes.at;
             }
         }
     }

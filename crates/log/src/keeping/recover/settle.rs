@@ -1,6 +1,7 @@
 //! What replay cannot tell batch by batch, settled when it is over: what became of forks, and what they keep.
 
 use super::{Recovery, missing_segment};
+use crate::error::Touched;
 use crate::extents::Extent;
 use crate::fork::orphaned;
 use crate::heirs::relinquish;
@@ -55,10 +56,10 @@ impl Recovery {
             let Some(extent) = inner.extents.all().iter().find(gone).copied() else { continue };
             let number = segment_of(extent.position);
             missing.entry(number).or_default().push(log.id());
-            inner.note_damage(|| missing_segment(number, vec![log.id()]));
+            inner.note_damage(|| missing_segment(number, Touched::These(vec![log.id()])));
         }
         for (number, logs) in missing {
-            let damage = missing_segment(number, logs);
+            let damage = missing_segment(number, Touched::these(logs));
             self.missing.entry(number).or_insert_with(|| damage.clone());
             self.report.damage.push(damage);
         }

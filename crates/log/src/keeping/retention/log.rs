@@ -173,7 +173,7 @@ fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
 impl Shared {
     /// The last offset at which a run of batches ends, up to the one from which on everything stays.
     fn whole_below(&self, Beyond { keep_from, extent, log }: &Beyond) -> Offset {
-        let reach = Reach { view: &self.segments.latest(), limit: self.control.written() };
+        let reach = Reach { view: &self.segments.latest(), limit: self.control.file_end() };
         let ends = reach.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
         ends.last().unwrap_or(extent.offset)
     }

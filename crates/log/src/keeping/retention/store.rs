@@ -95,8 +95,8 @@ fn largest_time(segment: &Segment, most: Time) -> Option<Time> {
             let entries = format::frames(batch.body).filter(|frame| frame.kind == Kind::Data);
             largest = entries.map(|frame| frame.time).filter(|time| *time <= most).chain(largest).max();
         });
-        let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { return largest };
-        at = resumes;
+        let Some(resumes) = stop.resumes.filter(|_| !stop.blank) else { return largest };
+        at = resumes.at;
     }
 }
 
@@ -129,7 +129,7 @@ impl Shared {
             let writer = self.writer.lock();
             let latest = writer.times.latest;
             if latest > 0 && latest < now.saturating_sub(age) {
-                return Some(writer.written());
+                return Some(writer.staged_end());
             }
         }
         let newest = view.all().last()?.header.number;
