@@ -32,6 +32,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Pool, Reactor};
+use thalweg_streams::Loopback;
 use thalweg_sync::places::Places;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
@@ -294,11 +295,12 @@ fn open_engine(
     let engine = interruptible(signals, end_at_once, open);
     let engine = engine.map_err(|error| Failure::System("hear of signals", error))?;
     code::release();
-    let webhooks_loopback = match options.webhooks_loopback {
+    let is_allowed = match options.webhooks_loopback {
         WebhooksLoopback::On => true,
         WebhooksLoopback::Off => false,
         WebhooksLoopback::Auto => plan.is_apart() && !plan.front.is_guarded(),
     };
+    let webhooks_loopback = if is_allowed { plan.front.loopback() } else { Loopback::Never };
     let engine = engine.map_err(Failure::Store)?.with_sharing(plan.front.sharing());
     Ok(engine.with_webhooks_loopback(webhooks_loopback).with_streams_max(streams_max))
 }

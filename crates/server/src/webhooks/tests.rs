@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 use thalweg_state::{Change, Options as StateOptions};
+use thalweg_streams::Loopback;
 use thalweg_sys::clock;
 use thalweg_wire::exchange::{Answer, Method, Request, Service as _};
 use thalweg_wire::field::{Field, Name};
@@ -83,7 +84,7 @@ impl World {
     fn new(wait_ms_max: u64) -> World {
         let state = StateOptions::default();
         let engine = Engine::open(Path::new(""), Durability::Memory, Retain::default(), state).unwrap();
-        let engine = engine.with_webhooks_loopback(true);
+        let engine = engine.with_webhooks_loopback(Loopback::OfPrograms);
         let (end, ended) = channel();
         let (told, asked) = channel();
         let (ended, told) = (Mutex::new(ended), Mutex::new(told));

@@ -111,7 +111,7 @@ impl<S: Store> Driver<S> {
         let barred = slots.iter().filter_map(|slot| {
             let held = slot.held.lock();
             let why = match &held.as_ref()?.subscription.config.delivery {
-                Delivery::Webhook { url } => Target::parse(url, self.streams.options.webhooks_loopback).err(),
+                Delivery::Webhook { url } => Target::parse(url, self.streams.options.allows_loopback()).err(),
                 Delivery::PullWake { wake_stream } => {
                     let why = "a service of the server writes its wake stream";
                     self.streams.options.is_read_only(wake_stream).then_some(why)
@@ -429,7 +429,7 @@ impl<S: Store> Driver<S> {
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
         Some(Attempt {
-            target: Target::parse(url, self.streams.options.webhooks_loopback).ok()?,
+            target: Target::parse(url, self.streams.options.allows_loopback()).ok()?,
             body: Vec::new(),
             signature: String::new(),
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),

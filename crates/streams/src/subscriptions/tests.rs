@@ -8,7 +8,7 @@ use super::subscription::{
 use super::{Attempt, Driver, Subscriptions, encoding};
 use crate::model::Model;
 use crate::store::{Commit, Store, StoreError};
-use crate::{Options, Streams};
+use crate::{Loopback, Options, Streams};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -643,7 +643,8 @@ fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
     let reply = world.put("s", &webhook(NEAR));
     assert_eq!((reply.code(), &reply.body["field"]), ((400, "WEBHOOK_URL_REJECTED"), &json!("webhook.url")));
     assert!(reply.body["detail"].as_str().unwrap().contains("webhooks_loopback"), "{}", reply.body);
-    let mut world = world.restart_by(Options { webhooks_loopback: true, ..Options::default() });
+    let mut world =
+        world.restart_by(Options { webhooks_loopback: Loopback::OfPrograms, ..Options::default() });
     assert_eq!(world.put("s", &webhook(NEAR)).status, 201);
     world.create("events/a");
     world.append("events/a", 1);
@@ -654,6 +655,31 @@ fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
     assert!(&**id == "s" && why.contains("webhooks_loopback"), "{why}");
     assert!(world.turn().is_empty());
     assert_eq!(world.get("s")["status"], "failed");
+}
+
+#[test]
+fn a_page_has_the_server_call_its_own_machine_only_where_its_origin_is_listed() {
+    let put = |world: &mut World, url: &str| {
+        let page = [("Origin", "https://page.example")];
+        world.call(Method::Put, "__ds/subscriptions/s", &page, &webhook(url))
+    };
+    let allowing = |webhooks_loopback| Options { webhooks_loopback, ..Options::default() };
+    for near in ["http://127.0.0.1:9/admin/shutdown?x=1", "http://localhost:9/", "http://127.0.0.77/"] {
+        let mut world = World::new().restart_by(allowing(Loopback::OfPrograms));
+        let reply = put(&mut world, near);
+        assert_eq!(
+            (reply.code(), &reply.body["field"]),
+            ((403, "ORIGIN_NOT_ALLOWED"), &json!("Origin")),
+            "{near}"
+        );
+        assert_eq!(
+            put(&mut world, "https://hooks.example/").status,
+            201,
+            "elsewhere, pages reach it themselves"
+        );
+        let mut world = World::new().restart_by(allowing(Loopback::OfPagesToo));
+        assert_eq!(put(&mut world, near).status, 201, "{near}");
+    }
 }
 
 #[test]
