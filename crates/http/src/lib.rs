@@ -47,3 +47,4 @@ pub use config::{Config, GUESTS_MAX};
 pub use connection::Connection;
 pub use meters::{Calls, Meters, Traffic};
 pub use reactor::{Census, Http, Listening, Message};
+pub use warnings::Sparing;

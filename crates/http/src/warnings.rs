@@ -21,7 +21,7 @@ pub(crate) struct Warnings {
 
 /// One kind of warning.
 #[derive(Debug, Default)]
-pub(crate) struct Sparing {
+pub struct Sparing {
     said_ms: Option<u64>,
     /// What it happened to since it was said.
     unsaid: u64,
@@ -29,7 +29,8 @@ pub(crate) struct Sparing {
 
 impl Sparing {
     /// It happened `times` more at a time of the reactor's clock: what a warning has to say, if it may be said now.
-    pub(crate) fn note(&mut self, now_ms: u64, times: u64) -> Option<NonZeroU64> {
+    #[must_use]
+    pub fn note(&mut self, now_ms: u64, times: u64) -> Option<NonZeroU64> {
         self.unsaid += times;
         if self.said_ms.is_some_and(|said_ms| now_ms < said_ms + APART_MS) {
             return None;

@@ -219,14 +219,15 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     // The command line is read: what read it is not needed any more, and an idle server is to be small.
     code::release();
     let options = &configuration.options;
-    let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
+    let logging = Logging::start(options.log_format, options.log_level)
+        .map_err(|error| Failure::System("start a thread", error))?;
     ignore_broken_pipes();
     ignore_full_files();
     let shares =
         Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);
-    let engine = open_engine(&signals, options, &plan, limits.streams)?;
+    let engine = open_engine(&signals, &logging, options, &plan, limits.streams)?;
     plan.warn();
     let Plan { front, reactors, certificate, .. } = plan;
     let keeping =
@@ -284,6 +285,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
 /// is what one step does.
 fn open_engine(
     signals: &Signals,
+    logging: &Logging,
     options: &ServeOptions,
     plan: &Plan,
     streams_max: u64,
@@ -292,7 +294,7 @@ fn open_engine(
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let state = state_options(options, streams_max);
     let open = || Engine::open(&options.data, options.durability, retain, state);
-    let engine = interruptible(signals, end_at_once, open);
+    let engine = interruptible(signals, |signal| end_at_once(signal, logging), open);
     let engine = engine.map_err(|error| Failure::System("hear of signals", error))?;
     code::release();
     let is_allowed = match options.webhooks_loopback {
@@ -306,8 +308,9 @@ fn open_engine(
 }
 
 /// Of a server that has served nothing yet.
-fn end_at_once(signal: Signal) {
+fn end_at_once(signal: Signal, logging: &Logging) {
     tracing::info!(?signal, "ending: nothing was served yet");
+    logging.flush();
     std::process::exit(0)
 }
 

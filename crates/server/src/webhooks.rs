@@ -22,6 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use thalweg_http::Sparing;
 use thalweg_http::client::{Exchange, Progress, Reply, Trust, post};
 use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Readiness};
 use thalweg_streams::embedded::Embedded;
@@ -94,6 +95,8 @@ struct Webhooks {
     /// Read when a name is first looked up.
     trust: Option<Trust>,
     calls: usize,
+    /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
+    failures: Sparing,
     /// Calls to make as soon as there is room for them, and where they may go.
     queue: VecDeque<(Attempt, VecDeque<SocketAddr>)>,
     /// There is something to take up.
@@ -183,6 +186,7 @@ impl Webhooks {
             names: Names::new(),
             trust: None,
             calls: 0,
+            failures: Sparing::default(),
             queue: VecDeque::new(),
             rung: false,
         })
@@ -330,7 +334,10 @@ impl Webhooks {
     }
 
     fn failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
-        tracing::info!(subscription = attempt.id(), host = %attempt.target.host, %why, "a webhook call failed");
+        if let Some(times) = self.failures.note(core.now_ms(), 1) {
+            let (subscription, host) = (attempt.id(), &attempt.target.host);
+            tracing::info!(times, subscription, %host, %why, "webhook calls failed; this is the last");
+        }
         self.finish(core, attempt, Outcome::Failed);
     }
 
@@ -370,12 +377,8 @@ impl Webhooks {
                 let Some(call) = core.remove(key).and_then(|removed| removed.entry) else { return };
                 let outcome = outcome(&reply);
                 if outcome == Outcome::Failed {
-                    tracing::info!(
-                        subscription = call.attempt.id(),
-                        host = %call.attempt.target.host,
-                        status = reply.status,
-                        "a webhook refused"
-                    );
+                    let why = io::Error::other(format!("it answered with status {}", reply.status));
+                    return self.call_failed(core, &call.attempt, &why);
                 }
                 self.calls -= 1;
                 self.finish(core, &call.attempt, outcome);
