@@ -92,10 +92,13 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::Place;
 
     fn said(places: &[(Asker, &str)]) -> String {
-        let parsed: Vec<(Asker, Listen)> =
-            places.iter().map(|(asker, text)| (*asker, text.parse().unwrap())).collect();
+        let parsed: Vec<(Asker, Listen)> = places
+            .iter()
+            .map(|(asker, text)| (*asker, text.parse::<Place>().unwrap().resolve().unwrap()))
+            .collect();
         let clash = Clash::among(parsed.iter().map(|(asker, place)| (*asker, place)));
         clash.map(|clash| clash.to_string()).unwrap_or_default()
     }

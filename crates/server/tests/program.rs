@@ -107,6 +107,9 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
     let other = other.to_str().unwrap();
     for (arguments, wanted, hint) in [
         (["--listen", "0.0.0.0:0", "--data", other], 2, "--insecure-listen-anywhere"),
+        (["--listen", "nowhere", "--data", other], 2, "an address with a port"),
+        // The resolver may know it at the next start.
+        (["--listen", "nosuch.invalid:0", "--data", other], 1, "cannot find the address of nosuch.invalid:0"),
         (["--listen", server.address(), "--data", other], 1, "--listen"),
         (["--listen", "127.0.0.1:0", "--data", data], 1, "is held by"),
     ] {
