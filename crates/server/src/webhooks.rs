@@ -1,18 +1,20 @@
 //! Subscriptions' outgoing side: one thread that drives them and calls webhooks.
 //!
 //! The thread is a reactor of its own: pending work, leases and retries reach it as messages and timers, and
-//! every call in flight is a non-blocking socket with a deadline. So a webhook that is slow, or hangs, holds
-//! back only itself; [`CALLS_MAX`] are in flight at once and the others queue. What cannot be done without
+//! every call in flight is a non-blocking socket with a deadline. [`CALLS_MAX`] are in flight at once and the others wait; so that
+//! a webhook that is slow, or hangs, holds back only itself, `fairness.rs` says whose turn it is. What cannot be done without
 //! blocking, asking a resolver and reading the system's certificates, is done by a thread for each name that is
 //! looked up: how many there are, and how long one is waited for, `names.rs` says.
 //!
 //! PROTOCOL 12.8: a call connects only to addresses that were resolved for it and passed
 //! [`Target::permits`]; the name is not resolved again, so it cannot lead elsewhere in between.
 
+mod fairness;
 mod names;
 #[cfg(test)]
 mod tests;
 
+use self::fairness::{CALLS_MAX, Calls, Peer};
 use self::names::Names;
 use crate::engine::Engine;
 use crate::serve::Failure;
@@ -31,8 +33,6 @@ use thalweg_streams::subscriptions::{Attempt, Driver, Outcome, Subscriptions};
 use thalweg_sys::socket;
 use thalweg_wire::exchange::Now;
 
-/// Webhooks called at once.
-const CALLS_MAX: usize = 256;
 /// Longest time that a name's addresses are waited for.
 const LOOK_UP_MS_MAX: u64 = 10_000;
 const MAILBOX_MAX: usize = 4_096;
@@ -70,6 +70,7 @@ struct Resolver {
 /// A webhook being called.
 struct Call {
     attempt: Attempt,
+    peer: Peer,
     trust: Option<Trust>,
     /// Addresses left to try.
     addresses: VecDeque<SocketAddr>,
@@ -94,11 +95,10 @@ struct Webhooks {
     names: Names<Attempt>,
     /// Read when a name is first looked up.
     trust: Option<Trust>,
-    calls: usize,
+    /// Each with where it may go.
+    calls: Calls<(Attempt, VecDeque<SocketAddr>)>,
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
     failures: Sparing,
-    /// Calls to make as soon as there is room for them, and where they may go.
-    queue: VecDeque<(Attempt, VecDeque<SocketAddr>)>,
     /// There is something to take up.
     rung: bool,
 }
@@ -185,9 +185,8 @@ impl Webhooks {
             resolver,
             names: Names::new(),
             trust: None,
-            calls: 0,
+            calls: Calls::new(),
             failures: Sparing::default(),
-            queue: VecDeque::new(),
             rung: false,
         })
     }
@@ -228,7 +227,7 @@ impl Webhooks {
         let target = &attempt.target;
         match known_addresses(target) {
             Some(addresses) if !target.secure || self.trust.is_some() => {
-                self.queue.push_back((attempt, addresses));
+                self.calls.wait(&peer(target), (attempt, addresses));
             }
             _ => {
                 let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
@@ -268,7 +267,7 @@ impl Webhooks {
         for attempt in waiting {
             match &outcome {
                 Ok(addresses) => match permitted(&attempt.target, addresses) {
-                    Ok(addresses) => self.queue.push_back((attempt, addresses)),
+                    Ok(addresses) => self.calls.wait(&peer(&attempt.target), (attempt, addresses)),
                     Err(error) => self.failed(core, &attempt, &error),
                 },
                 Err(error) => self.failed(core, &attempt, error),
@@ -279,26 +278,31 @@ impl Webhooks {
     }
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
-        while self.calls < CALLS_MAX
-            && let Some((mut attempt, addresses)) = self.queue.pop_front()
-        {
+        while let Some((peer, (mut attempt, addresses))) = self.calls.begin() {
             let now = Self::now(core);
             if self.driver.begin(&mut attempt, now) {
-                self.calls += 1;
-                self.connect(core, attempt, addresses);
+                self.connect(core, attempt, peer, addresses);
+            } else {
+                self.calls.ended(&peer);
             }
         }
     }
 
-    fn connect(&mut self, core: &mut Core<Self>, attempt: Attempt, addresses: VecDeque<SocketAddr>) {
+    fn connect(
+        &mut self,
+        core: &mut Core<Self>,
+        attempt: Attempt,
+        peer: Peer,
+        addresses: VecDeque<SocketAddr>,
+    ) {
         let deadline_ms = core.now_ms() + attempt.timeout_ms;
         let trust = self.trust.clone().filter(|_| attempt.target.secure);
         match exchange(&attempt, trust.as_ref()) {
             Ok(exchange) => {
-                let call = Call { attempt, trust, addresses, exchange, connected: false, deadline_ms };
+                let call = Call { attempt, peer, trust, addresses, exchange, connected: false, deadline_ms };
                 self.try_next(core, Box::new(call), &io::ErrorKind::AddrNotAvailable.into());
             }
-            Err(error) => self.call_failed(core, &attempt, &error),
+            Err(error) => self.call_failed(core, &attempt, &peer, &error),
         }
     }
 
@@ -325,11 +329,16 @@ impl Webhooks {
                 Err(error) => why = error,
             }
         }
-        self.call_failed(core, &call.attempt, &why);
+        self.call_failed(core, &call.attempt, &call.peer, &why);
     }
 
-    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
-        self.calls -= 1;
+    fn call_ended(&mut self, peer: &Peer, was_late: bool) {
+        self.calls.ended(peer);
+        self.calls.timed(peer, was_late);
+    }
+
+    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, peer: &Peer, why: &io::Error) {
+        self.call_ended(peer, why.kind() == io::ErrorKind::TimedOut);
         self.failed(core, attempt, why);
     }
 
@@ -378,9 +387,9 @@ impl Webhooks {
                 let outcome = outcome(&reply);
                 if outcome == Outcome::Failed {
                     let why = io::Error::other(format!("it answered with status {}", reply.status));
-                    return self.call_failed(core, &call.attempt, &why);
+                    return self.call_failed(core, &call.attempt, &call.peer, &why);
                 }
-                self.calls -= 1;
+                self.call_ended(&call.peer, false);
                 self.finish(core, &call.attempt, outcome);
             }
             Err(error) => self.give_up(core, key, &error),
@@ -395,13 +404,13 @@ impl Webhooks {
                 (call.exchange, call.connected) = (fresh, false);
                 self.try_next(core, call, error);
             }
-            Err(error) => self.call_failed(core, &call.attempt, &error),
+            Err(error) => self.call_failed(core, &call.attempt, &call.peer, &error),
         }
     }
 
     fn give_up(&mut self, core: &mut Core<Self>, key: Key, error: &io::Error) {
         if let Some(call) = core.remove(key).and_then(|removed| removed.entry) {
-            self.call_failed(core, &call.attempt, error);
+            self.call_failed(core, &call.attempt, &call.peer, error);
         }
     }
 }
@@ -438,6 +447,10 @@ impl Handler for Webhooks {
             self.retry_elsewhere(core, key, &late);
         }
     }
+}
+
+fn peer(target: &Target) -> Peer {
+    (target.host.as_str().into(), target.port)
 }
 
 /// The addresses of a target that nobody has to be asked about.
