@@ -9,11 +9,13 @@
 //! PROTOCOL 12.8: a call connects only to addresses that were resolved for it and passed
 //! [`Target::permits`]; the name is not resolved again, so it cannot lead elsewhere in between.
 
+mod certificates;
 mod fairness;
 mod names;
 #[cfg(test)]
 mod tests;
 
+use self::certificates::Certificates;
 use self::fairness::{CALLS_MAX, Calls, Peer};
 use self::names::Names;
 use crate::engine::Engine;
@@ -53,7 +55,8 @@ pub(crate) enum Message {
 /// A name's addresses, and whom a call that is encrypted trusts.
 pub(crate) struct Resolved {
     addresses: Vec<IpAddr>,
-    trust: Trust,
+    /// Where there was none that is good still.
+    trust: Option<Trust>,
 }
 
 /// Finds a name's addresses. May block.
@@ -93,8 +96,8 @@ struct Webhooks {
     control: Key,
     resolver: Resolver,
     names: Names<Attempt>,
-    /// Read when a name is first looked up.
-    trust: Option<Trust>,
+    /// Read when a name is looked up.
+    trust: Certificates<Trust>,
     /// Each with where it may go.
     calls: Calls<(Attempt, VecDeque<SocketAddr>)>,
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
@@ -184,7 +187,7 @@ impl Webhooks {
             control,
             resolver,
             names: Names::new(),
-            trust: None,
+            trust: Certificates::new(),
             calls: Calls::new(),
             failures: Sparing::default(),
             rung: false,
@@ -226,7 +229,7 @@ impl Webhooks {
     fn begin(&mut self, core: &Core<Self>, attempt: Attempt) {
         let target = &attempt.target;
         match known_addresses(target) {
-            Some(addresses) if !target.secure || self.trust.is_some() => {
+            Some(addresses) if !target.secure || self.trust.good(core.now_ms()).is_some() => {
                 self.calls.wait(&peer(target), (attempt, addresses));
             }
             _ => {
@@ -248,9 +251,9 @@ impl Webhooks {
     /// Has a name looked up, and the certificates read, elsewhere.
     fn look_up(&self, core: &Core<Self>, host: Arc<str>) -> io::Result<()> {
         let permit = core.handle().reserve().ok_or_else(|| io::Error::other("too much is under way"))?;
-        let (resolver, trust) = (self.resolver.clone(), self.trust.clone());
+        let (resolver, is_trust_good) = (self.resolver.clone(), self.trust.good(core.now_ms()).is_some());
         let run = move || {
-            let resolved = resolve(&host, &resolver, trust);
+            let resolved = resolve(&host, &resolver, is_trust_good);
             permit.post(Message::Resolved(host, resolved));
         };
         let builder = std::thread::Builder::new().name("look-up".into()).stack_size(LOOK_UP_STACK_BYTES);
@@ -261,7 +264,9 @@ impl Webhooks {
     fn resolved(&mut self, core: &mut Core<Self>, host: &Arc<str>, outcome: io::Result<Resolved>) {
         let waiting = self.names.answered(host);
         let outcome = outcome.map(|Resolved { addresses, trust }| {
-            self.trust.get_or_insert(trust);
+            if let Some(trust) = trust {
+                self.trust.read(core.now_ms(), trust);
+            }
             addresses
         });
         for attempt in waiting {
@@ -296,7 +301,7 @@ impl Webhooks {
         addresses: VecDeque<SocketAddr>,
     ) {
         let deadline_ms = core.now_ms() + attempt.timeout_ms;
-        let trust = self.trust.clone().filter(|_| attempt.target.secure);
+        let trust = self.trust.last().filter(|_| attempt.target.secure).cloned();
         match exchange(&attempt, trust.as_ref()) {
             Ok(exchange) => {
                 let call = Call { attempt, peer, trust, addresses, exchange, connected: false, deadline_ms };
@@ -465,9 +470,10 @@ fn known_addresses(target: &Target) -> Option<VecDeque<SocketAddr>> {
 }
 
 /// May block.
-fn resolve(host: &str, resolver: &Resolver, trust: Option<Trust>) -> io::Result<Resolved> {
+fn resolve(host: &str, resolver: &Resolver, is_trust_good: bool) -> io::Result<Resolved> {
     let addresses = host.parse().map_or_else(|_| (resolver.ask)(host), |address| Ok(vec![address]))?;
-    Ok(Resolved { addresses, trust: trust.map_or_else(Trust::of_system, Ok)? })
+    let trust = if is_trust_good { None } else { Some(Trust::of_system()?) };
+    Ok(Resolved { addresses, trust })
 }
 
 /// PROTOCOL 12.8: of what a name resolves to, only permitted addresses are kept.
