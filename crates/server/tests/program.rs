@@ -139,6 +139,20 @@ fn a_wrong_command_line_is_complained_of_in_the_form_that_was_asked_for() {
 }
 
 #[test]
+fn a_negative_number_is_a_value_that_is_judged_and_no_unknown_flag() {
+    for (arguments, wanted) in [
+        (&["read", "s", "--until", "-1"][..], "expected an offset that append, read or head printed, a time"),
+        (&["create", "s", "--ttl", "-1"], "expected a whole number of seconds"),
+    ] {
+        let (code, complaint) = fails("", arguments);
+        assert!(code == 2 && complaint.contains(wanted), "{arguments:?}: {complaint}");
+    }
+    // What begins like a flag and is no number is one still.
+    let (code, complaint) = fails("", &["read", "s", "--until", "--help"]);
+    assert!(code == 2 && complaint.contains("a value is required"), "{complaint}");
+}
+
+#[test]
 fn common_mistakes_are_answered_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
