@@ -88,6 +88,7 @@ impl Plan {
         if !self.has_address {
             tracing::warn!("listen is empty: streams are served at no HTTP address");
         }
+        self.certificate.iter().for_each(Certificate::warn);
         self.front.warn();
     }
 }

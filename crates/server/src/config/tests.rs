@@ -143,6 +143,19 @@ fn a_configuration_is_read_without_a_resolver() {
 }
 
 #[test]
+fn the_packaged_unit_runs_as_a_user_that_files_can_be_given_to() {
+    let unit = include_str!("../../../../packaging/thalweg.service");
+    let says = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let user = says("User").unwrap();
+    let made = include_str!("../../../../packaging/thalweg.sysusers");
+    assert!(made.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user}");
+    assert_eq!((says("Group"), says("DynamicUser")), (Some(user), None));
+    // A store that takes long to replay is not to begin anew again and again.
+    assert_eq!(says("TimeoutStartSec"), Some("infinity"));
+    assert!(says("After").unwrap().contains("time-sync.target"));
+}
+
+#[test]
 fn the_packaged_file_can_be_read() {
     let loaded = load(include_str!("../../../../packaging/thalweg.toml"), &[]).unwrap();
     assert_eq!(loaded.options.durability, Durability::Sync);
