@@ -9,6 +9,7 @@
 
 use crate::config::Config;
 use crate::connection::{Active, Body};
+use crate::limit::Limit;
 use thalweg_wire::exchange::Refusal;
 
 /// What the bodies of one reactor have reserved.
@@ -50,7 +51,7 @@ impl Bodies {
 /// The refusal of a body that there is no room for now.
 pub(crate) const FULL: Refusal = Refusal {
     status: 503,
-    code: "too-many-bodies",
+    code: Limit::Bodies.name(),
     field: "body",
     detail: "The bodies that are arriving take all the memory there is for them; send it again in a moment.",
 };
