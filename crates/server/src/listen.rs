@@ -15,8 +15,9 @@ use thalweg_transport::{BoundPath, Listener};
 /// RFC 1035 2.3.4.
 const HOST_BYTES_MAX: usize = 253;
 
-/// A place to listen at, as the configuration names it: whether it is one is judged when the configuration is read, and what address
-/// its name has when it is opened. A resolver may be slow, or not there yet, and says nothing about the configuration.
+/// A place to listen at, as the configuration names it: whether it is one is judged when the configuration is
+/// read, and what address its name has when it is opened. A resolver may be slow, or not there yet, and says
+/// nothing about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// An address or a path.
@@ -176,7 +177,14 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
                 let identity = doors.identity.clone();
                 let descriptor = listener.into_parts().0;
                 let (shared, same_user_only) = (false, false);
-                own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
+                own.push(Listening {
+                    descriptor,
+                    shared,
+                    handed_over: false,
+                    identity,
+                    same_user_only,
+                    known_hosts_only,
+                });
             }
             doors.places.push(place);
         }
@@ -187,6 +195,7 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
             let at = |descriptor| Listening {
                 descriptor,
                 shared,
+                handed_over: false,
                 identity: None,
                 same_user_only: true,
                 known_hosts_only: false,
@@ -235,7 +244,14 @@ impl Doors {
             let (descriptor, identity) = (socket::duplicate(descriptor.as_fd())?, identity.cloned());
             // Whoever handed a Unix socket over decided who may connect to it.
             let same_user_only = false;
-            own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
+            own.push(Listening {
+                descriptor,
+                shared,
+                handed_over: true,
+                identity,
+                same_user_only,
+                known_hosts_only,
+            });
         }
         self.places.push(place);
         Ok(())
