@@ -222,7 +222,7 @@ impl<S: Service> Http<S> {
             if decoded.len() as u64 + chunk.data.len() as u64 > self.config.body_bytes_max {
                 return Taken::Refused(BODY_TOO_LARGE);
             }
-            decoded.extend_from_slice(chunk.data);
+            bodies::take_in(decoded, chunk.data, self.config.head_limits.head_bytes_max);
             end += chunk.consumed;
             if chunk.done {
                 break;
