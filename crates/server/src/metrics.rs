@@ -304,8 +304,11 @@ impl<S: Service> Service for Metrics<S> {
     }
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        // The service behind knows the other path, and has an answer to OPTIONS for every one.
-        if request.path == PATH && !reads(request) && request.method != Method::Options {
+        // The service behind knows the other path, and takes what it does not know for a stream's.
+        if request.path == PATH && request.method == Method::Options {
+            return Answer::Respond(Response { status: 204, fields: ALLOW.into(), body: Default::default() });
+        }
+        if request.path == PATH && !reads(request) {
             let mut response = self.inner.refuse(&READ_ONLY, Announced::of(request), now);
             response.fields.push(ALLOW);
             return Answer::Respond(response);

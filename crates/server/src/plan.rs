@@ -34,8 +34,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the options come to where streams are served at places that were handed over and at others that are wanted. Waits for the
-    /// resolver where those have names.
+    /// What the options come to where streams are served at places that were handed over and at others that
+    /// are wanted. Waits for the resolver where those have names.
     ///
     /// # Errors
     /// What is wrong with the configuration, or the name of a place that has no address.
@@ -53,6 +53,8 @@ impl Plan {
         let asked = handed_over.chain(streams.iter().map(|place| (Asker::Listen, place)));
         let places = asked.clone().map(|(_, place)| place);
         let asked = asked.chain(rpc.iter().map(|place| (Asker::RpcListen, place)));
+        let served = services::places(options);
+        let asked = served.iter().map(|place| (Asker::Service, place)).chain(asked);
         let is_sealed = options.tls_certificate.is_some();
         let has_address = places.clone().next().is_some();
         if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {

@@ -105,7 +105,9 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
     let server = Server::start(Path::new(data), "127.0.0.1:0", &[]);
     let other = directory.path().join("other");
     let other = other.to_str().unwrap();
+    let service = format!("unix:{other}/thalweg.sock");
     for (arguments, wanted, hint) in [
+        (["--listen", &service, "--data", other], 2, "a service of the store is at "),
         (["--listen", "0.0.0.0:0", "--data", other], 2, "--insecure-listen-anywhere"),
         (["--listen", "nowhere", "--data", other], 2, "an address with a port"),
         // The resolver may know it at the next start.
