@@ -64,7 +64,8 @@ impl FromStr for Origin {
     }
 }
 
-/// An origin as a browser sends it (WHATWG URL 4.7): the host in lower case, and no port that is the scheme's own.
+/// An origin as a browser sends it (WHATWG URL 4.7): the host in lower case, and no port that is the scheme's
+/// own.
 fn as_sent(scheme: &str, rest: &str) -> String {
     let own_port = match scheme {
         "http" => ":80",

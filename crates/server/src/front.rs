@@ -70,7 +70,8 @@ impl Front {
         if self.is_guarded() { Sharing::Private } else { Sharing::Public }
     }
 
-    /// Whose webhooks may go to this very machine, where any may. With a list of origins, other pages do not get so far.
+    /// Whose webhooks may go to this very machine, where any may. With a list of origins, other pages do not
+    /// get so far.
     pub(crate) fn loopback(&self) -> Loopback {
         match self.policy {
             Policy::Any => Loopback::OfPrograms,

@@ -20,8 +20,8 @@ const STACK_BYTES: usize = 64 << 10;
 /// For how long an ending program waits for whoever reads the log.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Changes which log lines there are while the process runs, and waits a moment for the last of them to be written when it is
-/// dropped.
+/// Changes which log lines there are while the process runs, and waits a moment for the last of them to be
+/// written when it is dropped.
 pub(crate) struct Logging {
     level: reload::Handle<LevelFilter, Registry>,
     queue: Arc<Queue>,

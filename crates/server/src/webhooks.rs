@@ -1,10 +1,11 @@
 //! Subscriptions' outgoing side: one thread that drives them and calls webhooks.
 //!
 //! The thread is a reactor of its own: pending work, leases and retries reach it as messages and timers, and
-//! every call in flight is a non-blocking socket with a deadline. [`CALLS_MAX`] are in flight at once and the others wait; so that
-//! a webhook that is slow, or hangs, holds back only itself, `fairness.rs` says whose turn it is. What cannot be done without
-//! blocking, asking a resolver and reading the system's certificates, is done by a thread for each name that is
-//! looked up: how many there are, and how long one is waited for, `names.rs` says.
+//! every call in flight is a non-blocking socket with a deadline. [`CALLS_MAX`] are in flight at once and the
+//! others wait; so that a webhook that is slow, or hangs, holds back only itself, `fairness.rs` says whose
+//! turn it is. What cannot be done without blocking, asking a resolver and reading the system's certificates,
+//! is done by a thread for each name that is looked up: how many there are, and how long one is waited for,
+//! `names.rs` says.
 //!
 //! PROTOCOL 12.8: a call connects only to addresses that were resolved for it and passed
 //! [`Target::permits`]; the name is not resolved again, so it cannot lead elsewhere in between.

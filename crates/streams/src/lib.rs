@@ -70,10 +70,12 @@ pub enum Sharing {
 pub enum Loopback {
     /// Nobody's.
     Never,
-    /// Those of programs. A page in a browser, which says its `Origin`, could otherwise have the server send what the browser
-    /// refuses to send for it: JSON to a path of its choice, at any port of the user's machine.
+    /// Those of programs. A page in a browser, which says its `Origin`, could otherwise have the server send
+    /// what the browser refuses to send for it: JSON to a path of its choice, at any port of the user's
+    /// machine.
     OfPrograms,
-    /// Those of programs and of all pages that get as far as the rules of streams: other pages were refused before.
+    /// Those of programs and of all pages that get as far as the rules of streams: other pages were refused
+    /// before.
     OfPagesToo,
 }
 

@@ -1,8 +1,9 @@
 //! Log lines on their way to whoever reads the log.
 //!
-//! Reactors, the committer and the thread that waits for signals log, and none of them may wait for a reader that is slow or
-//! has stopped. So a line is put into a bounded buffer, one thread writes what waits there, and a line that finds no room is
-//! dropped and counted. Lines keep their order. Knows neither threads nor descriptors; checked by the tests below.
+//! Reactors, the committer and the thread that waits for signals log, and none of them may wait for a reader
+//! that is slow or has stopped. So a line is put into a bounded buffer, one thread writes what waits there,
+//! and a line that finds no room is dropped and counted. Lines keep their order. Knows neither threads nor
+//! descriptors; checked by the tests below.
 
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
@@ -44,8 +45,8 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Waits for lines and writes all that wait, by way of `buffer`, which is empty before and after. Answers how many lines were
-    /// dropped since the beginning.
+    /// Waits for lines and writes all that wait, by way of `buffer`, which is empty before and after. Answers
+    /// how many lines were dropped since the beginning.
     pub(super) fn write_to(&self, output: &mut impl Write, buffer: &mut Vec<u8>) -> u64 {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {

@@ -1,5 +1,6 @@
-//! What calls that are encrypted trust, and for how long that is good: the system's certificates are read anew once they are older
-//! than an hour, so that those an operator adds or withdraws count without a restart. Knows no clock; checked by the test below.
+//! What calls that are encrypted trust, and for how long that is good: the system's certificates are read
+//! anew once they are older than an hour, so that those an operator adds or withdraws count without a
+//! restart. Knows no clock; checked by the test below.
 
 /// For how long what was read is good.
 const GOOD_MS: u64 = 3_600_000;

@@ -1,20 +1,21 @@
 //! Calls that wait to be made, and which of them is next.
 //!
-//! A call takes as long as its peer likes, up to its deadline, and there are places for so many at once. So that peers that hang
-//! hold back only themselves, peers take turns, one peer has no more than half of the places, beyond its share of them only while
-//! others are few, and peers whose last call was late leave the last quarter to the others. Knows neither sockets nor clocks;
-//! checked by the tests below.
+//! A call takes as long as its peer likes, up to 30 seconds, and there are [`CALLS_MAX`] places. Peers that
+//! hang are to hold back only themselves. So peers take turns, and each has a [`SHARE`] of the places; beyond
+//! it a peer gets one only while fewer than half of all are taken. A peer whose last call timed out gets none
+//! of the last quarter. Knows neither sockets nor clocks; checked by the tests below.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Calls at once.
 pub(super) const CALLS_MAX: usize = 256;
-/// Of them to one peer, however many others wait.
+/// Places that one peer may have whatever the others have.
 const SHARE: usize = 16;
 /// A peer that has its share gets another place only while fewer than these are taken.
 const BEYOND_SHARE_MAX: usize = CALLS_MAX / 2;
-/// A peer whose last call was late gets a place only while fewer than these are taken, and none beyond its share.
+/// A peer whose last call was late gets a place only while fewer than these are taken, and none beyond its
+/// share.
 const LATE_MAX: usize = CALLS_MAX / 4 * 3;
 /// Peers that are remembered as late. One more, and all are forgotten: they are late again soon enough.
 const LATE_PEERS_MAX: usize = 4_096;
@@ -24,7 +25,7 @@ pub(super) type Peer = (Arc<str>, u16);
 
 /// Calls of type `T`, waiting and under way.
 pub(super) struct Calls<T> {
-    /// Whoever is called, or is to be: never both without a call that waits and without one under way.
+    /// Peers with a call that waits or is under way.
     peers: HashMap<Peer, Line<T>>,
     /// Peers that a call waits for, the one whose turn comes next in front.
     turns: VecDeque<Peer>,
