@@ -54,7 +54,8 @@ fn exit_codes_and_complaints_tell_failures_apart() {
     let (code, complaint) = fails(&server.url, &["append", "j", "not json"]);
     assert!(code == 1 && complaint.contains("refused (400)"), "{complaint}");
     assert_eq!(fails(&server.url, &["append", "j", "1", "--content-type", "text/plain"]).0, 6);
-    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 2);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rub bish"]).0, 2);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 1, "the server judges it");
     assert_eq!(fails(&server.url, &["no-such-verb"]).0, 2);
     assert_eq!(fails("ftp://x", &["read", "j"]).0, 2);
     let url = server.url.clone();
