@@ -3,6 +3,7 @@
 use crate::config::GUESTS_MAX;
 use crate::connection::{Connection, Flags, Role};
 use crate::guest::turn_away;
+use crate::limit::Limit;
 use crate::patience::note_deadline;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Identity;
@@ -32,16 +33,12 @@ impl<S: Service> Http<S> {
         let identity = door.identity.clone();
         let mut taken = std::mem::take(&mut self.accepted);
         // A sealed peer would not understand.
-        let mut shed = |connection: BorrowedFd<'_>| {
-            if identity.is_none() {
-                turn_away(service, date, meters, now, connection);
-            }
+        let mut shed = |connection: BorrowedFd<'_>| match identity {
+            None => turn_away(service, date, meters, now, Limit::Descriptors, connection),
+            Some(_) => meters.overload(Limit::Descriptors),
         };
         match door.acceptor.accept_or(descriptor, batch, |connection| taken.push(connection), &mut shed) {
             Ok(accepted) => {
-                if let Some(shed) = warnings.shed.note(now_ms, accepted.shed as u64) {
-                    tracing::warn!(shed, "no descriptor left: raise the limit (ulimit -n)");
-                }
                 if accepted.exhausted {
                     self.pause_accepting(core, key);
                 }
@@ -78,7 +75,8 @@ impl<S: Service> Http<S> {
         let room = greeted && self.places.take();
         let guests_max = if identity.is_some() { 0 } else { self.config.guests_max.min(GUESTS_MAX) };
         if !room && self.guests >= guests_max {
-            return self.refuse_connection(core, connection.as_fd(), identity);
+            let limit = if greeted { Limit::Connections } else { Limit::Handshakes };
+            return self.refuse_connection(core, connection.as_fd(), identity, limit);
         }
         let mut entry = Connection::new(Role::Request);
         entry.flags.set(Flags::GUEST, !room);
@@ -89,7 +87,8 @@ impl<S: Service> Http<S> {
                 if room {
                     self.places.give();
                 }
-                return self.refuse_connection(core, rejected.descriptor.as_fd(), identity);
+                let rejected = rejected.descriptor;
+                return self.refuse_connection(core, rejected.as_fd(), identity, Limit::Connections);
             }
         };
         self.connections += 1;
@@ -118,12 +117,13 @@ impl<S: Service> Http<S> {
         core: &mut HttpCore<S>,
         connection: BorrowedFd<'_>,
         identity: Option<&Identity>,
+        limit: Limit,
     ) {
         if identity.is_some() {
-            return self.meters.overload();
+            return self.meters.overload(limit);
         }
         let now = Self::now(core);
-        turn_away(&mut self.service, &self.date, &self.meters, now, connection);
+        turn_away(&mut self.service, &self.date, &self.meters, now, limit, connection);
     }
 
     fn pause_accepting(&mut self, core: &mut HttpCore<S>, key: Key) {

@@ -9,6 +9,7 @@
 
 use crate::config::Config;
 use crate::connection::{Active, Body};
+use crate::limit::Limit;
 use thalweg_wire::exchange::Refusal;
 
 /// What the bodies of one reactor have reserved.
@@ -47,10 +48,44 @@ impl Bodies {
     }
 }
 
+/// Takes what came of a body in chunks. While that is no longer than a head may be, which is reserved by
+/// nobody and counted once for each connection, the memory it lies in is no larger either.
+pub(crate) fn take_in(decoded: &mut Vec<u8>, chunk: &[u8], head_bytes_max: usize) {
+    let wanted = decoded.len() + chunk.len();
+    if decoded.capacity() < wanted && wanted <= head_bytes_max {
+        decoded.reserve_exact((2 * wanted).min(head_bytes_max) - decoded.len());
+    }
+    decoded.extend_from_slice(chunk);
+}
+
 /// The refusal of a body that there is no room for now.
 pub(crate) const FULL: Refusal = Refusal {
     status: 503,
-    code: "too-many-bodies",
+    code: Limit::Bodies.name(),
     field: "body",
     detail: "The bodies that are arriving take all the memory there is for them; send it again in a moment.",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_body_in_chunks_lies_in_no_more_than_a_head_may_take() {
+        const MOST: usize = 16_384;
+        for chunk_bytes in [1, 100, 5_000, 9_000, 15_000] {
+            let (mut decoded, chunk) = (Vec::new(), vec![b'x'; chunk_bytes]);
+            let mut grown = 0;
+            while decoded.len() + chunk_bytes <= MOST {
+                let before = decoded.capacity();
+                take_in(&mut decoded, &chunk, MOST);
+                grown += usize::from(decoded.capacity() != before);
+                assert!(decoded.capacity() <= MOST, "{} of {}", decoded.capacity(), decoded.len());
+            }
+            assert!(grown <= 15, "it grows by doubling: {grown}");
+            // Beyond, it is reserved like any other.
+            take_in(&mut decoded, &vec![b'x'; MOST], MOST);
+            assert!(decoded.len() > MOST);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! was promised what comes, and holds nothing meanwhile.
 
 use crate::at::At;
+use crate::limit::Limit;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::{Key, Permit};
@@ -29,7 +30,7 @@ impl<S: Service> Http<S> {
     /// Leaves the request where it lies until its bytes are in memory.
     pub(crate) fn warm_request(&mut self, at: &mut At<'_, S>, work: Work) {
         if matches!(self.warm(at, work), Warming::Full | Warming::TooOften) {
-            self.meters.overload();
+            self.meters.overload(Limit::ColdReads);
             self.refuse(at, &TOO_COLD);
         }
     }
@@ -50,7 +51,7 @@ impl<S: Service> Http<S> {
                 Ok(Some(Pumped::Parked))
             }
             Warming::TooOften => {
-                self.meters.overload();
+                self.meters.overload(Limit::ColdReads);
                 // Its position is the client's to resume from.
                 let ended = match live.mode {
                     Mode::Sse => self.end_sse(at),
@@ -134,7 +135,7 @@ impl Drop for Report {
 
 const TOO_COLD: Refusal = Refusal {
     status: 503,
-    code: "reads-overloaded",
+    code: Limit::ColdReads.name(),
     field: "request",
     detail: "Too many reads wait for the disk; try again in a moment.",
 };

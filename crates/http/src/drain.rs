@@ -10,19 +10,21 @@ use thalweg_wire::exchange::Service;
 const BACKLOG_ROUNDS: usize = 1_024;
 
 impl<S: Service> Http<S> {
-    /// Stops accepting, once those who already knocked are in; ends what waits for nothing but time
-    /// (subscribers, idle connections); gives the rest until the grace ends.
+    /// Stops accepting, once those who already knocked are in, unless they can wait for another process; ends
+    /// what waits for nothing but time (subscribers, idle connections); gives the rest until the grace ends.
     pub(crate) fn drain(&mut self, core: &mut HttpCore<S>, grace_ms: u32) {
         if self.draining {
             return;
         }
         let keys: Vec<Key> = core.keys().collect();
         for key in &keys {
-            if core.entry(*key).is_some_and(|entry| entry.role == Role::Listener) {
+            let listener = core.entry(*key).filter(|entry| entry.role == Role::Listener);
+            let Some(number) = listener.map(|entry| usize::from(entry.flavour)) else { continue };
+            if self.doors.get(number).is_some_and(|door| !door.handed_over) {
                 // Bounded, should they come faster than they are taken in.
                 (0..BACKLOG_ROUNDS).take_while(|_| self.accept(core, *key) > 0).count();
-                self.remove(core, *key);
             }
+            self.remove(core, *key);
         }
         self.draining = true;
         core.set_timer(self.control, grace_ms);

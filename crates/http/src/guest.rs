@@ -9,6 +9,7 @@
 //! it was given when it came. *Checked by* the tests in `tests/guests.rs`.
 
 use crate::connection::Flags;
+use crate::limit::Limit;
 use crate::meters::Meters;
 use crate::reactor::{Http, HttpCore};
 use std::io::IoSlice;
@@ -23,7 +24,7 @@ const READ_BYTES: usize = 4 << 10;
 
 pub(crate) const CONNECTIONS: Refusal = Refusal {
     status: 503,
-    code: "too-many-connections",
+    code: Limit::Connections.name(),
     field: "connection",
     detail: "The server has as many connections as it takes; try again in a moment.",
 };
@@ -36,7 +37,7 @@ impl<S: Service> Http<S> {
 
     /// Lets a guest go that did not ask in time.
     pub(crate) fn dismiss(&mut self, core: &mut HttpCore<S>, key: Key) {
-        self.meters.overload();
+        self.meters.overload(Limit::Connections);
         self.with_active(core, key, |http, at| {
             http.refuse(at, &CONNECTIONS);
             http.drive(at)
@@ -44,15 +45,16 @@ impl<S: Service> Http<S> {
     }
 }
 
-/// Tells a peer that there is no room, on a socket that is about to be closed.
+/// Tells a peer that there is no room, because of that limit, on a socket that is about to be closed.
 pub(crate) fn turn_away<S: Service>(
     service: &mut S,
     date: &Date,
     meters: &Meters,
     now: Now,
+    limit: Limit,
     connection: BorrowedFd<'_>,
 ) {
-    meters.overload();
+    meters.overload(limit);
     let response = service.refuse(&CONNECTIONS, Announced::default(), now);
     meters.response(response.status);
     let framing = Framing::Length(response.body_bytes() as u64);

@@ -29,6 +29,7 @@ mod drain;
 mod drive;
 mod guest;
 mod later;
+mod limit;
 mod live;
 mod load;
 mod meters;
@@ -45,5 +46,7 @@ mod warnings;
 
 pub use config::{Config, GUESTS_MAX};
 pub use connection::Connection;
+pub use limit::Limit;
 pub use meters::{Calls, Meters, Traffic};
 pub use reactor::{Census, Http, Listening, Message};
+pub use warnings::Sparing;

@@ -14,6 +14,7 @@
 use crate::at::At;
 use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
+use crate::limit::Limit;
 use crate::live::Pumped;
 use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore, Message};
@@ -154,11 +155,18 @@ impl<S: Service> Http<S> {
     pub(crate) fn overload(&self, weight: Weight, peer: Peer) -> Option<&'static Refusal> {
         let full = match weight {
             Weight::Small => None,
-            Weight::Read | Weight::Write if peer.guest => Some(&CONNECTIONS),
-            Weight::Read => (self.load.kept_bytes() >= self.config.unsent_bytes_max).then_some(&UNSENT),
-            Weight::Write => (self.waiting.len() >= self.config.writes_max).then_some(&WRITES),
+            Weight::Read | Weight::Write if peer.guest => Some((Limit::Connections, &CONNECTIONS)),
+            Weight::Read => {
+                (self.load.kept_bytes() >= self.config.unsent_bytes_max).then_some((Limit::Unsent, &UNSENT))
+            }
+            Weight::Write => {
+                (self.waiting.len() >= self.config.writes_max).then_some((Limit::Writes, &WRITES))
+            }
         };
-        full.inspect(|_| self.meters.overload())
+        full.map(|(limit, refusal)| {
+            self.meters.overload(limit);
+            refusal
+        })
     }
 
     /// Answers a live request that there is no room for; its connection goes on.
@@ -167,7 +175,7 @@ impl<S: Service> Http<S> {
         at: &mut At<'_, S>,
         starting: &Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
-        self.meters.overload();
+        self.meters.overload(Limit::Subscribers);
         let announced = Announced { live: Some(starting.live), ..Announced::default() };
         let response = self.service.refuse(&SUBSCRIBERS, announced, Self::now(at.core));
         self.date.refresh(at.core.wall_us());
@@ -254,6 +262,7 @@ impl<S: Service> Http<S> {
         if self.load.unsent_bytes > most.saturating_add(most / 4) {
             self.part_with_slowest(core, most);
         }
+        self.warnings.reached(core.now_ms(), self.meters.overloads());
     }
 
     /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from where
@@ -269,17 +278,12 @@ impl<S: Service> Http<S> {
             }
         }
         slow.sort_unstable_by_key(|(waited_ms, _)| std::cmp::Reverse(*waited_ms));
-        let mut cut = 0u64;
         for (_, key) in slow {
             if self.load.unsent_bytes <= most {
                 break;
             }
-            self.meters.overload();
+            self.meters.overload(Limit::UnsentBeyond);
             self.remove(core, key);
-            cut += 1;
-        }
-        if let Some(cut) = self.warnings.cut.note(core.now_ms(), cut) {
-            tracing::warn!(cut, unsent_bytes_max = most, "the slowest readers are cut: too much is unsent");
         }
     }
 }
@@ -291,21 +295,21 @@ fn follows(role: Role) -> bool {
 
 const UNSENT: Refusal = Refusal {
     status: 503,
-    code: "too-much-unsent",
+    code: Limit::Unsent.name(),
     field: "request",
     detail: "Readers leave more unread than the server keeps for them; try again in a moment.",
 };
 
 const WRITES: Refusal = Refusal {
     status: 503,
-    code: "too-many-writes",
+    code: Limit::Writes.name(),
     field: "request",
     detail: "As many writes wait for the disk as the server takes; nothing was done, send it again in a moment.",
 };
 
 const SUBSCRIBERS: Refusal = Refusal {
     status: 503,
-    code: "too-many-subscribers",
+    code: Limit::Subscribers.name(),
     field: "live",
     detail: "The server has as many subscribers as it takes; read without `live`, or try again in a moment.",
 };

@@ -1,5 +1,6 @@
 //! What one reactor's connections come to, for others to read while it goes on.
 
+use crate::limit::Limit;
 use thalweg_sync::meter::{Distribution, Histogram, Meter};
 
 const READS: usize = 0;
@@ -8,19 +9,20 @@ const INTERESTS: usize = 2;
 const OPENED: usize = 3;
 const CLOSED: usize = 4;
 const DELIVERIES: usize = 5;
-const OVERLOADS: usize = 6;
-const UNSENT: usize = 7;
-const BODIES: usize = 8;
-const HANDSHAKES: usize = 9;
-const HANDSHAKES_FAILED: usize = 10;
-const RESTS: usize = 11;
-const RECEIVED: usize = 12;
-const SENT: usize = 13;
-const SUBSCRIBERS: usize = 14;
-const SEALED: usize = 15;
+const UNSENT: usize = 6;
+const BODIES: usize = 7;
+const HANDSHAKES: usize = 8;
+const HANDSHAKES_FAILED: usize = 9;
+const RESTS: usize = 10;
+const RECEIVED: usize = 11;
+const SENT: usize = 12;
+const SUBSCRIBERS: usize = 13;
+const SEALED: usize = 14;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 16;
+const RESPONSES: usize = 15;
 const CLASSES: usize = 5;
+/// From here on how often each limit was reached, by its number.
+const LIMITS: usize = RESPONSES + CLASSES;
 /// RFC 6585 4: the status of what is refused because there is too much of it.
 const TOO_MANY: u16 = 429;
 
@@ -54,8 +56,8 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as one.
     pub responses: [u64; CLASSES],
-    /// Requests refused, and connections cut, because a bound was reached.
-    pub overloads: u64,
+    /// Requests refused, and connections cut, because a limit was reached: by its place in [`Limit::ALL`].
+    pub overloads: [u64; Limit::COUNT],
     /// How often large reads had to rest because writes came.
     pub rests: u64,
     /// Bytes that peers have not taken, or that wait for an answer before them.
@@ -81,12 +83,17 @@ impl Traffic {
     pub fn connections(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }
+
+    /// Requests refused, and connections cut, because whatever limit was reached.
+    pub fn overloads_in_all(&self) -> u64 {
+        self.overloads.iter().sum()
+    }
 }
 
 /// Counters of one reactor; see [`Traffic`]. Written by it alone.
 #[derive(Debug, Default)]
 pub struct Meters {
-    counts: Meter<{ RESPONSES + CLASSES }>,
+    counts: Meter<{ LIMITS + Limit::COUNT }>,
     post_us: Histogram,
     fan_out_us: Histogram,
 }
@@ -104,7 +111,7 @@ impl Meters {
             received_bytes: self.counts.read(RECEIVED),
             sent_bytes: self.counts.read(SENT),
             responses: std::array::from_fn(|class| self.counts.read(RESPONSES + class)),
-            overloads: self.counts.read(OVERLOADS),
+            overloads: self.overloads(),
             rests: self.rests(),
             unsent_bytes: self.counts.read(UNSENT),
             bodies_bytes: self.counts.read(BODIES),
@@ -122,6 +129,10 @@ impl Meters {
             writes: self.counts.read(WRITES),
             interests: self.counts.read(INTERESTS),
         }
+    }
+
+    pub(crate) fn overloads(&self) -> [u64; Limit::COUNT] {
+        std::array::from_fn(|limit| self.counts.read(LIMITS + limit))
     }
 
     pub(crate) fn rests(&self) -> u64 {
@@ -164,8 +175,8 @@ impl Meters {
         self.counts.add(HANDSHAKES_FAILED, 1);
     }
 
-    pub(crate) fn overload(&self) {
-        self.counts.add(OVERLOADS, 1);
+    pub(crate) fn overload(&self, limit: Limit) {
+        self.counts.add(LIMITS + limit as usize, 1);
     }
 
     pub(crate) fn rest(&self) {
@@ -183,8 +194,7 @@ impl Meters {
         let class = usize::from(status / 100).clamp(1, CLASSES) - 1;
         self.counts.add(RESPONSES + class, 1);
         if status == TOO_MANY {
-            // A bound of the service's own.
-            self.overload();
+            self.overload(Limit::Service);
         }
     }
 

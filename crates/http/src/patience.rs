@@ -8,6 +8,7 @@ use crate::at::At;
 use crate::config::Config;
 use crate::connection::{Body, Role};
 use crate::drive::role;
+use crate::limit::Limit;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Filled;
 use thalweg_reactor::{Interest, Key};
@@ -130,7 +131,7 @@ impl<S: Service> Http<S> {
         }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
         if is_overdue || waited_ms >= patience_ms {
-            self.meters.overload();
+            self.meters.overload(Limit::Stalled);
             self.remove(core, key);
         } else {
             core.set_timer(key, patience_ms - waited_ms);

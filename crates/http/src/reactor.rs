@@ -115,6 +115,8 @@ pub struct Listening {
     pub descriptor: OwnedFd,
     /// Other reactors watch the very same socket.
     pub shared: bool,
+    /// Another process goes on listening when this one closes it: connections in its queue are left to that process.
+    pub handed_over: bool,
     /// TLS is spoken there, in this name.
     pub identity: Option<Identity>,
     /// Peers of another user than this process's, but for the superuser, are turned away. Only of Unix sockets.
@@ -130,6 +132,7 @@ pub(crate) struct Door {
     /// How it is watched, but for a pause.
     pub(crate) interest: Interest,
     pub(crate) identity: Option<Identity>,
+    pub(crate) handed_over: bool,
     pub(crate) same_user_only: bool,
     pub(crate) known_hosts_only: bool,
 }
@@ -205,13 +208,14 @@ impl<S: Service> Http<S> {
         let control = core.insert_timer(Connection::new(Role::Control))?;
         let mut doors = Vec::with_capacity(listeners.len());
         for (index, listening) in listeners.into_iter().enumerate() {
-            let Listening { descriptor, shared, identity, same_user_only, known_hosts_only } = listening;
+            let Listening { descriptor, shared, handed_over, identity, same_user_only, known_hosts_only } =
+                listening;
             let mut entry = Connection::new(Role::Listener);
             entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
             let acceptor = Acceptor::new()?;
-            doors.push(Door { acceptor, interest, identity, same_user_only, known_hosts_only });
+            doors.push(Door { acceptor, interest, identity, handed_over, same_user_only, known_hosts_only });
         }
         Ok(Self {
             service,

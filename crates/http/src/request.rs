@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::bodies;
 use crate::connection::{Active, Body, Manner, Peer, Reply, Starting};
+use crate::limit::Limit;
 use crate::patience::Phase;
 use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
@@ -221,7 +222,7 @@ impl<S: Service> Http<S> {
             if decoded.len() as u64 + chunk.data.len() as u64 > self.config.body_bytes_max {
                 return Taken::Refused(BODY_TOO_LARGE);
             }
-            decoded.extend_from_slice(chunk.data);
+            bodies::take_in(decoded, chunk.data, self.config.head_limits.head_bytes_max);
             end += chunk.consumed;
             if chunk.done {
                 break;
@@ -299,7 +300,7 @@ impl<S: Service> Http<S> {
 
     /// There is no room for the body that is arriving.
     fn refuse_full(&mut self, at: &mut At<'_, S>) {
-        self.meters.overload();
+        self.meters.overload(Limit::Bodies);
         self.refuse(at, &bodies::FULL);
     }
 

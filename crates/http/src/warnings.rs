@@ -1,6 +1,7 @@
 //! Warnings that are said once a second at most: whoever floods a server with what it warns about does not flood its
 //! log. Each reactor has its own; what was not said is counted and said with the next.
 
+use crate::limit::Limit;
 use std::num::NonZeroU64;
 
 /// At least so long after a warning comes the next of its kind.
@@ -9,19 +10,29 @@ const APART_MS: u64 = 1000;
 /// What a reactor warns about over and over.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
-    /// Connections that no descriptor was left for.
-    pub(crate) shed: Sparing,
     /// Listeners that do not accept.
     pub(crate) deaf: Sparing,
     /// Peers of another user.
     pub(crate) strangers: Sparing,
-    /// Readers that were cut.
-    pub(crate) cut: Sparing,
+    /// Of each limit, by its number: how often it had been reached when last looked at, and its warning.
+    limits: [(u64, Sparing); Limit::COUNT],
+}
+
+impl Warnings {
+    /// Warns of limits that were reached since, which were reached so often in all.
+    pub(crate) fn reached(&mut self, now_ms: u64, overloads: [u64; Limit::COUNT]) {
+        for ((limit, count), (seen, warning)) in Limit::ALL.into_iter().zip(overloads).zip(&mut self.limits) {
+            let times = count - std::mem::replace(seen, count);
+            if let Some(times) = warning.note(now_ms, times) {
+                tracing::warn!(limit = limit.name(), times, "{}", limit.said());
+            }
+        }
+    }
 }
 
 /// One kind of warning.
 #[derive(Debug, Default)]
-pub(crate) struct Sparing {
+pub struct Sparing {
     said_ms: Option<u64>,
     /// What it happened to since it was said.
     unsaid: u64,
@@ -29,7 +40,8 @@ pub(crate) struct Sparing {
 
 impl Sparing {
     /// It happened `times` more at a time of the reactor's clock: what a warning has to say, if it may be said now.
-    pub(crate) fn note(&mut self, now_ms: u64, times: u64) -> Option<NonZeroU64> {
+    #[must_use]
+    pub fn note(&mut self, now_ms: u64, times: u64) -> Option<NonZeroU64> {
         self.unsaid += times;
         if self.said_ms.is_some_and(|said_ms| now_ms < said_ms + APART_MS) {
             return None;

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use thalweg_http::{Config, Message};
+use thalweg_http::{Config, Limit, Message};
 use thalweg_wire::http1::Limits;
 
 fn patient() -> Config {
@@ -298,7 +298,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     assert_eq!(second.answer().status, 503);
     assert!(second.at_end());
     drop(second);
-    assert_eq!(server.meters.traffic().overloads, 1, "a bound was reached");
+    assert_eq!(server.meters.traffic().overloads[Limit::Bodies as usize], 1, "a bound was reached");
     let mut third = server.connect();
     third.send(&announced(400));
     third.send("x".repeat(400).as_str());
@@ -329,7 +329,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     chunked.send("\r\n384\r\n");
     chunked.send("x".repeat(900).as_str());
     assert_eq!(chunked.answer().status, 503);
-    assert_eq!(server.meters.traffic().overloads, 2, "and again");
+    assert_eq!(server.meters.traffic().overloads[Limit::Bodies as usize], 2, "and again");
     third.send(&announced(1_000));
     third.send("x".repeat(1_000).as_str());
     assert_eq!(third.answer().status, 200);

@@ -121,6 +121,7 @@ impl Server {
             let listening = Listening {
                 descriptor,
                 shared: false,
+                handed_over: false,
                 identity: None,
                 same_user_only: false,
                 // The gateway asks for more than that.

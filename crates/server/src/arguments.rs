@@ -3,7 +3,7 @@
 use crate::access::Scope;
 use crate::client::{ClientVerb, Output};
 use crate::cors::Origin;
-use crate::listen::Listen;
+use crate::listen::Place;
 use crate::rpc::Wish;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -167,7 +167,7 @@ pub(crate) struct ServeOptions {
         value_delimiter = ',',
         default_value = "127.0.0.1:4437"
     )]
-    pub(crate) listen: Vec<Listen>,
+    pub(crate) listen: Vec<Place>,
     /// The token file (TOML): with it every request needs a token from it, and each token has scopes. Make them with
     /// `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
@@ -266,7 +266,7 @@ pub(crate) struct ServeOptions {
     pub(crate) rpc: Vec<Wish>,
     /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
     #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
-    pub(crate) rpc_listen: Vec<Listen>,
+    pub(crate) rpc_listen: Vec<Place>,
     /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,

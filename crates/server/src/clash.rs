@@ -11,6 +11,8 @@ pub(crate) enum Asker {
     RpcListen,
     /// Whoever made the listener and handed it over.
     Supervisor,
+    /// A service of the store, in its directory.
+    Service,
 }
 
 /// Two places of which only one can be listened at.
@@ -43,7 +45,7 @@ impl fmt::Display for Clash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((one, place), (other, beside)) = (&self.one, &self.other);
         match (one, other) {
-            (Asker::Supervisor, _) => write!(
+            (Asker::Supervisor | Asker::Service, _) => write!(
                 out,
                 "{one} is at {place}, and {other} asks for {beside} beside it: leave that out, or name another place"
             ),
@@ -63,6 +65,7 @@ impl fmt::Display for Asker {
             Self::Listen => "--listen",
             Self::RpcListen => "--rpc-listen",
             Self::Supervisor => "a listener handed over",
+            Self::Service => "a service of the store",
         })
     }
 }
@@ -92,17 +95,20 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen::Place;
 
     fn said(places: &[(Asker, &str)]) -> String {
-        let parsed: Vec<(Asker, Listen)> =
-            places.iter().map(|(asker, text)| (*asker, text.parse().unwrap())).collect();
+        let parsed: Vec<(Asker, Listen)> = places
+            .iter()
+            .map(|(asker, text)| (*asker, text.parse::<Place>().unwrap().resolve().unwrap()))
+            .collect();
         let clash = Clash::among(parsed.iter().map(|(asker, place)| (*asker, place)));
         clash.map(|clash| clash.to_string()).unwrap_or_default()
     }
 
     #[test]
     fn a_place_that_is_asked_for_twice_is_named_with_who_asks() {
-        use Asker::{Listen, RpcListen, Supervisor};
+        use Asker::{Listen, RpcListen, Service, Supervisor};
         for (places, wanted) in [
             (
                 &[(Listen, "127.0.0.1:1"), (Listen, "127.0.0.1:1")][..],
@@ -120,6 +126,10 @@ mod tests {
             (
                 &[(Supervisor, "127.0.0.1:1"), (Listen, "127.0.0.1:1")],
                 "a listener handed over is at http://127.0.0.1:1",
+            ),
+            (
+                &[(Service, "unix:/d/thalweg.sock"), (Listen, "unix:/d/./thalweg.sock")],
+                "a service of the store is at unix:/d/thalweg.sock, and --listen asks for unix:/d/",
             ),
         ] {
             assert!(said(places).contains(wanted), "{}", said(places));

@@ -53,11 +53,27 @@ impl FromStr for Origin {
                     && !scheme.is_empty()
                     && scheme.bytes().all(|byte| byte.is_ascii_lowercase()) =>
             {
-                Ok(Self::One(text.to_owned()))
+                let sent = as_sent(scheme, rest);
+                if sent != text {
+                    return Err(format!("a browser sends this origin as {sent}"));
+                }
+                Ok(Self::One(sent))
             }
             _ => Err("expected *, none, or an origin as a browser sends it: https://app.example".to_owned()),
         }
     }
+}
+
+/// An origin as a browser sends it (WHATWG URL 4.7): the host in lower case, and no port that is the scheme's
+/// own.
+fn as_sent(scheme: &str, rest: &str) -> String {
+    let own_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    let rest = rest.to_ascii_lowercase();
+    format!("{scheme}://{}", rest.strip_suffix(own_port).unwrap_or(&rest))
 }
 
 impl fmt::Display for Origin {
@@ -435,6 +451,16 @@ mod tests {
     fn origins_are_written_as_browsers_send_them() {
         for wrong in ["", "a", "https://", "https://a/", "HTTPS://a", "https://a b", "://a"] {
             assert!(wrong.parse::<Origin>().is_err(), "{wrong}");
+        }
+        for (wrong, sent) in [
+            ("https://App.Example", "https://app.example"),
+            ("https://app.example:443", "https://app.example"),
+            ("http://A:80", "http://a"),
+        ] {
+            assert!(wrong.parse::<Origin>().unwrap_err().ends_with(&format!(" as {sent}")), "{wrong}");
+        }
+        for right in ["https://app.example:80", "http://[::1]:443", "http://127.0.0.1:8080", "app://x:80"] {
+            assert!(right.parse::<Origin>().is_ok(), "{right}");
         }
         let of = |origins: &[&str]| {
             Policy::of(&origins.iter().map(|origin| origin.parse().unwrap()).collect::<Vec<_>>())

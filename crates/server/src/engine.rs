@@ -14,7 +14,7 @@ use thalweg_state::{Herald, ImageNews, Options as StateOptions, Service as State
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
-use thalweg_streams::{Options, Sharing, Streams};
+use thalweg_streams::{Loopback, Options, Sharing, Streams};
 use thalweg_sys::disk::Disk;
 use thalweg_sys::process::random_bytes;
 use thalweg_sys::{clock, code};
@@ -35,7 +35,7 @@ pub(crate) struct Engine {
     subscriptions: Arc<Subscriptions<Embedded>>,
     state: State,
     sharing: Sharing,
-    webhooks_loopback: bool,
+    webhooks_loopback: Loopback,
     streams_max: u64,
 }
 
@@ -126,7 +126,7 @@ impl Engine {
             subscriptions,
             state,
             sharing: Sharing::Public,
-            webhooks_loopback: false,
+            webhooks_loopback: Loopback::Never,
             streams_max: u64::MAX,
         }
     }
@@ -141,8 +141,8 @@ impl Engine {
         Self { sharing, ..self }
     }
 
-    /// With whether webhooks may go to this very machine.
-    pub(crate) fn with_webhooks_loopback(self, webhooks_loopback: bool) -> Self {
+    /// With whose webhooks may go to this very machine.
+    pub(crate) fn with_webhooks_loopback(self, webhooks_loopback: Loopback) -> Self {
         Self { webhooks_loopback, ..self }
     }
 

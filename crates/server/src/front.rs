@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thalweg_http::{Message, Meters};
 use thalweg_reactor::{Handle, Pool};
-use thalweg_streams::Sharing;
+use thalweg_streams::{Loopback, Sharing};
 
 /// What each reactor serves.
 pub(crate) type Served = Cors<Guard<Metrics<Beside<Service>>>>;
@@ -68,6 +68,15 @@ impl Front {
     /// What only some may read is for no cache that others read from.
     pub(crate) fn sharing(&self) -> Sharing {
         if self.is_guarded() { Sharing::Private } else { Sharing::Public }
+    }
+
+    /// Whose webhooks may go to this very machine, where any may. With a list of origins, other pages do not
+    /// get so far.
+    pub(crate) fn loopback(&self) -> Loopback {
+        match self.policy {
+            Policy::Any => Loopback::OfPrograms,
+            Policy::Only(_) => Loopback::OfPagesToo,
+        }
     }
 
     /// Has so many reactors share what all of them may take together.

@@ -105,16 +105,18 @@ impl Limits {
         connections.saturating_add(self.streams.saturating_mul(STREAM_BYTES))
     }
 
-    /// Bytes if every bound were reached at once: each connection in the middle of a request, and behind TLS of a record, as
-    /// many handshakes as there may be, as much of bodies and of what
-    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, all
-    /// that JSON-RPC answers, sessions and calls of the state may take, and every stream. Not what this machine's own programs leave
-    /// unsent ([`Limits::neighbours_bytes`]).
+    /// Bytes if every bound were reached at once: each connection in the middle of a request, its head and
+    /// what of a small body in chunks was taken out of them, and behind TLS of a record, as many handshakes
+    /// as there may be, as much of bodies and of what is unsent as there is room for (a quarter more, until
+    /// the slowest readers are cut), every write that may wait, all that JSON-RPC answers, sessions and calls
+    /// of the state may take, and every stream. Not what this machine's own programs leave unsent
+    /// ([`Limits::neighbours_bytes`]).
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
         let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
         let record = self.handshakes.map_or(0, |_| RECORD_BYTES);
-        let each = ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes) + record;
+        // A body that is no larger than a head may be is counted with none of the others.
+        let each = ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes) + self.head_bytes + record;
         let connections = self.idle_bytes().saturating_add(self.connections.saturating_mul(each));
         let handshakes = self.handshakes.unwrap_or(0).saturating_mul(HANDSHAKE_BYTES);
         let writes = self.writes.saturating_mul(WRITE_BYTES);
@@ -211,7 +213,7 @@ mod tests {
         };
         let limits = Limits::of(&config, 4, 4, false).with_answers(3 << 20).with_state(1 << 21, 1 << 20);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (10 << 20));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (32 << 10)) + (4 << 24) + (5 << 22) + (10 << 20));
         let text = limits.to_string();
         assert!(
             text.starts_with(
@@ -221,7 +223,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("50 KiB of memory while all are idle, 100.4 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB of memory while all are idle, 106.7 MiB if all"), "{text}");
         assert!(
             text.contains("; all but connections and streams shared out over 4 reactors, so that"),
             "{text}"

@@ -12,7 +12,26 @@ use thalweg_sys::socket;
 use thalweg_sys::systemd::{Bound, bound};
 use thalweg_transport::{BoundPath, Listener};
 
-/// A place to listen at, as the command line names it.
+/// RFC 1035 2.3.4.
+const HOST_BYTES_MAX: usize = 253;
+
+/// A place to listen at, as the configuration names it: whether it is one is judged when the configuration is
+/// read, and what address its name has when it is opened. A resolver may be slow, or not there yet, and says
+/// nothing about the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// An address or a path.
+    At(Listen),
+    /// A TCP port at the first address of a host.
+    Named {
+        /// Its name.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+}
+
+/// A place that can be listened at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
     /// A TCP address.
@@ -23,7 +42,7 @@ pub(crate) enum Listen {
     Unix(PathBuf),
 }
 
-impl FromStr for Listen {
+impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -31,13 +50,46 @@ impl FromStr for Listen {
             return if path.is_empty() {
                 Err("unix: needs a path".into())
             } else {
-                Ok(Self::Unix(path.into()))
+                Ok(Self::At(Listen::Unix(path.into())))
             };
         }
-        let mut addresses = text.to_socket_addrs().map_err(|error| {
-            format!("expected an address with a port, such as 127.0.0.1:4437, or unix:/path ({error})")
-        })?;
-        addresses.next().map(Self::Tcp).ok_or_else(|| format!("{text} has no address"))
+        if let Ok(address) = text.parse() {
+            return Ok(Self::At(Listen::Tcp(address)));
+        }
+        let is_host = |host: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            !host.is_empty() && host.len() <= HOST_BYTES_MAX && host.bytes().all(plain)
+        };
+        let parts = text.rsplit_once(':').filter(|(host, _)| is_host(host));
+        let named = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        let (host, port) =
+            named.ok_or("expected an address with a port, such as 127.0.0.1:4437, or unix:/path")?;
+        Ok(Self::Named { host, port })
+    }
+}
+
+impl Place {
+    /// Where that is. Asks the system's resolver if it has a name, and waits for as long as that takes.
+    ///
+    /// # Errors
+    /// The name has no address, or the resolver does not say.
+    pub(crate) fn resolve(&self) -> io::Result<Listen> {
+        match self {
+            Self::At(place) => Ok(place.clone()),
+            Self::Named { host, port } => {
+                let first = (host.as_str(), *port).to_socket_addrs()?.next();
+                first.map(Listen::Tcp).ok_or_else(|| io::Error::other("it has no address"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(place) => write!(formatter, "{place}"),
+            Self::Named { host, port } => write!(formatter, "{host}:{port}"),
+        }
     }
 }
 
@@ -125,7 +177,14 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
                 let identity = doors.identity.clone();
                 let descriptor = listener.into_parts().0;
                 let (shared, same_user_only) = (false, false);
-                own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
+                own.push(Listening {
+                    descriptor,
+                    shared,
+                    handed_over: false,
+                    identity,
+                    same_user_only,
+                    known_hosts_only,
+                });
             }
             doors.places.push(place);
         }
@@ -136,6 +195,7 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
             let at = |descriptor| Listening {
                 descriptor,
                 shared,
+                handed_over: false,
                 identity: None,
                 same_user_only: true,
                 known_hosts_only: false,
@@ -184,7 +244,14 @@ impl Doors {
             let (descriptor, identity) = (socket::duplicate(descriptor.as_fd())?, identity.cloned());
             // Whoever handed a Unix socket over decided who may connect to it.
             let same_user_only = false;
-            own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
+            own.push(Listening {
+                descriptor,
+                shared,
+                handed_over: true,
+                identity,
+                same_user_only,
+                known_hosts_only,
+            });
         }
         self.places.push(place);
         Ok(())
@@ -208,14 +275,26 @@ mod tests {
 
     #[test]
     fn places_are_read_and_judged() {
-        let local = |text: &str| Listen::from_str(text).map(|listen| listen.is_local());
+        let local = |text: &str| Place::from_str(text).map(|place| place.resolve().unwrap().is_local());
         assert_eq!(local("127.0.0.1:80"), Ok(true));
         assert_eq!(local("[::1]:80"), Ok(true));
         assert_eq!(local("unix:/tmp/x"), Ok(true));
         assert_eq!(local("0.0.0.0:80"), Ok(false));
         assert_eq!(local("[::]:80"), Ok(false));
-        assert!(local("127.0.0.1").is_err() && local("unix:").is_err() && local("").is_err());
-        assert_eq!(Listen::from_str("[::1]:80").unwrap().to_string(), "http://[::1]:80");
+        assert_eq!(local("localhost:80"), Ok(true));
+        for wrong in
+            ["127.0.0.1", "unix:", "", ":80", "a:", "a:65536", "a b:80", "::1:80", "http://a:80", "[::1]"]
+        {
+            assert!(Place::from_str(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Place::from_str("[::1]:80").unwrap().to_string(), "http://[::1]:80");
+    }
+
+    #[test]
+    fn a_name_is_asked_for_when_it_is_opened_and_not_when_it_is_read() {
+        let place = Place::from_str("nosuch.invalid:80").unwrap();
+        assert_eq!(place, Place::Named { host: "nosuch.invalid".into(), port: 80 });
+        assert!(place.resolve().is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) use kinds::resident_bytes;
 use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
-use thalweg_http::{Message, Meters, Traffic};
+use thalweg_http::{Limit, Message, Meters, Traffic};
 use thalweg_log::Stats;
 use thalweg_reactor::{Activity, Handle};
 use thalweg_sync::meter::Distribution;
@@ -53,6 +53,14 @@ pub(crate) type Reactor = (Activity, Traffic);
 fn each(reactors: &[Reactor], value: fn(&Reactor) -> u64) -> impl Iterator<Item = (String, u64)> {
     let labelled = move |(index, reactor)| (format!("reactor=\"{index}\""), value(reactor));
     reactors.iter().enumerate().map(labelled)
+}
+
+/// What each limit of one reactor came to, with its labels.
+fn overloads((index, (_, traffic)): (usize, &Reactor)) -> impl Iterator<Item = (String, u64)> {
+    let labelled = move |(limit, count): (Limit, u64)| {
+        (format!("reactor=\"{index}\",limit=\"{}\"", limit.name()), count)
+    };
+    Limit::ALL.into_iter().zip(traffic.overloads).map(labelled)
 }
 
 /// The reactors there are.
@@ -133,8 +141,8 @@ impl<S> Metrics<S> {
         )?;
         page.counter(
             "overloads_total",
-            "Requests refused, and connections cut, because a bound was reached.",
-            each(|(_, t)| t.overloads),
+            "Requests refused, and connections cut, because a limit was reached.",
+            reactors.iter().enumerate().flat_map(overloads),
         )?;
         page.counter(
             "rests_total",
@@ -296,8 +304,11 @@ impl<S: Service> Service for Metrics<S> {
     }
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        // The service behind knows the other path, and has an answer to OPTIONS for every one.
-        if request.path == PATH && !reads(request) && request.method != Method::Options {
+        // The service behind knows the other path, and takes what it does not know for a stream's.
+        if request.path == PATH && request.method == Method::Options {
+            return Answer::Respond(Response { status: 204, fields: ALLOW.into(), body: Default::default() });
+        }
+        if request.path == PATH && !reads(request) {
             let mut response = self.inner.refuse(&READ_ONLY, Announced::of(request), now);
             response.fields.push(ALLOW);
             return Answer::Respond(response);

@@ -7,7 +7,7 @@ use crate::access::Certificate;
 use crate::arguments::ServeOptions;
 use crate::clash::{Asker, Clash};
 use crate::front::Front;
-use crate::listen::Listen;
+use crate::listen::{Listen, Place};
 use crate::serve::Failure;
 use crate::services;
 use thalweg_sys::process::parallelism;
@@ -19,6 +19,10 @@ const REACTORS_MAX: usize = 29;
 /// A configuration that may be served.
 pub(crate) struct Plan {
     pub(crate) front: Front,
+    /// Where streams are to be served, beside what was handed over.
+    pub(crate) streams: Vec<Listen>,
+    /// Where services are, if they have places of their own.
+    pub(crate) rpc: Vec<Listen>,
     /// Reactors that serve streams.
     pub(crate) reactors: usize,
     /// In whose name TLS is spoken, if it is.
@@ -30,25 +34,28 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What the options come to where streams are served at places that were handed over and at others that are wanted.
+    /// What the options come to where streams are served at places that were handed over and at others that
+    /// are wanted. Waits for the resolver where those have names.
     ///
     /// # Errors
-    /// What is wrong with the configuration.
+    /// What is wrong with the configuration, or the name of a place that has no address.
     pub(crate) fn of<'a>(
         options: &'a ServeOptions,
         handed_over: impl Iterator<Item = &'a Listen> + Clone,
-        wanted: &'a [Listen],
+        wanted: &[Place],
     ) -> Result<Self, Failure> {
-        let as_asked = |asker: Asker| move |place: &'a Listen| (asker, place);
-        let asked =
-            handed_over.map(as_asked(Asker::Supervisor)).chain(wanted.iter().map(as_asked(Asker::Listen)));
-        let places = asked.clone().map(|(_, place)| place);
-        let asked = asked.chain(options.rpc_listen.iter().map(as_asked(Asker::RpcListen)));
-        let is_sealed = options.tls_certificate.is_some();
         let mut front = Front::of(options)?;
         let most = (REACTORS_MAX - front.watchers_apart()) / front.watchers();
         let reactors = reactors(options.reactors, most)?;
         front.share_out(reactors);
+        let (streams, rpc) = (resolved(wanted)?, resolved(&options.rpc_listen)?);
+        let handed_over = handed_over.map(|place| (Asker::Supervisor, place));
+        let asked = handed_over.chain(streams.iter().map(|place| (Asker::Listen, place)));
+        let places = asked.clone().map(|(_, place)| place);
+        let asked = asked.chain(rpc.iter().map(|place| (Asker::RpcListen, place)));
+        let served = services::places(options);
+        let asked = served.iter().map(|place| (Asker::Service, place)).chain(asked);
+        let is_sealed = options.tls_certificate.is_some();
         let has_address = places.clone().next().is_some();
         if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {
             return Err(Failure::Nowhere);
@@ -56,14 +63,14 @@ impl Plan {
         if let Some(clash) = Clash::among(asked) {
             return Err(Failure::Clash(clash.spoken(is_sealed)));
         }
-        let reachable = places.chain(&options.rpc_listen).find(|place| !place.is_local()).cloned();
+        let reachable = places.chain(&rpc).find(|place| !place.is_local()).cloned();
         let reachable = reachable.map(|place| place.spoken(is_sealed));
         let is_open = !front.is_guarded() && !options.insecure_listen_anywhere;
         if let Some(place) = reachable.as_ref().filter(|_| is_open) {
             return Err(Failure::Reachable(place.clone()));
         }
         let certificate = certificate(options)?;
-        Ok(Self { front, reactors, certificate, reachable, has_address })
+        Ok(Self { front, streams, rpc, reactors, certificate, reachable, has_address })
     }
 
     /// Whether no other machine can reach the server.
@@ -83,8 +90,15 @@ impl Plan {
         if !self.has_address {
             tracing::warn!("listen is empty: streams are served at no HTTP address");
         }
+        self.certificate.iter().for_each(Certificate::warn);
         self.front.warn();
     }
+}
+
+/// Where places are that may have names.
+fn resolved(places: &[Place]) -> Result<Vec<Listen>, Failure> {
+    let resolve = |place: &Place| place.resolve().map_err(|error| Failure::Unresolved(place.clone(), error));
+    places.iter().map(resolve).collect()
 }
 
 /// As many as were asked for, or as there are processors.

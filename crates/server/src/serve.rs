@@ -15,7 +15,7 @@ use crate::front::{Front, Fronted, Served};
 use crate::greeting::Greeting;
 use crate::housekeeping::Housekeeper;
 use crate::limits::Limits;
-use crate::listen::{self, Doors, Keeping, Listen};
+use crate::listen::{self, Doors, Keeping, Listen, Place};
 use crate::logging::Logging;
 use crate::plan::Plan;
 use crate::rpc::Doing;
@@ -32,6 +32,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Pool, Reactor};
+use thalweg_streams::Loopback;
 use thalweg_sync::places::Places;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
@@ -63,6 +64,8 @@ pub(crate) enum Failure {
     Tokens(TokensError),
     /// The certificate or its key is not taken.
     Certificate(CertificateError),
+    /// A place to listen at has a name, and no address is found for it.
+    Unresolved(Place, io::Error),
     /// An address cannot be listened at.
     Listen(Listen, io::Error),
     /// The store cannot be served.
@@ -101,6 +104,9 @@ impl std::fmt::Display for Failure {
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Certificate(error) => write!(out, "{error}"),
+            Self::Unresolved(place, error) => {
+                write!(out, "cannot find the address of {place}: {error}; an address in its place takes no resolver")
+            }
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
                 out.write_str(match error.kind() {
@@ -147,7 +153,8 @@ impl Failure {
             | Self::Certificate(_)
             | Self::Rpc(_)
             | Self::Reactors { .. } => EXIT_CONFIGURATION,
-            Self::Listen(..)
+            Self::Unresolved(..)
+            | Self::Listen(..)
             | Self::Store(_)
             | Self::Service(_)
             | Self::Descriptors(_)
@@ -180,16 +187,14 @@ struct Common<'a> {
 }
 
 /// What a server is to begin with.
-struct Intent<'a> {
+struct Intent {
     /// Listeners that were handed over, and where they are.
     inherited: Vec<(Listen, OwnedFd)>,
-    /// Where streams are to be served beside them.
-    wanted: &'a [Listen],
     plan: Plan,
 }
 
-impl<'a> Intent<'a> {
-    fn of(configuration: &'a Configuration) -> Result<Self, Failure> {
+impl Intent {
+    fn of(configuration: &Configuration) -> Result<Self, Failure> {
         // First of all: what was handed over has the descriptors that would be opened next.
         let inherited = systemd::listeners().and_then(listen::inherited);
         let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
@@ -197,7 +202,7 @@ impl<'a> Intent<'a> {
         let wanted =
             if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
         let plan = Plan::of(options, inherited.iter().map(|(place, _)| place), wanted)?;
-        Ok(Self { inherited, wanted, plan })
+        Ok(Self { inherited, plan })
     }
 }
 
@@ -214,24 +219,25 @@ pub(crate) fn check(configuration: &Configuration) -> Result<(), Failure> {
 /// # Errors
 /// What kept it from starting, or ended it.
 pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Output) -> Result<(), Failure> {
-    let Intent { inherited, wanted, plan } = Intent::of(&configuration)?;
+    let Intent { inherited, plan } = Intent::of(&configuration)?;
     // The command line is read: what read it is not needed any more, and an idle server is to be small.
     code::release();
     let options = &configuration.options;
-    let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
+    let logging = Logging::start(options.log_format, options.log_level)
+        .map_err(|error| Failure::System("start a thread", error))?;
     ignore_broken_pipes();
     ignore_full_files();
-    let shares =
-        Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
+    let shares = Shares::of(options, plan.reactors, inherited.len() + plan.streams.len())
+        .map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);
-    let engine = open_engine(&signals, options, &plan, limits.streams)?;
+    let engine = open_engine(&signals, &logging, options, &plan, limits.streams)?;
     plan.warn();
-    let Plan { front, reactors, certificate, .. } = plan;
+    let Plan { front, streams, rpc, reactors, certificate, .. } = plan;
     let keeping =
         Keeping { identity: certificate.as_ref().map(Certificate::identity), guarded: front.is_guarded() };
-    let doors = open_doors(wanted, inherited, reactors, keeping)
-        .and_then(|doors| Ok((doors, open_doors(&options.rpc_listen, Vec::new(), 1, keeping)?)));
+    let doors = open_doors(&streams, inherited, reactors, keeping)
+        .and_then(|doors| Ok((doors, open_doors(&rpc, Vec::new(), 1, keeping)?)));
     // A place that is taken is no reason for the next start to recover anything.
     let (mut doors, mut rpc_doors) = doors.inspect_err(|_| drop(engine.close()))?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
@@ -283,6 +289,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
 /// is what one step does.
 fn open_engine(
     signals: &Signals,
+    logging: &Logging,
     options: &ServeOptions,
     plan: &Plan,
     streams_max: u64,
@@ -291,21 +298,23 @@ fn open_engine(
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let state = state_options(options, streams_max);
     let open = || Engine::open(&options.data, options.durability, retain, state);
-    let engine = interruptible(signals, end_at_once, open);
+    let engine = interruptible(signals, |signal| end_at_once(signal, logging), open);
     let engine = engine.map_err(|error| Failure::System("hear of signals", error))?;
     code::release();
-    let webhooks_loopback = match options.webhooks_loopback {
+    let is_allowed = match options.webhooks_loopback {
         WebhooksLoopback::On => true,
         WebhooksLoopback::Off => false,
         WebhooksLoopback::Auto => plan.is_apart() && !plan.front.is_guarded(),
     };
+    let webhooks_loopback = if is_allowed { plan.front.loopback() } else { Loopback::Never };
     let engine = engine.map_err(Failure::Store)?.with_sharing(plan.front.sharing());
     Ok(engine.with_webhooks_loopback(webhooks_loopback).with_streams_max(streams_max))
 }
 
 /// Of a server that has served nothing yet.
-fn end_at_once(signal: Signal) {
+fn end_at_once(signal: Signal, logging: &Logging) {
     tracing::info!(?signal, "ending: nothing was served yet");
+    logging.flush();
     std::process::exit(0)
 }
 

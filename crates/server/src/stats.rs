@@ -64,7 +64,7 @@ impl Stats {
             appends: sum(|traffic| count(&traffic.post_us)),
             append_us: sum(|traffic| traffic.post_us.sum),
             delivered: sum(|traffic| traffic.deliveries),
-            refusals: sum(|traffic| traffic.overloads),
+            refusals: sum(|traffic| traffic.overloads_in_all()),
             received_bytes: sum(|traffic| traffic.received_bytes),
             sent_bytes: sum(|traffic| traffic.sent_bytes),
             unsent_bytes: sum(|traffic| traffic.unsent_bytes),

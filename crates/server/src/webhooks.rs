@@ -1,18 +1,23 @@
 //! Subscriptions' outgoing side: one thread that drives them and calls webhooks.
 //!
 //! The thread is a reactor of its own: pending work, leases and retries reach it as messages and timers, and
-//! every call in flight is a non-blocking socket with a deadline. So a webhook that is slow, or hangs, holds
-//! back only itself; [`CALLS_MAX`] are in flight at once and the others queue. What cannot be done without
-//! blocking, asking a resolver and reading the system's certificates, is done by a thread for each name that is
-//! looked up: how many there are, and how long one is waited for, `names.rs` says.
+//! every call in flight is a non-blocking socket with a deadline. [`CALLS_MAX`] are in flight at once and the
+//! others wait; so that a webhook that is slow, or hangs, holds back only itself, `fairness.rs` says whose
+//! turn it is. What cannot be done without blocking, asking a resolver and reading the system's certificates,
+//! is done by a thread for each name that is looked up: how many there are, and how long one is waited for,
+//! `names.rs` says.
 //!
 //! PROTOCOL 12.8: a call connects only to addresses that were resolved for it and passed
 //! [`Target::permits`]; the name is not resolved again, so it cannot lead elsewhere in between.
 
+mod certificates;
+mod fairness;
 mod names;
 #[cfg(test)]
 mod tests;
 
+use self::certificates::Certificates;
+use self::fairness::{CALLS_MAX, Calls, Peer};
 use self::names::Names;
 use crate::engine::Engine;
 use crate::serve::Failure;
@@ -22,6 +27,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use thalweg_http::Sparing;
 use thalweg_http::client::{Exchange, Progress, Reply, Trust, post};
 use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Readiness};
 use thalweg_streams::embedded::Embedded;
@@ -30,8 +36,6 @@ use thalweg_streams::subscriptions::{Attempt, Driver, Outcome, Subscriptions};
 use thalweg_sys::socket;
 use thalweg_wire::exchange::Now;
 
-/// Webhooks called at once.
-const CALLS_MAX: usize = 256;
 /// Longest time that a name's addresses are waited for.
 const LOOK_UP_MS_MAX: u64 = 10_000;
 const MAILBOX_MAX: usize = 4_096;
@@ -52,7 +56,8 @@ pub(crate) enum Message {
 /// A name's addresses, and whom a call that is encrypted trusts.
 pub(crate) struct Resolved {
     addresses: Vec<IpAddr>,
-    trust: Trust,
+    /// Where there was none that is good still.
+    trust: Option<Trust>,
 }
 
 /// Finds a name's addresses. May block.
@@ -69,6 +74,7 @@ struct Resolver {
 /// A webhook being called.
 struct Call {
     attempt: Attempt,
+    peer: Peer,
     trust: Option<Trust>,
     /// Addresses left to try.
     addresses: VecDeque<SocketAddr>,
@@ -91,11 +97,12 @@ struct Webhooks {
     control: Key,
     resolver: Resolver,
     names: Names<Attempt>,
-    /// Read when a name is first looked up.
-    trust: Option<Trust>,
-    calls: usize,
-    /// Calls to make as soon as there is room for them, and where they may go.
-    queue: VecDeque<(Attempt, VecDeque<SocketAddr>)>,
+    /// Read when a name is looked up.
+    trust: Certificates<Trust>,
+    /// Each with where it may go.
+    calls: Calls<(Attempt, VecDeque<SocketAddr>)>,
+    /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
+    failures: Sparing,
     /// There is something to take up.
     rung: bool,
 }
@@ -181,9 +188,9 @@ impl Webhooks {
             control,
             resolver,
             names: Names::new(),
-            trust: None,
-            calls: 0,
-            queue: VecDeque::new(),
+            trust: Certificates::new(),
+            calls: Calls::new(),
+            failures: Sparing::default(),
             rung: false,
         })
     }
@@ -223,8 +230,8 @@ impl Webhooks {
     fn begin(&mut self, core: &Core<Self>, attempt: Attempt) {
         let target = &attempt.target;
         match known_addresses(target) {
-            Some(addresses) if !target.secure || self.trust.is_some() => {
-                self.queue.push_back((attempt, addresses));
+            Some(addresses) if !target.secure || self.trust.good(core.now_ms()).is_some() => {
+                self.calls.wait(&peer(target), (attempt, addresses));
             }
             _ => {
                 let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
@@ -245,9 +252,9 @@ impl Webhooks {
     /// Has a name looked up, and the certificates read, elsewhere.
     fn look_up(&self, core: &Core<Self>, host: Arc<str>) -> io::Result<()> {
         let permit = core.handle().reserve().ok_or_else(|| io::Error::other("too much is under way"))?;
-        let (resolver, trust) = (self.resolver.clone(), self.trust.clone());
+        let (resolver, is_trust_good) = (self.resolver.clone(), self.trust.good(core.now_ms()).is_some());
         let run = move || {
-            let resolved = resolve(&host, &resolver, trust);
+            let resolved = resolve(&host, &resolver, is_trust_good);
             permit.post(Message::Resolved(host, resolved));
         };
         let builder = std::thread::Builder::new().name("look-up".into()).stack_size(LOOK_UP_STACK_BYTES);
@@ -258,13 +265,15 @@ impl Webhooks {
     fn resolved(&mut self, core: &mut Core<Self>, host: &Arc<str>, outcome: io::Result<Resolved>) {
         let waiting = self.names.answered(host);
         let outcome = outcome.map(|Resolved { addresses, trust }| {
-            self.trust.get_or_insert(trust);
+            if let Some(trust) = trust {
+                self.trust.read(core.now_ms(), trust);
+            }
             addresses
         });
         for attempt in waiting {
             match &outcome {
                 Ok(addresses) => match permitted(&attempt.target, addresses) {
-                    Ok(addresses) => self.queue.push_back((attempt, addresses)),
+                    Ok(addresses) => self.calls.wait(&peer(&attempt.target), (attempt, addresses)),
                     Err(error) => self.failed(core, &attempt, &error),
                 },
                 Err(error) => self.failed(core, &attempt, error),
@@ -275,26 +284,31 @@ impl Webhooks {
     }
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
-        while self.calls < CALLS_MAX
-            && let Some((mut attempt, addresses)) = self.queue.pop_front()
-        {
+        while let Some((peer, (mut attempt, addresses))) = self.calls.begin() {
             let now = Self::now(core);
             if self.driver.begin(&mut attempt, now) {
-                self.calls += 1;
-                self.connect(core, attempt, addresses);
+                self.connect(core, attempt, peer, addresses);
+            } else {
+                self.calls.ended(&peer);
             }
         }
     }
 
-    fn connect(&mut self, core: &mut Core<Self>, attempt: Attempt, addresses: VecDeque<SocketAddr>) {
+    fn connect(
+        &mut self,
+        core: &mut Core<Self>,
+        attempt: Attempt,
+        peer: Peer,
+        addresses: VecDeque<SocketAddr>,
+    ) {
         let deadline_ms = core.now_ms() + attempt.timeout_ms;
-        let trust = self.trust.clone().filter(|_| attempt.target.secure);
+        let trust = self.trust.last().filter(|_| attempt.target.secure).cloned();
         match exchange(&attempt, trust.as_ref()) {
             Ok(exchange) => {
-                let call = Call { attempt, trust, addresses, exchange, connected: false, deadline_ms };
+                let call = Call { attempt, peer, trust, addresses, exchange, connected: false, deadline_ms };
                 self.try_next(core, Box::new(call), &io::ErrorKind::AddrNotAvailable.into());
             }
-            Err(error) => self.call_failed(core, &attempt, &error),
+            Err(error) => self.call_failed(core, &attempt, &peer, &error),
         }
     }
 
@@ -321,16 +335,24 @@ impl Webhooks {
                 Err(error) => why = error,
             }
         }
-        self.call_failed(core, &call.attempt, &why);
+        self.call_failed(core, &call.attempt, &call.peer, &why);
     }
 
-    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
-        self.calls -= 1;
+    fn call_ended(&mut self, peer: &Peer, was_late: bool) {
+        self.calls.ended(peer);
+        self.calls.timed(peer, was_late);
+    }
+
+    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, peer: &Peer, why: &io::Error) {
+        self.call_ended(peer, why.kind() == io::ErrorKind::TimedOut);
         self.failed(core, attempt, why);
     }
 
     fn failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
-        tracing::info!(subscription = attempt.id(), host = %attempt.target.host, %why, "a webhook call failed");
+        if let Some(times) = self.failures.note(core.now_ms(), 1) {
+            let (subscription, host) = (attempt.id(), &attempt.target.host);
+            tracing::info!(times, subscription, %host, %why, "webhook calls failed; this is the last");
+        }
         self.finish(core, attempt, Outcome::Failed);
     }
 
@@ -370,14 +392,10 @@ impl Webhooks {
                 let Some(call) = core.remove(key).and_then(|removed| removed.entry) else { return };
                 let outcome = outcome(&reply);
                 if outcome == Outcome::Failed {
-                    tracing::info!(
-                        subscription = call.attempt.id(),
-                        host = %call.attempt.target.host,
-                        status = reply.status,
-                        "a webhook refused"
-                    );
+                    let why = io::Error::other(format!("it answered with status {}", reply.status));
+                    return self.call_failed(core, &call.attempt, &call.peer, &why);
                 }
-                self.calls -= 1;
+                self.call_ended(&call.peer, false);
                 self.finish(core, &call.attempt, outcome);
             }
             Err(error) => self.give_up(core, key, &error),
@@ -392,13 +410,13 @@ impl Webhooks {
                 (call.exchange, call.connected) = (fresh, false);
                 self.try_next(core, call, error);
             }
-            Err(error) => self.call_failed(core, &call.attempt, &error),
+            Err(error) => self.call_failed(core, &call.attempt, &call.peer, &error),
         }
     }
 
     fn give_up(&mut self, core: &mut Core<Self>, key: Key, error: &io::Error) {
         if let Some(call) = core.remove(key).and_then(|removed| removed.entry) {
-            self.call_failed(core, &call.attempt, error);
+            self.call_failed(core, &call.attempt, &call.peer, error);
         }
     }
 }
@@ -437,6 +455,10 @@ impl Handler for Webhooks {
     }
 }
 
+fn peer(target: &Target) -> Peer {
+    (target.host.as_str().into(), target.port)
+}
+
 /// The addresses of a target that nobody has to be asked about.
 fn known_addresses(target: &Target) -> Option<VecDeque<SocketAddr>> {
     let addresses: Vec<IpAddr> = match target.address() {
@@ -449,9 +471,10 @@ fn known_addresses(target: &Target) -> Option<VecDeque<SocketAddr>> {
 }
 
 /// May block.
-fn resolve(host: &str, resolver: &Resolver, trust: Option<Trust>) -> io::Result<Resolved> {
+fn resolve(host: &str, resolver: &Resolver, is_trust_good: bool) -> io::Result<Resolved> {
     let addresses = host.parse().map_or_else(|_| (resolver.ask)(host), |address| Ok(vec![address]))?;
-    Ok(Resolved { addresses, trust: trust.map_or_else(Trust::of_system, Ok)? })
+    let trust = if is_trust_good { None } else { Some(Trust::of_system()?) };
+    Ok(Resolved { addresses, trust })
 }
 
 /// PROTOCOL 12.8: of what a name resolves to, only permitted addresses are kept.

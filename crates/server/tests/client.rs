@@ -7,6 +7,7 @@ mod common;
 use common::{PATIENCE, PROGRAM, Server, fails, run, says, until};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -262,6 +263,28 @@ fn of_several_streams_those_are_deleted_that_can_be() {
 }
 
 #[test]
+fn another_servers_offset_is_asked_for_as_it_is_and_its_server_judges_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut asked = [0; 4_096];
+        let count = peer.read(&mut asked).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nStream-Next-Offset: 01JDXV7S2N\r\n\
+                      Stream-Up-To-Date: true\r\nContent-Length: 5\r\n\r\nthere";
+        peer.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8_lossy(&asked[..count]).into_owned()
+    });
+    assert_eq!(says(&url, &["read", "s", "--from", "01JDXV7S2M"]), "there");
+    assert!(serving.join().unwrap().starts_with("GET /v1/stream/s?offset=01JDXV7S2M "));
+    // Ours says that it gave out no such offset.
+    let (_directory, server) = memory();
+    says(&server.url, &["create", "s"]);
+    let (code, complaint) = fails(&server.url, &["read", "s", "--from", "01JDXV7S2M"]);
+    assert!(code == 1 && complaint.contains("offset"), "{complaint}");
+}
+
+#[test]
 fn what_no_server_was_asked_is_a_wrong_command_line() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().to_str().unwrap();
@@ -276,7 +299,7 @@ fn what_no_server_was_asked_is_a_wrong_command_line() {
         &["create", "a", "--expires-at", "tomorrow"],
         &["create", "__ds/a"],
         &["read", "ftp://x/y"],
-        &["read", "a", "--from", "yesterday"],
+        &["read", "a", "--from", "since yesterday"],
         &["tail", "a", "--from", "tail"],
         &["fork", "a", "b", "--at", "now"],
         &["tail", "a", "--via", "sock", "--data", nowhere, "--from", "2020-01-01T00:00:00Z"],

@@ -59,3 +59,25 @@ fn a_page_that_is_allowed_reads_why_the_connection_refuses_and_no_other_does() {
     assert!(ask(&server, "GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200 "));
     server.end();
 }
+
+#[test]
+fn a_page_has_the_server_call_no_port_of_its_own_machine_unless_its_origin_is_listed() {
+    let page = "https://a.example";
+    let body =
+        r#"{"type":"webhook","pattern":"*","webhook":{"url":"http://localhost:9/admin/shutdown?x=1"}}"#;
+    let head = format!(
+        "PUT /v1/stream/__ds/subscriptions/x HTTP/1.1\r\nHost: localhost\r\nOrigin: {page}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    for (flags, wanted) in
+        [(&[][..], 403), (&["--webhooks-loopback", "on"], 403), (&["--cors-origins", page], 201)]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let server = Server::start(directory.path(), "127.0.0.1:0", flags);
+        let answer = said(&server, &head);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {wanted} ")), "{flags:?}: {answer}");
+        assert!(answer.contains("Access-Control-Allow-Origin: "), "the page reads why: {answer}");
+        server.end();
+    }
+}

@@ -71,8 +71,13 @@ fn a_reader_that_never_reads_is_cut_and_goes_on_where_it_was() {
 #[test]
 fn whoever_finds_no_room_is_told_when_to_come_again() {
     let directory = tempfile::tempdir().unwrap();
-    let server =
-        Server::start(directory.path(), "127.0.0.1:0", &["--reactors", "1", "--subscribers-max", "1"]);
+    let log = directory.path().join("log");
+    let mut command = Command::new(PROGRAM);
+    command.args(
+        "serve --listen 127.0.0.1:0 --reactors 1 --subscribers-max 1 --log-level warn --data".split(' '),
+    );
+    command.arg(directory.path().join("data")).stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::started(command);
     assert!(server.greeting.contains("1 of them subscribers"), "{}", server.greeting);
     let url = &server.url;
     says(url, &["create", "s"]);
@@ -90,8 +95,12 @@ fn whoever_finds_no_room_is_told_when_to_come_again() {
     assert!(refused.contains("Retry-After: "), "{refused}");
     assert!(ask(&server, "GET /v1/stream/s?offset=-1 HTTP/1.1").starts_with("HTTP/1.1 200 "));
     let metrics = ask(&server, "GET /metrics HTTP/1.1");
-    assert!(metrics.contains("thalweg_overloads_total{reactor=\"0\"} 1"), "{metrics}");
+    // Which limit it was can be told from what it counts and from what it logs.
+    let counted = |limit: &str| metrics.contains(&format!("{{reactor=\"0\",limit=\"{limit}\"}} 1\n"));
+    assert!(counted("too-many-subscribers") && !counted("too-many-connections"), "{metrics}");
     server.end();
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(log.matches("limit=\"too-many-subscribers\" times=1").count(), 1, "{log}");
 }
 
 #[test]

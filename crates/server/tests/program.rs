@@ -54,7 +54,8 @@ fn exit_codes_and_complaints_tell_failures_apart() {
     let (code, complaint) = fails(&server.url, &["append", "j", "not json"]);
     assert!(code == 1 && complaint.contains("refused (400)"), "{complaint}");
     assert_eq!(fails(&server.url, &["append", "j", "1", "--content-type", "text/plain"]).0, 6);
-    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 2);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rub bish"]).0, 2);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 1, "the server judges it");
     assert_eq!(fails(&server.url, &["no-such-verb"]).0, 2);
     assert_eq!(fails("ftp://x", &["read", "j"]).0, 2);
     let url = server.url.clone();
@@ -105,8 +106,13 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
     let server = Server::start(Path::new(data), "127.0.0.1:0", &[]);
     let other = directory.path().join("other");
     let other = other.to_str().unwrap();
+    let service = format!("unix:{other}/thalweg.sock");
     for (arguments, wanted, hint) in [
+        (["--listen", &service, "--data", other], 2, "a service of the store is at "),
         (["--listen", "0.0.0.0:0", "--data", other], 2, "--insecure-listen-anywhere"),
+        (["--listen", "nowhere", "--data", other], 2, "an address with a port"),
+        // The resolver may know it at the next start.
+        (["--listen", "nosuch.invalid:0", "--data", other], 1, "cannot find the address of nosuch.invalid:0"),
         (["--listen", server.address(), "--data", other], 1, "--listen"),
         (["--listen", "127.0.0.1:0", "--data", data], 1, "is held by"),
     ] {
@@ -133,6 +139,20 @@ fn a_wrong_command_line_is_complained_of_in_the_form_that_was_asked_for() {
     assert!(code == 2 && complaint.contains("\nUsage: "), "{complaint}");
     // Help is what was asked for.
     assert!(says("", &["--output", "json", "serve", "--help"]).contains("Usage: "));
+}
+
+#[test]
+fn a_negative_number_is_a_value_that_is_judged_and_no_unknown_flag() {
+    for (arguments, wanted) in [
+        (&["read", "s", "--until", "-1"][..], "expected an offset that append, read or head printed, a time"),
+        (&["create", "s", "--ttl", "-1"], "expected a whole number of seconds"),
+    ] {
+        let (code, complaint) = fails("", arguments);
+        assert!(code == 2 && complaint.contains(wanted), "{arguments:?}: {complaint}");
+    }
+    // What begins like a flag and is no number is one still.
+    let (code, complaint) = fails("", &["read", "s", "--until", "--help"]);
+    assert!(code == 2 && complaint.contains("a value is required"), "{complaint}");
 }
 
 #[test]

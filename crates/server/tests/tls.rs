@@ -6,8 +6,9 @@ mod common;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{PATIENCE, PROGRAM, Server, fails, says};
+use common::{PATIENCE, PROGRAM, Server, fails, says, until};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -242,4 +243,24 @@ fn an_authoritys_certificate_is_no_servers_and_whoever_shows_it_is_told() {
     let (code, said) = fails(&url, &["head", "a", "--tls-ca", &ca]);
     assert!(code == 3 && said.contains("CA:FALSE") && !said.contains("--tls-ca"), "{said}");
     server.end();
+}
+
+#[test]
+fn a_key_that_every_user_may_read_is_warned_of_at_the_start_and_when_it_is_read_again() {
+    const SAID: &str = "every user of this machine may read the certificate's key";
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = certify(directory.path(), IsCa::NoCa);
+    let flags = ["--tls-certificate", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+    let log = directory.path().join("log");
+    let said = || std::fs::read_to_string(&log).unwrap().matches(SAID).count();
+    for (mode, wanted) in [(0o640, 0), (0o604, 2)] {
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+        let mut command = serve(directory.path(), "", &flags, &[]);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let server = Server::started(command);
+        server.signal("HUP");
+        until("the reload", || std::fs::read_to_string(&log).unwrap().contains("configuration read again"));
+        server.end();
+        assert_eq!(said(), wanted, "{mode:o}");
+    }
 }

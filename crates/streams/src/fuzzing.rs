@@ -2,7 +2,7 @@
 
 use crate::model::Model;
 use crate::subscriptions::Subscriptions;
-use crate::{Options, Streams};
+use crate::{Loopback, Options, Streams};
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Request, Response, Service};
 use thalweg_wire::field::Name;
 use thalweg_wire::http1::{BodyLength, HeadParser, Limits, parse_response};
@@ -15,8 +15,11 @@ const NOW: Now = Now { time_us: 1_767_225_600_000_000, entropy: 7 };
 pub fn requests(mut data: &[u8]) {
     let model = Model::default();
     let subscriptions = Subscriptions::open(&model, || Some([5; 32]));
-    let options =
-        Options { webhooks_loopback: true, read_only: vec!["own/".to_owned()], ..Options::default() };
+    let options = Options {
+        webhooks_loopback: Loopback::OfPrograms,
+        read_only: vec!["own/".to_owned()],
+        ..Options::default()
+    };
     let mut streams = Streams::new(model, options).with_subscriptions(subscriptions);
     let limits = Limits::default();
     while let Ok(Some(head)) = HeadParser::default().parse(data, &limits) {

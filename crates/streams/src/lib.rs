@@ -65,6 +65,20 @@ pub enum Sharing {
     Private,
 }
 
+/// Whose webhooks may go to this very machine, as `http://localhost` and `http://127.0.0.x` (PROTOCOL 6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loopback {
+    /// Nobody's.
+    Never,
+    /// Those of programs. A page in a browser, which says its `Origin`, could otherwise have the server send
+    /// what the browser refuses to send for it: JSON to a path of its choice, at any port of the user's
+    /// machine.
+    OfPrograms,
+    /// Those of programs and of all pages that get as far as the rules of streams: other pages were refused
+    /// before.
+    OfPagesToo,
+}
+
 /// What an operator may choose.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -79,11 +93,16 @@ pub struct Options {
     /// Streams there may be, the server's own and those retained for forks included: one more is refused. A few more there may
     /// be where several reactors create at the same moment.
     pub streams_max: u64,
-    /// Webhooks may go to this very machine, as `http://localhost` and `http://127.0.0.x` (PROTOCOL 6.2).
-    pub webhooks_loopback: bool,
+    /// Whose webhooks may go to this very machine.
+    pub webhooks_loopback: Loopback,
 }
 
 impl Options {
+    /// Whether anybody's webhook may go to this very machine.
+    pub(crate) fn allows_loopback(&self) -> bool {
+        self.webhooks_loopback != Loopback::Never
+    }
+
     /// Whether somebody else writes the stream of that name.
     pub(crate) fn is_read_only(&self, name: &str) -> bool {
         let is = |kept: &String| if kept.ends_with('/') { name.starts_with(&**kept) } else { name == kept };
@@ -99,7 +118,7 @@ impl Default for Options {
             sharing: Sharing::Public,
             read_only: Vec::new(),
             streams_max: u64::MAX,
-            webhooks_loopback: false,
+            webhooks_loopback: Loopback::Never,
         }
     }
 }

@@ -287,6 +287,7 @@ impl Server {
             let listening = Listening {
                 descriptor: listener.into_parts().0,
                 shared: false,
+                handed_over: false,
                 identity,
                 same_user_only: false,
                 known_hosts_only: false,

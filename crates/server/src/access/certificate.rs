@@ -37,6 +37,8 @@ impl fmt::Display for CertificateError {
 pub(crate) struct Certificate {
     chain: PathBuf,
     key: PathBuf,
+    /// Every user of the machine could read the key when the server started.
+    is_key_exposed: bool,
     identity: Identity,
 }
 
@@ -46,8 +48,8 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError`] says what is wrong with them.
     pub(crate) fn load(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let identity = take(chain, key, Identity::of)?;
-        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), identity })
+        let (identity, is_key_exposed) = take(chain, key, Identity::of)?;
+        Ok(Self { chain: chain.to_owned(), key: key.to_owned(), is_key_exposed, identity })
     }
 
     /// Reads both again, for connections from now on. What is wrong changes nothing.
@@ -55,7 +57,26 @@ impl Certificate {
     /// # Errors
     /// [`CertificateError`] says what is wrong with them.
     pub(crate) fn reload(&self) -> Result<(), CertificateError> {
-        take(&self.chain, &self.key, |chain, key| self.identity.reload(chain, key))
+        let ((), is_key_exposed) =
+            take(&self.chain, &self.key, |chain, key| self.identity.reload(chain, key))?;
+        if is_key_exposed {
+            self.warn_of_key();
+        }
+        Ok(())
+    }
+
+    /// Logs what may be and is hardly meant.
+    pub(crate) fn warn(&self) {
+        if self.is_key_exposed {
+            self.warn_of_key();
+        }
+    }
+
+    fn warn_of_key(&self) {
+        tracing::warn!(
+            key = %self.key.display(),
+            "every user of this machine may read the certificate's key, and speak in this server's name: chmod o-r"
+        );
     }
 
     /// What connections prove.
@@ -64,21 +85,23 @@ impl Certificate {
     }
 }
 
+/// Reads both files: what was made of them, and whether every user of the machine may read the key.
 fn take<T>(
     chain: &Path,
     key: &Path,
     taken: impl FnOnce(&[u8], &[u8]) -> Result<T, IdentityError>,
-) -> Result<T, CertificateError> {
+) -> Result<(T, bool), CertificateError> {
     let read =
         |path: &Path| file::read(path).map_err(|error| CertificateError::Unreadable(path.to_owned(), error));
     let (chain_file, key_file) = (read(chain)?, read(key)?);
     if key_file.is_writable_by_others {
         return Err(CertificateError::Writable(key.to_owned()));
     }
-    taken(&chain_file.bytes, &key_file.bytes).map_err(|error| {
+    let taken = taken(&chain_file.bytes, &key_file.bytes).map_err(|error| {
         let culprit = if matches!(error, IdentityError::Key(_)) { key } else { chain };
         CertificateError::Wrong(culprit.to_owned(), error)
-    })
+    })?;
+    Ok((taken, key_file.is_readable_by_all))
 }
 
 #[cfg(test)]

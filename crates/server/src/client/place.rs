@@ -3,18 +3,23 @@
 use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
 
+const FROM: &str = "expected an offset that append, read or head printed, `beginning`, `now`, or a time (RFC 3339: 2030-01-01T00:00:00Z)";
+/// PROTOCOL 8: an offset has fewer characters than that.
+const OFFSET_BYTES: usize = 256;
 /// What the protocol calls the beginning.
 const BEGINNING: &str = "-1";
 
-/// `--from`: an offset, `beginning`, `now` or a time; as a query has it.
+/// `--from`: an offset, `beginning`, `now` or a time; as a query has it. Another server's offsets need not look
+/// like ours: the server says whether it gave one out.
 pub(super) fn from(text: &str) -> Result<String, String> {
     match text {
-        "now" => Ok(text.to_owned()),
-        time if is_time(time) => Ok(time.to_owned()),
-        _ => at(text).map_err(|_| {
-            "expected an offset that append, read or head printed, `beginning`, `now`, or a time (RFC 3339: 2030-01-01T00:00:00Z)"
-                .to_owned()
-        }),
+        "beginning" => Ok(BEGINNING.to_owned()),
+        // What other flags take, and no server's offset.
+        "tail" => Err(FROM.to_owned()),
+        offset_or_time if is_opaque(offset_or_time) || is_time(offset_or_time) => {
+            Ok(offset_or_time.to_owned())
+        }
+        _ => Err(FROM.to_owned()),
     }
 }
 
@@ -39,6 +44,13 @@ pub(super) fn is_time(text: &str) -> bool {
     rfc3339::parse(text).is_some()
 }
 
+/// PROTOCOL 8: how any server's offset may look.
+fn is_opaque(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !b",&=?/".contains(&byte);
+    (1..OFFSET_BYTES).contains(&text.len()) && text.bytes().all(plain)
+}
+
+/// An offset of ours.
 fn is_offset(text: &str) -> bool {
     Token::parse(text.as_bytes()).is_some()
 }
@@ -57,9 +69,11 @@ mod tests {
             ("-1", Some("-1"), None, Some("-1")),
             ("now", Some("now"), None, None),
             ("tail", None, Some("tail"), None),
-            ("yesterday", None, None, None),
+            ("01JDXV7S2M", Some("01JDXV7S2M"), None, None),
+            ("1_ff", Some("1_ff"), None, None),
             ("", None, None, None),
-            ("1_ff", None, None, None),
+            ("a/b", None, None, None),
+            ("1 2", None, None, None),
         ] {
             let taken = [from(text), until(text), at(text)].map(Result::ok);
             assert_eq!(taken, [of_from, of_until, of_at].map(|text| text.map(str::to_owned)), "{text:?}");

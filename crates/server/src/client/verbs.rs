@@ -52,7 +52,14 @@ pub(crate) struct Target {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Lifetime {
     /// Delete it after so many seconds without a read or a write.
-    #[arg(long = "ttl", alias = "ttl-s", value_name = "SECONDS", conflicts_with = "expires_at")]
+    #[arg(
+        long = "ttl",
+        alias = "ttl-s",
+        value_name = "SECONDS",
+        conflicts_with = "expires_at",
+        allow_negative_numbers = true,
+        value_parser = ttl_s
+    )]
     pub(crate) ttl_s: Option<u64>,
     /// Delete it at that moment (RFC 3339: 2030-01-01T00:00:00Z).
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -137,6 +144,11 @@ fn moment(text: &str) -> Result<String, String> {
     }
 }
 
+/// A lifetime, in seconds.
+fn ttl_s(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number of seconds, 0 or more".to_owned())
+}
+
 /// A time between two looks.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
@@ -168,7 +180,7 @@ pub(crate) enum ClientVerb {
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true, value_parser = place::from)]
         from: String,
         /// Where to end: an offset, a time (RFC 3339), or `tail` for what there is.
-        #[arg(long, value_name = "OFFSET", default_value = "tail", value_parser = place::until)]
+        #[arg(long, value_name = "OFFSET", default_value = "tail", allow_negative_numbers = true, value_parser = place::until)]
         until: String,
     },
     /// Print what a stream holds and what is appended, until it is closed. Reconnects by itself.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::arguments::{Durability, LogLevel};
-use crate::listen::Listen;
+use crate::listen::{Listen, Place};
 use crate::rpc::Wish;
 
 fn line(flags: &[&str]) -> Vec<OsString> {
@@ -116,7 +116,7 @@ fn what_is_wrong_is_named_with_its_line() {
 
 #[test]
 fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
-    let unix = |path: &str| Listen::Unix(path.into());
+    let unix = |path: &str| Place::At(Listen::Unix(path.into()));
     for text in
         ["listen = ['unix:/a,b', 'unix:/c']", "listen = ['unix:/a,b', 'unix:/c'] # and rpc\nrpc = 'off'"]
     {
@@ -133,6 +133,26 @@ fn what_stands_in_the_file_is_not_split_and_what_a_flag_says_is() {
     assert!(matches!(&rpc[..], [Wish::Elsewhere { schema, .. }] if schema == "x;y/a.jsonc"), "{rpc:?}");
     let said = complaint("\nhosts = ['a.example,b.example']");
     assert!(said.starts_with("t.toml:2: invalid value 'a.example,b.example' for `hosts`"), "{said}");
+}
+
+#[test]
+fn a_configuration_is_read_without_a_resolver() {
+    let loaded = load("listen = 'nosuch.invalid:4437'", &[]).unwrap();
+    let named = Place::Named { host: "nosuch.invalid".into(), port: 4437 };
+    assert_eq!(loaded.options.listen, [named]);
+}
+
+#[test]
+fn the_packaged_unit_runs_as_a_user_that_files_can_be_given_to() {
+    let unit = include_str!("../../../../packaging/thalweg.service");
+    let says = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let user = says("User").unwrap();
+    let made = include_str!("../../../../packaging/thalweg.sysusers");
+    assert!(made.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user}");
+    assert_eq!((says("Group"), says("DynamicUser")), (Some(user), None));
+    // A store that takes long to replay is not to begin anew again and again.
+    assert_eq!(says("TimeoutStartSec"), Some("infinity"));
+    assert!(says("After").unwrap().contains("time-sync.target"));
 }
 
 #[test]

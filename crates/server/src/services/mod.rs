@@ -11,9 +11,11 @@ mod news;
 
 use crate::arguments::{Durability, ServeOptions, Switch};
 use crate::engine::Engine;
+use crate::listen::Listen;
 use crate::serve::Failure;
 pub(crate) use log::LogService;
 pub(crate) use news::News;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,8 +33,22 @@ pub(crate) fn are_wanted(wishes: &ServeOptions) -> bool {
     wishes.services == Switch::On && wishes.durability != Durability::Memory
 }
 
+/// What their paths begin with.
+const LOG: &str = "thalweg";
+const STATE: &str = "state";
 /// Services there are: the log, and the state.
 const SERVICES: u64 = 2;
+
+/// Where a service listens: at a socket, and at one that hands shared memory over.
+fn paths(name: &str, wishes: &ServeOptions) -> [PathBuf; 2] {
+    ["sock", "shm"].map(|ending| wishes.data.join(format!("{name}.{ending}")))
+}
+
+/// Where all of them listen that are wanted.
+pub(crate) fn places(wishes: &ServeOptions) -> Vec<Listen> {
+    let names = if are_wanted(wishes) { &[LOG, STATE][..] } else { &[] };
+    names.iter().flat_map(|name| paths(name, wishes)).map(Listen::Unix).collect()
+}
 
 /// Clients that all of them together have at once, where each may have so many.
 pub(crate) fn clients_max(wishes: &ServeOptions, each: usize) -> u64 {
@@ -84,7 +100,7 @@ impl Running {
             ..options
         };
         // Both, before either answers: where one cannot be had the server ends, and has acknowledged nothing.
-        let (log, state) = (Listening::at("thalweg", wishes, log)?, Listening::at("state", wishes, state)?);
+        let (log, state) = (Listening::at(LOG, wishes, log)?, Listening::at(STATE, wishes, state)?);
         let log = log.serve(|server| {
             let news = Arc::new(News::new(server.bell()));
             Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
@@ -128,8 +144,8 @@ struct Listening {
 impl Listening {
     /// Listens at two paths of that name.
     fn at(name: &'static str, wishes: &ServeOptions, options: ServerOptions) -> Result<Self, Failure> {
-        let path = |ending: &str| wishes.data.join(format!("{name}.{ending}"));
-        let endpoints = [Endpoint::Socket(path("sock")), Endpoint::Shared(path("shm"))];
+        let [socket, shared] = paths(name, wishes);
+        let endpoints = [Endpoint::Socket(socket), Endpoint::Shared(shared)];
         let server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
         Ok(Self { name, endpoints, server })
     }

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 use thalweg_state::{Change, Options as StateOptions};
+use thalweg_streams::Loopback;
 use thalweg_sys::clock;
 use thalweg_wire::exchange::{Answer, Method, Request, Service as _};
 use thalweg_wire::field::{Field, Name};
@@ -83,7 +84,7 @@ impl World {
     fn new(wait_ms_max: u64) -> World {
         let state = StateOptions::default();
         let engine = Engine::open(Path::new(""), Durability::Memory, Retain::default(), state).unwrap();
-        let engine = engine.with_webhooks_loopback(true);
+        let engine = engine.with_webhooks_loopback(Loopback::OfPrograms);
         let (end, ended) = channel();
         let (told, asked) = channel();
         let (ended, told) = (Mutex::new(ended), Mutex::new(told));
@@ -165,6 +166,10 @@ fn called(hook: &TcpListener) -> String {
     request
 }
 
+fn url(hook: &TcpListener) -> String {
+    format!("http://{}/hook", hook.local_addr().unwrap())
+}
+
 fn hanging(number: usize) -> String {
     format!("https://hangs-{number}.example/hook")
 }
@@ -209,17 +214,38 @@ fn names_that_are_looked_up_are_no_calls() {
 #[test]
 fn a_call_that_waits_for_its_turn_is_not_made_for_a_subscription_that_is_gone() {
     let mut world = World::new(LOOK_UP_MS_MAX);
-    let [silent, hook] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let url = |listener: &TcpListener| format!("http://{}/hook", listener.local_addr().unwrap());
-    (0..CALLS_MAX).for_each(|number| world.subscribe(&format!("a{number}"), &url(&silent)));
-    ["y", "z"].iter().for_each(|id| world.subscribe(id, &url(&hook)));
+    let hook = &TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = [(); 16].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    (0..CALLS_MAX - 16).for_each(|number| world.subscribe(&format!("a{number}"), &url(&silent[number % 16])));
+    (0..16).for_each(|number| world.subscribe(&format!("b{number}"), &url(hook)));
+    ["y", "z"].iter().for_each(|id| world.subscribe(id, &url(hook)));
     world.wake();
-    // With the first call all others are under way or queued.
-    let first = silent.accept().unwrap();
+    // All places are taken then, and what is left waits for one.
+    let begun = [(); 16].map(|()| hook.accept().unwrap());
     assert_eq!(world.call(Method::Delete, "__ds/subscriptions/y", &Value::Null).0, 204);
-    drop((first, silent));
-    let request = called(&hook);
+    drop(silent);
+    let request = called(hook);
     assert!(request.contains(r#""subscription_id":"z""#), "{request}");
+    drop(begun);
+    world.end();
+}
+
+#[test]
+fn a_webhook_that_hangs_holds_back_no_other() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let [silent, hook] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    (0..CALLS_MAX).for_each(|number| world.subscribe(&format!("a{number}"), &url(&silent)));
+    world.subscribe("z", &url(&hook));
+    world.wake();
+    assert!(called(&hook).contains(r#""subscription_id":"z""#));
+    for number in 0..CALLS_MAX {
+        let path = format!("__ds/subscriptions/a{number}");
+        assert_eq!(
+            world.call(Method::Get, &path, &Value::Null).1["status"],
+            "active",
+            "none was given up for it"
+        );
+    }
     world.end();
 }
 

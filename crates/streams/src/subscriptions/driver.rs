@@ -10,7 +10,7 @@
 
 use super::keys::Use;
 use super::routes::told;
-use super::subscription::{Change, Delivery, Link, Outcome, Phase, Seen};
+use super::subscription::{BACK_US_MIN, Change, Delivery, Link, Outcome, Phase, Seen};
 use super::target::Target;
 use super::{Held, Slot, Subscriptions, see};
 use crate::store::{Store, StoreError};
@@ -71,6 +71,8 @@ pub struct Driver<S: Store> {
     in_flight: HashMap<Arc<str>, (u64, u64)>,
     /// Streams whose links the store refused to keep, and when to look again.
     again: Deadlines<Arc<str>>,
+    /// The time of the last turn.
+    turned_us: u64,
 }
 
 impl<S: Store> Driver<S> {
@@ -101,6 +103,7 @@ impl<S: Store> Driver<S> {
             parked: BTreeSet::new(),
             in_flight: HashMap::new(),
             again: Deadlines::default(),
+            turned_us: 0,
         }
     }
 
@@ -111,7 +114,7 @@ impl<S: Store> Driver<S> {
         let barred = slots.iter().filter_map(|slot| {
             let held = slot.held.lock();
             let why = match &held.as_ref()?.subscription.config.delivery {
-                Delivery::Webhook { url } => Target::parse(url, self.streams.options.webhooks_loopback).err(),
+                Delivery::Webhook { url } => Target::parse(url, self.streams.options.allows_loopback()).err(),
                 Delivery::PullWake { wake_stream } => {
                     let why = "a service of the server writes its wake stream";
                     self.streams.options.is_read_only(wake_stream).then_some(why)
@@ -134,7 +137,11 @@ impl<S: Store> Driver<S> {
         for id in &look.clone() {
             self.sync(id, now);
         }
-        let refused = std::iter::from_fn(|| self.again.due(now.time_us)).map(|(path, ())| path);
+        // By a clock that went back, what is due soon may lie far ahead: everything is looked at once.
+        let went_back = now.time_us + BACK_US_MIN < self.turned_us;
+        let due_us = if went_back { u64::MAX } else { now.time_us };
+        self.turned_us = now.time_us;
+        let refused = std::iter::from_fn(|| self.again.due(due_us)).map(|(path, ())| path);
         let refused: Vec<Arc<str>> = refused.collect();
         for path in inbox.doubtful.into_iter().chain(refused) {
             self.again.clear(&path);
@@ -146,7 +153,7 @@ impl<S: Store> Driver<S> {
         if inbox.settled {
             look.append(&mut self.parked);
         }
-        while let Some((id, ())) = self.timers.due(now.time_us) {
+        while let Some((id, ())) = self.timers.due(due_us) {
             look.insert(id);
         }
         look.iter().filter_map(|id| self.advance(id, now)).collect()
@@ -355,7 +362,8 @@ impl<S: Store> Driver<S> {
         // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending; or the one that nobody took up.
         for _ in 0..2 {
             let (subscription, now_us) = (&held.subscription, now.time_us);
-            let change = subscription.expire(now_us).or_else(|| subscription.wake(now_us));
+            let change = subscription.rewound(now_us).or_else(|| subscription.expire(now_us));
+            let change = change.or_else(|| subscription.wake(now_us));
             let Some(change) = change.or_else(|| subscription.unclaimed(event_due_us, now_us)) else {
                 break;
             };
@@ -429,7 +437,7 @@ impl<S: Store> Driver<S> {
         // Without them nothing could be said in it; they stay once they are known.
         self.shared.keys(&self.store, now.time_us).ok()?;
         Some(Attempt {
-            target: Target::parse(url, self.streams.options.webhooks_loopback).ok()?,
+            target: Target::parse(url, self.streams.options.allows_loopback()).ok()?,
             body: Vec::new(),
             signature: String::new(),
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),

@@ -133,8 +133,12 @@ impl<S: Store> Held<S> {
     /// When the event of the present wake is due to be written again, which is there, if it was not known before, since now.
     fn event_due_us(&mut self, now_us: u64) -> u64 {
         let present = self.subscription.generation;
-        match &self.event {
-            Some(event) if event.generation == present => event.due_us,
+        match &mut self.event {
+            Some(event) if event.generation == present => {
+                // Further ahead than that it lies only because the clock went back.
+                event.due_us = event.due_us.min(now_us + event.waits_ms * 1_000);
+                event.due_us
+            }
             _ => self.event_written(now_us),
         }
     }

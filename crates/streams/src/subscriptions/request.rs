@@ -4,7 +4,7 @@ use super::pattern::{Pattern, is_name};
 use super::refusal::Refusal;
 use super::subscription::{Config, Delivery};
 use super::target::Target;
-use crate::Options;
+use crate::{Loopback, Options};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -64,6 +64,14 @@ struct WorkBody {
 struct AckBody {
     stream: String,
     offset: String,
+}
+
+/// Who asks for a subscription.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// A page: with whatever changes something, a browser says its origin.
+    Page,
+    Program,
 }
 
 /// An ack as it was written: the stream, and the offset's token if it is not the beginning.
@@ -145,7 +153,8 @@ fn streams(texts: &[String]) -> Result<BTreeSet<Arc<str>>, Refusal> {
 pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     let wish: Wish = body(request)?;
-    let delivery = delivery(&wish, options)?;
+    let asker = if request.field(Name::Origin).is_some() { Asker::Page } else { Asker::Program };
+    let delivery = delivery(&wish, asker, options)?;
     let pattern = match &wish.pattern {
         None => None,
         Some(text) => {
@@ -173,15 +182,21 @@ pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config,
     Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wish.description })
 }
 
-fn delivery(wish: &Wish, options: &Options) -> Result<Delivery, Refusal> {
+fn delivery(wish: &Wish, asker: Asker, options: &Options) -> Result<Delivery, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     match wish.r#type.as_deref() {
         Some("webhook") if wish.wake_stream.is_none() => {
             let url = wish.webhook.as_ref().and_then(|Object(webhook)| webhook.url.as_deref());
             let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
             // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
-            Target::parse(url, options.webhooks_loopback)
+            let target = Target::parse(url, options.allows_loopback())
                 .map_err(|why| Refusal::new(400, "WEBHOOK_URL_REJECTED", "webhook.url", why.to_owned()))?;
+            let is_for_programs = options.webhooks_loopback == Loopback::OfPrograms;
+            if target.is_development() && is_for_programs && asker == Asker::Page {
+                let detail = "Pages may not have the server call webhooks on its own machine, unless the operator lists their \
+                              origin with --cors-origins.";
+                return Err(Refusal::new(403, "ORIGIN_NOT_ALLOWED", Name::Origin, detail));
+            }
             Ok(Delivery::Webhook { url: url.to_owned() })
         }
         Some("webhook") => Err(bad("wake_stream", "only a pull-wake subscription has a wake stream")),

@@ -4,13 +4,6 @@
 //! A subscription is in one of four phases (PROTOCOL 7, 7.3):
 //!
 //! ```text
-//!            pending work                 handed over                  (pull-wake) claimed
-//!   Idle ───────────────► Waking(retry) ───────────────► Woken ──────────────────────────┐
-//!    ▲                     │ ▲ ▲   │ failed: backoff     │ unclaimed: again                ▼
-//!    │                     │ │ └───┘                     │                             Held(lease)
-//!    │                     │ └───────────────────────────┘                                 ▲
-//!    │                     └── (webhook) accepted ─────────────────────────────────────────┤
-//!    └──── done, released, lease over ────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Invariants: a generation grows by one with each wake and never otherwise; a cursor never moves back within
@@ -26,6 +19,10 @@ use thalweg_wire::token::Token;
 
 const BACKOFF_MIN_MS: u64 = 1_000;
 const BACKOFF_MAX_MS: u64 = 60_000;
+/// With jitter.
+const RETRY_MS_MAX: u64 = BACKOFF_MAX_MS / 5 * 6;
+/// A clock that goes back by no more than this did not: threads read it at different moments.
+pub(crate) const BACK_US_MIN: u64 = 1_000_000;
 /// Longest time between two events of a wake.
 const CLAIM_MS_MAX: u64 = 600_000;
 /// Links that a wake's snapshot carries at most, those with pending work first.
@@ -347,6 +344,22 @@ impl Subscription {
     pub(crate) fn expire(&self, now_us: u64) -> Option<Change> {
         let over = matches!(self.phase, Phase::Held { until_us, .. } if until_us <= now_us);
         over.then(|| Change { phase: Some(Phase::Idle), ..Change::default() })
+    }
+
+    /// What was set by a clock that has gone back since lies further ahead than it can: a lease then lasts as
+    /// long as one that begins now, and a retry is due.
+    pub(crate) fn rewound(&self, now_us: u64) -> Option<Change> {
+        let is_beyond = |at_us: u64, most_ms: u64| at_us > now_us + most_ms * 1_000 + BACK_US_MIN;
+        match &self.phase {
+            Phase::Held { holder, until_us } if is_beyond(*until_us, self.config.lease_ttl_ms) => {
+                Some(self.held(holder, now_us))
+            }
+            Phase::Waking { attempts, next_attempt_us } if is_beyond(*next_attempt_us, RETRY_MS_MAX) => {
+                let phase = Phase::Waking { attempts: *attempts, next_attempt_us: now_us };
+                Some(Change { phase: Some(phase), ..Change::default() })
+            }
+            _ => None,
+        }
     }
 
     /// How an attempt for `generation`, begun at `begun_us`, changes things. `snapshot` is what it told of.

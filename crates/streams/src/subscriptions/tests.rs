@@ -8,7 +8,7 @@ use super::subscription::{
 use super::{Attempt, Driver, Subscriptions, encoding};
 use crate::model::Model;
 use crate::store::{Commit, Store, StoreError};
-use crate::{Options, Streams};
+use crate::{Loopback, Options, Streams};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -643,7 +643,8 @@ fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
     let reply = world.put("s", &webhook(NEAR));
     assert_eq!((reply.code(), &reply.body["field"]), ((400, "WEBHOOK_URL_REJECTED"), &json!("webhook.url")));
     assert!(reply.body["detail"].as_str().unwrap().contains("webhooks_loopback"), "{}", reply.body);
-    let mut world = world.restart_by(Options { webhooks_loopback: true, ..Options::default() });
+    let mut world =
+        world.restart_by(Options { webhooks_loopback: Loopback::OfPrograms, ..Options::default() });
     assert_eq!(world.put("s", &webhook(NEAR)).status, 201);
     world.create("events/a");
     world.append("events/a", 1);
@@ -654,6 +655,98 @@ fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
     assert!(&**id == "s" && why.contains("webhooks_loopback"), "{why}");
     assert!(world.turn().is_empty());
     assert_eq!(world.get("s")["status"], "failed");
+}
+
+#[test]
+fn a_page_has_the_server_call_its_own_machine_only_where_its_origin_is_listed() {
+    let put = |world: &mut World, url: &str| {
+        let page = [("Origin", "https://page.example")];
+        world.call(Method::Put, "__ds/subscriptions/s", &page, &webhook(url))
+    };
+    let allowing = |webhooks_loopback| Options { webhooks_loopback, ..Options::default() };
+    for near in ["http://127.0.0.1:9/admin/shutdown?x=1", "http://localhost:9/", "http://127.0.0.77/"] {
+        let mut world = World::new().restart_by(allowing(Loopback::OfPrograms));
+        let reply = put(&mut world, near);
+        assert_eq!(
+            (reply.code(), &reply.body["field"]),
+            ((403, "ORIGIN_NOT_ALLOWED"), &json!("Origin")),
+            "{near}"
+        );
+        assert_eq!(
+            put(&mut world, "https://hooks.example/").status,
+            201,
+            "elsewhere, pages reach it themselves"
+        );
+        let mut world = World::new().restart_by(allowing(Loopback::OfPagesToo));
+        assert_eq!(put(&mut world, near).status, 201, "{near}");
+    }
+}
+
+/// A clock that goes back by an hour, while the server runs or while it does not.
+fn back(mut world: World, restarts: bool) -> World {
+    world.now.time_us -= 3_600 * SECOND_US;
+    if restarts { world.restart() } else { world }
+}
+
+#[test]
+fn a_clock_that_went_back_puts_a_retry_off_by_nothing() {
+    for restarts in [false, true] {
+        let mut world = World::new();
+        world.put("s", &webhook(HOOK));
+        world.create("events/a");
+        world.append("events/a", 1);
+        let attempt = world.attempt();
+        let wake = told(&attempt);
+        assert!(world.finished(&attempt, Outcome::Failed).is_none());
+        world.turn();
+        let mut world = back(world, restarts);
+        assert_eq!(told(&world.attempt())["wake_id"], wake["wake_id"], "{restarts}");
+    }
+}
+
+#[test]
+fn a_clock_that_went_back_makes_a_lease_no_longer_than_it_is() {
+    for restarts in [false, true] {
+        let mut world = World::new();
+        world.create("wake/pool");
+        world.put("s", &pull());
+        world.create("events/a");
+        world.append("events/a", 1);
+        world.turn();
+        let claimed = world.claim("s", "w1").body;
+        world.turn();
+        // So little is no step: threads read the clock at different moments.
+        world.now.time_us -= SECOND_US / 2;
+        world.turn();
+        assert_eq!(world.driver.next_due_us(), Some(START_US + SECOND_US));
+        let mut world = back(world, restarts);
+        world.turn();
+        assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US), "{restarts}");
+        // Who holds it has it for that long, and then another may.
+        world.sleep_ms(999);
+        let token = claimed["token"].as_str().unwrap();
+        assert_eq!(world.claim("s", "w2").code(), (409, "ALREADY_CLAIMED"));
+        world.sleep_ms(1);
+        world.turn();
+        assert_eq!(world.verb("s", "ack", token, &acks(&claimed, true)).code(), (409, "FENCED"));
+        assert_eq!(world.claim("s", "w2").status, 200);
+    }
+}
+
+#[test]
+fn a_clock_that_went_back_has_an_unclaimed_event_written_again_in_time() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    let mut world = back(world, false);
+    world.turn();
+    assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US));
+    world.sleep_ms(1_000);
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 2);
 }
 
 #[test]
