@@ -38,6 +38,20 @@ pub(crate) struct Moment {
 /// so there is none before somebody asks for a root.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
+/// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where none is known.
+pub(crate) fn rooted(before: Option<Rooted>, map: &Map) -> Rooted {
+    let digest = match before {
+        Some(before) if before.0.is_same(map) => return before,
+        Some(before) if !before.0.is_empty() => {
+            let mut digest = before.1.clone();
+            digest.follow(&before.0, &before.0.changes_to(map));
+            digest
+        }
+        _ => Digest::of(map),
+    };
+    Arc::new((map.clone(), digest))
+}
+
 /// A map of more keys takes milliseconds to let go of, if nobody shares them.
 pub(crate) const LARGE_KEYS: usize = 10_000;
 
@@ -151,17 +165,7 @@ impl Fork {
 
     fn digest(&self, map: &Map) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
-        let before = self.rooted();
-        let digest = match before {
-            Some(before) if before.0.is_same(map) => return before,
-            Some(before) if !before.0.is_empty() => {
-                let mut digest = before.1.clone();
-                digest.follow(&before.0, &before.0.changes_to(map));
-                digest
-            }
-            _ => Digest::of(map),
-        };
-        let rooted = Arc::new((map.clone(), digest));
+        let rooted = rooted(self.rooted(), map);
         let before = self.rooted.lock().replace(rooted.clone());
         // The last to hold a state may have much to let go of.
         drop(before);

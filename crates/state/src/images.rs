@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::image::Image;
 use crate::state::{ForkId, History};
 use std::collections::BTreeMap;
+use std::iter::successors;
 use std::sync::Arc;
 use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 
@@ -71,14 +72,6 @@ impl Images {
         self.of(fork, offset).last().is_some_and(|image| image.offset == offset)
     }
 
-    /// Whether these are the same.
-    pub(crate) fn are(&self, others: &Images) -> bool {
-        let ids = |images: &Images| -> Vec<LogId> {
-            images.images.values().flatten().map(|image| image.log.id()).collect()
-        };
-        ids(self) == ids(others)
-    }
-
     pub(crate) fn add(&mut self, image: Image) {
         let of_fork = self.images.entry(image.fork).or_default();
         let place = of_fork.partition_point(|other| other.offset <= image.offset);
@@ -94,10 +87,14 @@ impl Images {
     /// The images that a log's entries up to `until` can be rebuilt from, the best first. Complexity: a look for each log that it
     /// comes from, as far as it is asked for.
     pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> impl Iterator<Item = &Image> {
-        let line = std::iter::successors(Some((log.clone(), until)), |(log, until)| {
-            log.fork().map(|branch| (branch.parent, branch.at.min(*until)))
-        });
+        lineage(log, until).flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
+    }
+
+    /// Those of them at `from` or behind it. Complexity: a look for each log that the entries behind `from` are inherited from.
+    pub(crate) fn between(&self, log: &Arc<Log>, from: Offset, until: Offset) -> impl Iterator<Item = &Image> {
+        let line = lineage(log, until).take_while(move |(_, until)| *until >= from);
         line.flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
+            .take_while(move |image| image.offset >= from)
     }
 
     /// The images that a log has use for: the one that it would be rebuilt from, and, where every state there ever was is kept,
@@ -136,6 +133,13 @@ impl Images {
         });
         refused.map_or(Ok(()), |error| Err(error.into()))
     }
+}
+
+/// A log and those that it comes from, each with where what is inherited of it ends.
+pub(crate) fn lineage(log: &Arc<Log>, until: Offset) -> impl Iterator<Item = (Arc<Log>, Offset)> + use<> {
+    successors(Some((log.clone(), until)), |(log, until)| {
+        log.fork().map(|branch| (branch.parent, branch.at.min(*until)))
+    })
 }
 
 fn remove(store: &Store, log: &Arc<Log>, time: Time, watcher: Option<WatcherId>) -> Result<(), CommitError> {

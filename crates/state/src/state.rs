@@ -6,6 +6,7 @@ use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
 use crate::herald::Herald;
+use crate::image::{self, Near};
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::leftovers::Leftovers;
@@ -429,16 +430,19 @@ impl State {
         // Asked first: what the log ends with may be nobody's to see yet.
         let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
+        let near = Near { map: found.pending()?.map, rooted: found.rooted() };
+        let under =
+            |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
         loop {
-            let images = shared.images.lock().clone();
-            let moment = replay::until(&shared.store, &found.log, &images, offset);
+            let images = under(&shared.images.lock(), &found.log, offset);
+            let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
             match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
                 // One that was dropped meanwhile reads as if nothing had ever been in it.
                 _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
                 // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
                 // removes either has others to begin with, and nobody else looks at them before that is done.
-                _ if !shared.images.lock().are(&images) => {}
+                _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),
             }

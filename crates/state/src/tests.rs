@@ -376,6 +376,50 @@ fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropp
     assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
 }
 
+/// Whether what a key holds is one value in memory.
+fn is_one(state: &State, forks: &[ForkId], key: &str) -> bool {
+    let values: Vec<_> =
+        forks.iter().map(|fork| state.get(*fork, View::Committed, key).unwrap().unwrap()).collect();
+    values.iter().all(|value| std::sync::Arc::ptr_eq(value, &values[0]))
+}
+
+#[test]
+fn forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
+    for history in [History::Kept, History::Trimmed] {
+        let store = memory();
+        let options = Options { history, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        let main = state.main();
+        state.write(main, &put("old", "1"), 1).unwrap();
+        state.checkpoint(main, 1).unwrap();
+        let mut forks = Vec::new();
+        for n in 0..6 {
+            state.write(main, &put("new", &n.to_string()), 2).unwrap();
+            // Two of each, one of which goes on and has an image of its own.
+            for goes_on in [false, true] {
+                let (fork, _) = state.fork(main, 2).unwrap();
+                state.write(fork, &put("own", &n.to_string()), 2).unwrap();
+                if goes_on {
+                    state.checkpoint(fork, 2).unwrap();
+                }
+                forks.push(fork);
+            }
+        }
+        // The main line has an image behind all of them.
+        state.write(main, &put("new", "last"), 3).unwrap();
+        state.checkpoint(main, 3).unwrap();
+        let before: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
+        drop(state);
+        let state = State::open(&store, "s", options).unwrap();
+        assert!(state.wrong().is_empty());
+        let after: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
+        assert_eq!(before, after);
+        forks.chunks(2).for_each(|pair| assert!(is_one(&state, pair, "new"), "{history:?}"));
+        forks.push(main);
+        assert!(is_one(&state, &forks, "old"), "{history:?}");
+    }
+}
+
 #[test]
 fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
