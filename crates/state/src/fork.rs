@@ -63,6 +63,8 @@ pub(crate) struct Fork {
     views: Mutex<Views>,
     /// The next root is reckoned from there.
     rooted: Mutex<Option<Rooted>>,
+    /// The state of long ago that it was made of, which others made of the same place share.
+    _past: Option<Arc<Map>>,
     /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
     imaged: Mutex<Offset>,
 }
@@ -97,8 +99,14 @@ impl Fork {
             line: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted),
+            _past: None,
             imaged: Mutex::new(imaged),
         }
+    }
+
+    /// The same, made of a state of long ago.
+    pub(crate) fn of_past(self, past: Option<Arc<Map>>) -> Self {
+        Self { _past: past, ..self }
     }
 
     /// The state as of now. Complexity: constant; nothing is copied.
@@ -126,6 +134,15 @@ impl Fork {
     /// Whether it is dropped, durably or not.
     pub(crate) fn is_dropped(&self) -> bool {
         self.views.lock().pending.is_none()
+    }
+
+    /// What it was when its log ended at an offset, if that is committed, on its way or pending. Complexity: a look at each commit
+    /// that is on its way.
+    pub(crate) fn recent(&self, offset: Offset) -> Option<Map> {
+        let views = self.views.lock();
+        let under_way = views.under_way.iter().map(|(_, moment)| moment);
+        let mut moments = [&views.pending, &views.committed].into_iter().chain(under_way).flatten();
+        moments.find(|moment| moment.offset == offset).map(|moment| moment.map.clone())
     }
 
     /// The ticket at which all of its line up to an offset is durable, 0 where it is; `None` beyond its end.

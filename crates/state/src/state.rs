@@ -11,6 +11,7 @@ use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::leftovers::Leftovers;
 use crate::map::{Key, Map, Value};
+use crate::past::Past;
 use crate::replay::{self, Replayed};
 use crate::room::Room;
 use crate::session::Session;
@@ -109,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) images: Mutex<Images>,
     /// Held by whoever writes one: they are written one at a time.
     pub(crate) imaging: Mutex<()>,
+    past: Mutex<Past>,
     wrong: Vec<Error>,
     pub(crate) leftovers: Leftovers,
 }
@@ -156,6 +158,7 @@ impl State {
             next: Mutex::new(next),
             images: Mutex::new(images),
             imaging: Mutex::new(()),
+            past: Mutex::default(),
             wrong,
             leftovers: Leftovers::default(),
         });
@@ -218,23 +221,27 @@ impl State {
     /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
     pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
-        self.branch(&parent, Fork::pending, time)
+        self.branch(&parent, Fork::pending, None, time)
     }
 
-    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of replaying up to there.
+    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`]; it shares what it holds with
+    /// the forks made of places nearby, and with `of`.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let (map, _) = self.at(of, offset)?;
-        self.branch(&parent, |_| Ok(Moment { map, offset }), time)
+        let past = self.shared.past.lock().note(of, offset, map);
+        let moment = Moment { map: Map::clone(&past), offset };
+        self.branch(&parent, |_| Ok(moment), Some(past), time)
     }
 
     fn branch(
         &self,
         parent: &Fork,
         moment: impl FnOnce(&Fork) -> Result<Moment, Error>,
+        past: Option<Arc<Map>>,
         time: Time,
     ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
@@ -266,7 +273,7 @@ impl State {
                     shared.options.herald.tell(&log);
                     let id = log.id();
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
-                    let fork = Arc::new(fork);
+                    let fork = Arc::new(fork.of_past(past));
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
                     match receipt.ticket {
                         0 => show(),
@@ -420,7 +427,8 @@ impl State {
     }
 
     /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
-    /// durable: see [`State::when`]. Complexity: that of replaying up to there.
+    /// durable: see [`State::when`]. Complexity: constant where it is that now, or a fork made of that place is there; else that of
+    /// replaying up to there and of a look at every key.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
@@ -430,7 +438,13 @@ impl State {
         // Asked first: what the log ends with may be nobody's to see yet.
         let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
-        let near = Near { map: found.pending()?.map, rooted: found.rooted() };
+        let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));
+        if let Some(map) = found.recent(offset).or_else(past) {
+            return Ok((map, ticket));
+        }
+        let now = found.pending()?;
+        let past = shared.past.lock().near(fork, offset, now.offset);
+        let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
         let under =
             |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
         loop {

@@ -421,6 +421,34 @@ fn forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
 }
 
 #[test]
+fn forks_of_what_was_copy_nothing_that_is_there_already() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("old", "1"), 1).unwrap();
+    let ends = [1, 2, 3].map(|n| state.write(main, &put("new", &n.to_string()), 1).unwrap().next);
+    let fork_at = |offset| state.fork_at(main, offset, 2).unwrap().0;
+    let map = |fork| state.map(fork, View::Committed).unwrap();
+    let now = fork_at(ends[2]);
+    assert!(map(now).is_same(&map(main)) && state.at(main, ends[2]).unwrap().0.is_same(&map(main)));
+    // Of one place there is one state, whichever forks of it there are, and whatever became of them.
+    let (first, second) = (fork_at(ends[0]), fork_at(ends[0]));
+    state.write(first, &put("own", "1"), 3).unwrap();
+    state.drop_fork(first, 4).unwrap();
+    let third = fork_at(ends[0]);
+    assert!(map(second).is_same(&map(third)) && state.at(main, ends[0]).unwrap().0.is_same(&map(third)));
+    // Of other places that which differs.
+    let nearby = fork_at(ends[1]);
+    assert!(is_one(&state, &[main, now, second, third, nearby], "old"));
+    // What no place of the past has any more is shared with the last that had it.
+    state.write(main, &put("old", "2"), 5).unwrap();
+    state.checkpoint(main, 5).unwrap();
+    assert!(is_one(&state, &[second, nearby, fork_at(ends[1])], "old"));
+    let between = state.write(main, &put("new", "9"), 6).unwrap().next;
+    state.write(main, &put("new", "10"), 6).unwrap();
+    assert!(is_one(&state, &[main, fork_at(between)], "old"));
+}
+
+#[test]
 fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let main = state.main();
