@@ -112,6 +112,23 @@ fn hesitant(gate: &Path) {
     }
 }
 
+/// A server that once it listens has no room for another descriptor, or for so many.
+fn crowded(room: usize) {
+    let (mut program, mut full) = (Program::inherited().unwrap(), Vec::new());
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => {
+                full.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()));
+                full.truncate(full.len() - room);
+                program.done().unwrap();
+            }
+            Some(Order::Fork(branch)) => assert!(!program.fork(branch).unwrap(), "there is no room for a copy"),
+            Some(Order::End) => return program.done().unwrap(),
+        }
+    }
+}
+
 /// A server that speaks for a copy that it never makes, by its own number.
 fn pretender() {
     let line = socket::standard_input().unwrap();
@@ -975,6 +992,24 @@ fn who_speaks_for_a_copy_is_none() {
     control.end();
 }
 
+fn a_server_that_is_out_of_descriptors_refuses_and_goes_on() {
+    for (program, moves) in [("crowded", false), ("crowded but for one", true)] {
+        let control = Control::start_program(program, Duration::from_secs(60));
+        let process = control.servers()[0].process;
+        for _ in 0..2 {
+            let mut forks = control.forks();
+            let refused = forks.fork(&ForksFork { server: "1".into(), address: None }).unwrap_err().to_string();
+            assert!(refused.contains("not_forked: fork: "), "{refused}");
+        }
+        if !moves {
+            let refused = rebind(&control, "127.0.0.2:0").unwrap_err();
+            assert!(refused.contains("not_moved: listen: out of descriptors"), "{refused}");
+        }
+        assert!(runs(process) && control.servers().len() == 1);
+        control.end();
+    }
+}
+
 /// A program that never answers is given up, and ended by force.
 fn a_wedged_program_is_no_server() {
     let this = std::env::current_exe().unwrap();
@@ -1022,6 +1057,10 @@ const TESTS: &[Test] = &[
     ("whoever_is_emancipated_late_is_ended_by_nobody", whoever_is_emancipated_late_is_ended_by_nobody),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("who_speaks_for_a_copy_is_none", who_speaks_for_a_copy_is_none),
+    (
+        "a_server_that_is_out_of_descriptors_refuses_and_goes_on",
+        a_server_that_is_out_of_descriptors_refuses_and_goes_on,
+    ),
     ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
 ];
 
@@ -1031,6 +1070,8 @@ fn main() {
     match words[..] {
         ["sum", gate] => return sum(Path::new(gate)),
         ["hesitant", gate] => return hesitant(Path::new(gate)),
+        ["crowded", _] => return crowded(0),
+        ["crowded but for one", _] => return crowded(1),
         ["pretender", _] => return pretender(),
         ["talker"] => return talker(),
         ["ask", endpoint] => return ask(Path::new(endpoint)),
