@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     /// It was told to outlive this process, and what became of that is not known yet.
     pub(crate) may_be_emancipated: bool,
     pub(crate) jobs: Sender<Job>,
+    /// Orders of clients that wait for their turn.
+    pub(crate) waiting: usize,
 }
 
 impl Table {

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -127,6 +128,25 @@ fn crowded(room: usize) {
             Some(Order::End) => return program.done().unwrap(),
         }
     }
+}
+
+/// A server that does as it is told, and when it was to end lets go of what it is told by, and goes on.
+fn lingering() {
+    let mut program = Program::inherited().unwrap();
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => program.done().unwrap(),
+            Some(Order::Fork(branch)) => drop(program.fork(branch).unwrap()),
+            Some(Order::End) => {
+                program.done().unwrap();
+                break;
+            }
+        }
+    }
+    let mut other = std::process::Command::new("sleep");
+    let failed = other.arg("3600").stdin(std::process::Stdio::null()).exec();
+    panic!("{failed}");
 }
 
 /// A server that speaks for a copy that it never makes, by its own number.
@@ -992,6 +1012,31 @@ fn who_speaks_for_a_copy_is_none() {
     control.end();
 }
 
+fn a_server_that_is_to_end_and_goes_on_is_ended_by_force() {
+    let control = Control::start_program("lingering", Duration::from_secs(2));
+    let process = control.servers()[0].process;
+    control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+    assert!(!runs(process) && control.servers().is_empty());
+    control.end();
+}
+
+/// With nothing that it answers, whatever it is told.
+fn a_server_that_hangs_is_ended_in_the_time_of_one_order() {
+    let control = Control::start_with(SHORT);
+    let first = control.first();
+    control.while_busy(&first, || {
+        std::thread::scope(|scope| {
+            let begun = Instant::now();
+            for _ in 0..8 {
+                scope.spawn(|| rebind(&control, "127.0.0.2:0").unwrap_err());
+            }
+            control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+            assert!(begun.elapsed() < SHORT * 3, "it waited for every order before it");
+        });
+    });
+    control.end();
+}
+
 fn a_server_that_is_out_of_descriptors_refuses_and_goes_on() {
     for (program, moves) in [("crowded", false), ("crowded but for one", true)] {
         let control = Control::start_program(program, Duration::from_secs(60));
@@ -1058,6 +1103,14 @@ const TESTS: &[Test] = &[
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("who_speaks_for_a_copy_is_none", who_speaks_for_a_copy_is_none),
     (
+        "a_server_that_is_to_end_and_goes_on_is_ended_by_force",
+        a_server_that_is_to_end_and_goes_on_is_ended_by_force,
+    ),
+    (
+        "a_server_that_hangs_is_ended_in_the_time_of_one_order",
+        a_server_that_hangs_is_ended_in_the_time_of_one_order,
+    ),
+    (
         "a_server_that_is_out_of_descriptors_refuses_and_goes_on",
         a_server_that_is_out_of_descriptors_refuses_and_goes_on,
     ),
@@ -1072,6 +1125,7 @@ fn main() {
         ["hesitant", gate] => return hesitant(Path::new(gate)),
         ["crowded", _] => return crowded(0),
         ["crowded but for one", _] => return crowded(1),
+        ["lingering", _] => return lingering(),
         ["pretender", _] => return pretender(),
         ["talker"] => return talker(),
         ["ask", endpoint] => return ask(Path::new(endpoint)),
