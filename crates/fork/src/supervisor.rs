@@ -227,6 +227,11 @@ impl Supervisor {
         table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
     }
 
+    /// How the last server that ended did, if nobody had told it to and it did not end well: by a signal, or with another code than 0.
+    pub fn lost(&self) -> Option<String> {
+        self.shared.table.lock().lost.clone()
+    }
+
     /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
@@ -246,7 +251,8 @@ impl Supervisor {
             let mut table = self.shared.table.lock();
             // A copy that comes now would be told by nobody to end.
             table.is_ending = true;
-            for (number, entry) in table.servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
+            for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
+                entry.is_to_end = true;
                 let (this, number) = (self.clone(), *number);
                 // One whose thread is gone has ended.
                 let run = Box::new(move |told: &mut Told| this.end_one(told, number));
@@ -301,8 +307,9 @@ impl Supervisor {
         table.last += 1;
         let number = table.last;
         let is_emancipated = false;
-        let (may_be_emancipated, waiting) = (false, 0);
-        let entry = Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs, waiting };
+        let (may_be_emancipated, is_to_end, waiting) = (false, false, 0);
+        let entry =
+            Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs, is_to_end, waiting };
         table.servers.insert(number, entry);
         table.unheard.extend(self.asker.map(|asker| (number, asker)));
         Ok(number)
@@ -421,6 +428,7 @@ impl Supervisor {
     /// Ends a server: in good order, or by force if it does not do as it is told, or lets go of its line and goes on; what it had begun
     /// is lost then.
     fn shut_down(&self, told: &mut Told, number: u64) -> Result<(), String> {
+        self.shared.change(number, |entry| entry.is_to_end = true);
         if told.shutdown().is_err() || !self.is_gone_by(number, told.until()) {
             self.shared.change(number, |entry| drop(fork::kill(entry.process)));
         }
@@ -462,13 +470,13 @@ static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// Waits for every end there is, whether or not anybody is left to hear of it.
 fn reap() {
-    while let Ok(Some(process)) = fork::await_any_child() {
+    while let Ok(Some((process, end))) = fork::await_any_child() {
         let mut supervisors = SUPERVISORS.lock();
         supervisors.retain(|shared| shared.strong_count() > 0);
         let living: Vec<_> = supervisors.iter().filter_map(Weak::upgrade).collect();
         drop(supervisors);
         let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
-        tables.iter_mut().for_each(|table| table.ended(process));
+        tables.iter_mut().for_each(|table| table.ended(process, end));
         // From here on its number may be another's, which nobody must kill by the table.
         fork::release(process);
         drop(tables);
@@ -589,14 +597,15 @@ impl std::fmt::Debug for Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_sys::fork::End;
 
     #[test]
     fn ends_of_strangers_are_kept_only_while_one_may_be_a_server_to_come() {
         let mut table = Table::default();
-        table.ended(7);
+        table.ended(7, End::Code(0));
         assert!(table.unknown.is_empty(), "its number may be a server's one day");
         table.coming = 2;
-        table.ended(7);
+        table.ended(7, End::Code(0));
         assert!(table.unknown.contains(&7));
         table.arrive();
         assert!(table.unknown.contains(&7), "another is still to come");

@@ -20,6 +20,7 @@ use thalweg_service::{
     SyncClient,
 };
 use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::fork::{End, await_any_child, release};
 use thalweg_sys::{handover, socket};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{Reader, write};
@@ -616,15 +617,17 @@ fn what_was_not_written_is_not_written_twice() {
 
 #[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
 fn a_number_is_its_process_until_it_is_released() {
-    let child = std::process::Command::new("true").spawn().unwrap();
-    let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
-    for _ in 0..2 {
-        assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), Some(child.id()));
-        assert!(is_there());
+    for (words, end) in [("exit 0", End::Code(0)), ("exit 3", End::Code(3)), ("kill -9 $$", End::Signal(9))] {
+        let child = std::process::Command::new("sh").args(["-c", words]).spawn().unwrap();
+        let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
+        for _ in 0..2 {
+            assert_eq!(await_any_child().unwrap(), Some((child.id(), end)));
+            assert!(is_there());
+        }
+        release(child.id());
+        assert!(!is_there());
+        assert_eq!(await_any_child().unwrap(), None);
     }
-    thalweg_sys::fork::release(child.id());
-    assert!(!is_there());
-    assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), None);
 }
 
 /// The group that a terminal's signals reach a process with.
