@@ -146,7 +146,7 @@ impl Supervisor {
         };
         let (mut told, theirs) = Told::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
-        let mut started = process::Command::new(program)
+        let started = process::Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(theirs))
             // They were this process's.
@@ -155,10 +155,8 @@ impl Supervisor {
             .process_group(0)
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
+        let started = Started(Some(started));
         if let Err(why) = told.listen_at(&listener, drop) {
-            // Another supervisor of this process may have seen to its end already.
-            let _ = started.kill();
-            let _ = started.wait();
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"
@@ -176,9 +174,11 @@ impl Supervisor {
         };
         let this = Self { shared: Arc::new(shared), asker: None };
         let place = this.take_place().map_err(io::Error::other)?;
-        this.add(place, told, started.id(), address, None)?;
+        this.add(place, told, started.process(), address, None)?;
         SUPERVISORS.lock().push(Arc::downgrade(&this.shared));
+        // Where it does not come, this one is let go of, and with it its place among them.
         std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+        started.is_waited_for();
         Ok(this)
     }
 
@@ -462,6 +462,29 @@ impl Supervisor {
             }
         }
         true
+    }
+}
+
+/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left of it.
+struct Started(Option<process::Child>);
+
+impl Started {
+    fn process(&self) -> u32 {
+        self.0.as_ref().map_or(0, process::Child::id)
+    }
+
+    fn is_waited_for(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut started) = self.0.take() {
+            // Another supervisor of this process may have seen to its end already.
+            let _ = started.kill();
+            let _ = started.wait();
+        }
     }
 }
 

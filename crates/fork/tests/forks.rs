@@ -1060,11 +1060,16 @@ fn a_server_that_is_out_of_descriptors_refuses_and_goes_on() {
 
 /// A program that never answers is given up, and ended by force.
 fn a_wedged_program_is_no_server() {
-    let this = std::env::current_exe().unwrap();
-    let options = Options::new(vec![this.into(), "wedged".into()], anywhere());
+    let this = || std::env::current_exe().unwrap().into();
+    let options = Options::new(vec![this(), "wedged".into()], anywhere());
     let options = Options { patience: Duration::from_millis(200), ..options };
     let failed = Supervisor::start(options).unwrap_err().to_string();
     assert!(failed.contains("says nothing"), "{failed}");
+    assert_eq!(children(), 0);
+    let refused = Options::new(vec![this(), "hesitant".into(), "nowhere".into()], anywhere());
+    let refused = Supervisor::start(Options { servers_max: 0, ..refused }).unwrap_err().to_string();
+    assert!(refused.contains("servers_full: "), "{refused}");
+    assert_eq!(children(), 0, "one is left that nobody waits for");
     let missing = Options::new(vec!["/nowhere/at/all".into()], anywhere());
     assert!(Supervisor::start(missing).is_err());
 }
