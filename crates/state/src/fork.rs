@@ -289,6 +289,12 @@ impl Fork {
         drop(before);
     }
 
+    /// For as long as this is held nobody looks at it.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) -> impl Drop {
+        self.views.lock()
+    }
+
     /// Whether letting go of it takes long, once it was dropped.
     pub(crate) fn is_large(&self) -> bool {
         self.views.lock().last.as_ref().is_some_and(|moment| moment.map.len() > LARGE_KEYS)

@@ -48,6 +48,10 @@ impl Image {
         Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
     }
 
+    pub(crate) fn id(&self) -> (ForkId, Offset) {
+        (self.fork, self.offset)
+    }
+
     /// Whether it was written to its end.
     pub(crate) fn is_whole(&self) -> bool {
         self.log.staged().is_some_and(|state| state.closed)

@@ -163,11 +163,15 @@ impl State {
             leftovers: Leftovers::default(),
         });
         let state = Self { shared };
+        let mut images = state.shared.images.lock();
+        state.count_uses(&mut images);
         if state.wrong().is_empty() {
             // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or start. Where one does not
-            // have its root the older ones stay.
-            let _ = state.thin(&mut state.shared.images.lock(), thalweg_log::now());
+            // have its root the older ones stay until there is another.
+            images.settle_once();
+            let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         }
+        drop(images);
         Ok(state)
     }
 
@@ -246,7 +250,7 @@ impl State {
     ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
         // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
-        let _images = shared.images.lock();
+        let mut images = shared.images.lock();
         let limit = shared.options.logs_max;
         if shared.store.logs_count() >= limit {
             return Err(Error::TooManyForks { limit });
@@ -272,6 +276,7 @@ impl State {
                 Ok((log, receipt)) => {
                     shared.options.herald.tell(&log);
                     let id = log.id();
+                    images.lean_as(parent.log.id(), at, &log, shared.options.history);
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
                     let fork = Arc::new(fork.of_past(past));
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
@@ -303,7 +308,6 @@ impl State {
         // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
         let mut images = self.shared.images.lock();
         let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
-        let used = images.used(log, options.history);
         let receipt = match &found {
             Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
             Err(log) => {
@@ -313,7 +317,8 @@ impl State {
         };
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
-        let _ = self.release(&mut images, &used, time);
+        images.leave(fork);
+        let _ = images.clear(store, time, durable.watcher);
         // From most forks none branched off.
         if log.retained() {
             self.orphan(&images, fork);

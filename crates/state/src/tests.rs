@@ -917,6 +917,47 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
+/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with how many there are.
+#[test]
+fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_other_fork() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    state.checkpoint(main, 1).unwrap();
+    let mut forks: Vec<_> = (0..20).map(|n| state.fork(main, n).unwrap().0).collect();
+    // One of a fork, one of a place behind the image, and one that has an image of its own.
+    forks.push(state.fork(forks[0], 2).unwrap().0);
+    let end = state.write(main, &put("a", "2"), 2).unwrap().next;
+    let own = state.fork(main, 2).unwrap().0;
+    state.write(own, &put("own", "2"), 2).unwrap();
+    state.checkpoint(own, 2).unwrap();
+    state.write(main, &put("a", "3"), 3).unwrap();
+    state.checkpoint(main, 3).unwrap();
+    forks.push(state.fork_at(main, end, 3).unwrap().0);
+    assert_eq!(images_in(&store), 3);
+    for reopened in [false, true] {
+        let state = match reopened {
+            false => state.clone(),
+            true => State::open(&store, "s", Options::default()).unwrap(),
+        };
+        let half = if reopened { 0 } else { forks.len() / 2 };
+        for fork in forks.drain(half..) {
+            assert_eq!(images_in(&store), 3, "others lean on it");
+            // Whoever looks at a fork's views or at all forks waits here for ever.
+            let others = state.shared.forks.read();
+            let held: Vec<_> = others.values().filter(|other| other.log.id() != fork).cloned().collect();
+            drop(others);
+            let _held: Vec<_> = held.iter().map(|other| other.stand_still()).collect();
+            state.drop_fork(fork, 4).unwrap();
+        }
+    }
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(images_in(&store), 2);
+    state.drop_fork(own, 5).unwrap();
+    assert_eq!(images_in(&store), 1);
+}
+
 #[test]
 fn what_is_kept_from_some_image_on_stays_when_there_are_others() {
     let store = memory();
