@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import sys
 import tempfile
 import threading
@@ -31,6 +32,11 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 numbers = [int(name) for name in os.listdir("/proc/self/fd")]
                 writer.write(b"%d %d\n" % (len(numbers), max(numbers)))
                 continue
+            if line == b"ignore\n":
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+                line = b"0"
+            if line == b"ignores\n":
+                line = b"%d" % (signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN)
             if line.startswith(b"full "):
                 # No room for another descriptor, or for so many.
                 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -162,6 +162,13 @@ class Forking(Supervised):
             self.tell("Rebind", "1", "127.0.0.3:0")
         self.assertEqual(connection.ask(1)[0], 6)
 
+    def test_a_program_that_ignores_the_ends_of_its_children_is_copied(self) -> None:
+        parent = self.connect(self.address)
+        parent.ask(5)
+        parent.ask("ignore")
+        copy = self.connect(self.tell("Fork", "1", None)["address"])
+        self.assertEqual((parent.ask("ignores")[0], copy.ask("ignores")[0]), (6, 6))
+
     def test_whoever_is_emancipated_outlives_its_supervisor_and_nobody_else(self) -> None:
         free = self.tell("Fork", "1", None)
         process = self.connect(self.address).ask(0)[1]

@@ -17,6 +17,7 @@ and ends here as in a loop that is closed. A process that forks must have one th
 """
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -27,7 +28,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
@@ -214,20 +215,35 @@ class Program:
 def _branch() -> bool:
     """Forks by a process in between, so that the copy is an orphan, whose end is the supervisor's to hear of. Whether this is the
     copy."""
-    between = os.fork()
-    if between == 0:
-        try:
-            copy = os.fork()
-        except OSError as error:
-            os._exit(error.errno or errno.EAGAIN)
-        if copy == 0:
-            return True
-        os._exit(0)
-    _, status = os.waitpid(between, 0)
+    with _heard():
+        between = os.fork()
+        if between == 0:
+            try:
+                copy = os.fork()
+            except OSError as error:
+                os._exit(error.errno or errno.EAGAIN)
+            if copy == 0:
+                return True
+            os._exit(0)
+        _, status = os.waitpid(between, 0)
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
         raise OSError(code if code > 0 else errno.EAGAIN, "the copy was not made")
     return False
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """Has the ends of children be waited for meanwhile where this process ignores them, which leaves none to wait for; in a copy, too."""
+    before = signal.getsignal(signal.SIGCHLD)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def _descriptors() -> list[int]:
