@@ -6,7 +6,8 @@
 //! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and what comes beside an
 //!    order's line is that order's.
 //! 2. *A copy's number is what the kernel says of whoever speaks*, not what that says of itself: by it a process is ended by force.
-//! 3. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
+//! 3. *An order has patience from when it came in*, not from when its turn comes: what waits behind one that hangs is over with it.
+//! 4. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
 //!
 //! *Checked by* the tests below and `tests/forks.rs`.
 
@@ -14,7 +15,7 @@ use crate::line::Line;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg_sys::{fork, socket};
 use thiserror::Error;
 
@@ -24,8 +25,11 @@ const STACK_BYTES: usize = 128 * 1024;
 /// How often a late answer is looked for while nothing is to be told.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a process is to be told.
-pub(crate) type Job = Box<dyn FnOnce(&mut Told) + Send>;
+/// What a process is to be told, and until when.
+pub(crate) struct Job {
+    pub(crate) until: Instant,
+    pub(crate) run: Box<dyn FnOnce(&mut Told) + Send>,
+}
 
 /// Called once it is known what became of an order: whether it was carried out.
 type Outcome = Box<dyn FnOnce(bool) + Send>;
@@ -41,10 +45,10 @@ pub(crate) enum Undone {
     Late(String),
 }
 
-/// A process, and how long it may take to answer.
+/// A process, and until when it may answer.
 pub(crate) struct Told {
     line: Line,
-    patience: Duration,
+    until: Instant,
     /// The order that was not answered in time, until it is.
     late: Option<(&'static str, Outcome)>,
 }
@@ -55,7 +59,8 @@ pub(crate) fn keep(told: Told) -> io::Result<Sender<Job>> {
     let run = move || {
         let mut told = told;
         while let Some(job) = next(&receiver, &mut told) {
-            job(&mut told);
+            told.until = job.until;
+            (job.run)(&mut told);
         }
     };
     std::thread::Builder::new().name("keeper".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
@@ -64,7 +69,7 @@ pub(crate) fn keep(told: Told) -> io::Result<Sender<Job>> {
 
 /// The next job. A late answer is taken meanwhile, though nobody asks for it.
 fn next(receiver: &Receiver<Job>, told: &mut Told) -> Option<Job> {
-    while told.settle_within(Duration::ZERO).is_err() {
+    while told.settle_by(Instant::now()).is_err() {
         match receiver.recv_timeout(LOOK) {
             Ok(job) => return Some(job),
             Err(RecvTimeoutError::Timeout) => {}
@@ -76,11 +81,11 @@ fn next(receiver: &Receiver<Job>, told: &mut Told) -> Option<Job> {
 
 impl Told {
     /// The two ends of a line: the supervisor's, and what becomes a process's standard input.
-    pub(crate) fn pair(patience: Duration) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn pair(until: Instant) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socket::pair()?;
         // A program expects of its standard input that it waits.
         socket::block(theirs.as_fd())?;
-        Ok((Self { line: Line::new(ours), patience, late: None }, theirs))
+        Ok((Self { line: Line::new(ours), until, late: None }, theirs))
     }
 
     /// Gives an order and waits for its answer. `outcome` is called once: before this answers, or, when the answer is late,
@@ -91,7 +96,7 @@ impl Told {
         beside: Option<&OwnedFd>,
         outcome: impl FnOnce(bool) + Send + 'static,
     ) -> Result<(), Undone> {
-        match self.settle().and_then(|()| self.say(order, beside)).and_then(|()| self.answer(self.patience)) {
+        match self.settle().and_then(|()| self.say(order, beside)).and_then(|()| self.answer(self.until)) {
             Ok(_) => {
                 outcome(true);
                 Ok(())
@@ -108,12 +113,15 @@ impl Told {
     }
 
     fn say(&self, order: &str, beside: Option<&OwnedFd>) -> Result<(), Undone> {
+        if self.until <= Instant::now() {
+            return Err(refused("its time was over before its turn came"));
+        }
         self.line.say(order, beside.map(AsFd::as_fd)).map_err(refused)
     }
 
     /// What follows `ok`; or why not.
-    fn answer(&mut self, patience: Duration) -> Result<String, Undone> {
-        let (words, _) = self.line.listen(patience).map_err(unheard)?;
+    fn answer(&mut self, until: Instant) -> Result<String, Undone> {
+        let (words, _) = self.line.listen(until).map_err(unheard)?;
         match words.split_once(' ').unwrap_or((&words, "")) {
             ("ok", rest) => Ok(rest.to_owned()),
             ("error", why) => Err(refused(why)),
@@ -123,12 +131,12 @@ impl Told {
 
     /// Waits for the answer that is late, if one is; an error while it does not come.
     pub(crate) fn settle(&mut self) -> Result<(), Undone> {
-        self.settle_within(self.patience)
+        self.settle_by(self.until)
     }
 
-    fn settle_within(&mut self, patience: Duration) -> Result<(), Undone> {
+    fn settle_by(&mut self, until: Instant) -> Result<(), Undone> {
         let Some((order, outcome)) = self.late.take() else { return Ok(()) };
-        match self.answer(patience) {
+        match self.answer(until) {
             Err(Undone::Late(_)) => {
                 self.late = Some((order, outcome));
                 Err(refused(format!("the process has not answered to {order:?} yet")))
@@ -151,14 +159,14 @@ impl Told {
 
     /// Has it fork; the copy, and its number.
     pub(crate) fn fork(&mut self) -> Result<(Self, u32), Undone> {
-        let (mut child, theirs) = Self::pair(self.patience).map_err(refused)?;
+        let (mut child, theirs) = Self::pair(self.until).map_err(refused)?;
         child.line.note_speakers(true).map_err(refused)?;
         // A copy that comes late finds nobody at the other end of its line, and ends.
         self.ask("fork", Some(&theirs), drop)?;
         drop(theirs);
         // From here on letting go of the child's line ends the child.
-        let process = child.line.speaker(self.patience).map_err(unheard)?;
-        let said = child.answer(self.patience)?;
+        let process = child.line.speaker(self.until).map_err(unheard)?;
+        let said = child.answer(self.until)?;
         child.line.note_speakers(false).map_err(refused)?;
         if said.parse() != Ok(process) {
             return Err(refused(format!("what says that it is process {said:?} is process {process}")));
@@ -170,14 +178,19 @@ impl Told {
         Ok((child, process))
     }
 
+    /// Until when what it is told now may take.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
     pub(crate) fn emancipate(&mut self, outcome: impl FnOnce(bool) + Send + 'static) -> Result<(), Undone> {
         self.ask("emancipate", None, outcome)
     }
 
-    /// Has it end; whether it has.
+    /// Has it end; whether nobody is at the other end of its line any more.
     pub(crate) fn shutdown(&mut self) -> Result<(), Undone> {
         self.ask("shutdown", None, drop)?;
-        if self.line.await_end(self.patience) { Ok(()) } else { Err(refused("it does not end")) }
+        if self.line.await_end(self.until) { Ok(()) } else { Err(refused("it does not end")) }
     }
 }
 
@@ -198,6 +211,10 @@ mod tests {
     use crate::line::Heard;
     use std::sync::mpsc::TryRecvError;
 
+    fn within(millis: u64) -> Instant {
+        Instant::now() + Duration::from_millis(millis)
+    }
+
     /// What a process was told, and whether something came beside it.
     fn heard(process: &mut Line) -> Option<(String, bool)> {
         match process.hear().unwrap() {
@@ -208,13 +225,14 @@ mod tests {
 
     #[test]
     fn a_late_answer_is_that_of_its_order_and_of_no_other() {
-        let (mut told, theirs) = Told::pair(Duration::from_millis(10)).unwrap();
+        let (mut told, theirs) = Told::pair(within(10)).unwrap();
         let (listener, _other) = socket::pair().unwrap();
         let mut process = Line::new(theirs);
         let (sender, freed) = channel();
         let late = told.emancipate(move |is_done| sender.send(is_done).unwrap());
         assert!(matches!(late, Err(Undone::Late(_))), "{late:?}");
         assert_eq!(freed.try_recv(), Err(TryRecvError::Empty), "nobody knows yet");
+        told.until = within(10);
         // Nothing else is said meanwhile: a listener would lie beside the order before.
         let (sender, moved) = channel();
         let refused = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
@@ -223,6 +241,7 @@ mod tests {
         assert_eq!(heard(&mut process), Some(("emancipate".to_owned(), false)));
         assert_eq!(heard(&mut process), None);
         process.say("ok", None).unwrap();
+        told.until = within(1_000);
         let (sender, moved) = channel();
         let late = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
         assert!(matches!(late, Err(Undone::Late(_))), "{late:?}: the answer to the order before");
@@ -233,13 +252,44 @@ mod tests {
         assert_eq!(moved.try_recv(), Ok(false));
     }
 
+    /// One that hangs, as a keeper has it.
+    #[test]
+    fn what_waits_behind_an_order_that_hangs_is_over_with_it() {
+        let (told, theirs) = Told::pair(within(60_000)).unwrap();
+        let mut process = Line::new(theirs);
+        let (jobs, (sender, done)) = (keep(told).unwrap(), channel());
+        let until = within(300);
+        for _ in 0..50 {
+            let sender = sender.clone();
+            let run = Box::new(move |told: &mut Told| sender.send(told.emancipate(drop)).unwrap());
+            jobs.send(Job { until, run }).unwrap();
+        }
+        let outcomes: Vec<_> = done.iter().take(50).collect();
+        assert!(until.elapsed() < Duration::from_millis(300 * 25), "each waited for itself");
+        assert!(matches!(outcomes[0], Err(Undone::Late(_))));
+        assert!(outcomes[1..].iter().all(|outcome| matches!(outcome, Err(Undone::Refused(_)))));
+        assert_eq!((heard(&mut process).is_some(), heard(&mut process)), (true, None));
+        // It answers at last, and what comes then is told, but for what has no time left.
+        process.say("ok", None).unwrap();
+        for (until, is_told) in [(until, false), (within(60_000), true)] {
+            let sender = sender.clone();
+            let run = Box::new(move |told: &mut Told| sender.send(told.emancipate(drop)).unwrap());
+            jobs.send(Job { until, run }).unwrap();
+            if is_told {
+                process.listen(within(60_000)).unwrap();
+                process.say("ok", None).unwrap();
+            }
+            assert_eq!(done.recv().unwrap().is_ok(), is_told);
+        }
+    }
+
     /// What is said where a copy should speak.
     fn forked(words: &str) -> Result<u32, String> {
-        let (mut told, theirs) = Told::pair(Duration::from_secs(60)).unwrap();
+        let (mut told, theirs) = Told::pair(within(60_000)).unwrap();
         let mut process = Line::new(theirs);
         let (order, line) = std::thread::scope(|scope| {
             let parent = scope.spawn(|| {
-                let (order, line) = process.listen(Duration::from_secs(60)).unwrap();
+                let (order, line) = process.listen(within(60_000)).unwrap();
                 Line::new(line.expect("the copy's line")).say(words, None).unwrap();
                 process.say("ok", None).unwrap();
                 order
@@ -264,7 +314,7 @@ mod tests {
 
     #[test]
     fn whoever_ends_with_an_answer_late_has_not_done_it() {
-        let (mut told, theirs) = Told::pair(Duration::from_millis(10)).unwrap();
+        let (mut told, theirs) = Told::pair(within(10)).unwrap();
         let (sender, freed) = channel();
         told.emancipate(move |is_done| sender.send(is_done).unwrap()).unwrap_err();
         drop(theirs);

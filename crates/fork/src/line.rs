@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::handover;
 use thalweg_sys::socket::{self, Speaker};
@@ -77,8 +77,7 @@ impl Line {
     }
 
     /// Waits for a line; an error when none comes in time or the other end is gone.
-    pub(crate) fn listen(&mut self, patience: Duration) -> io::Result<(String, Option<OwnedFd>)> {
-        let until = Instant::now() + patience;
+    pub(crate) fn listen(&mut self, until: Instant) -> io::Result<(String, Option<OwnedFd>)> {
         loop {
             match self.hear()? {
                 Heard::Line(words, beside) => return Ok((words, beside)),
@@ -94,8 +93,7 @@ impl Line {
     }
 
     /// Waits until something is said, and by whom; it is still to be heard.
-    pub(crate) fn speaker(&self, patience: Duration) -> io::Result<u32> {
-        let until = Instant::now() + patience;
+    pub(crate) fn speaker(&self, until: Instant) -> io::Result<u32> {
         loop {
             match socket::speaker(self.socket.as_fd())? {
                 Speaker::Process(process) => return Ok(process),
@@ -116,10 +114,9 @@ impl Line {
     }
 
     /// Waits until nobody is at the other end.
-    pub(crate) fn await_end(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub(crate) fn await_end(&mut self, until: Instant) -> bool {
         loop {
-            match self.listen(until.saturating_duration_since(Instant::now())) {
+            match self.listen(until) {
                 // One that goes on talking is still there.
                 Ok(_) if Instant::now() >= until => return false,
                 Ok(_) => {}
@@ -142,6 +139,11 @@ impl AsFd for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn within(millis: u64) -> Instant {
+        Instant::now() + Duration::from_millis(millis)
+    }
 
     #[test]
     fn of_a_line_that_is_too_long_the_beginning_is_heard_and_the_next_is_another() {
@@ -153,10 +155,10 @@ mod tests {
         let text = format!("{long}\nok\n");
         assert_eq!(socket::send(other.as_fd(), text.as_bytes()).unwrap(), Some(text.len()));
         for _ in 0..2 {
-            let (words, _) = line.listen(Duration::from_secs(60)).unwrap();
+            let (words, _) = line.listen(within(60_000)).unwrap();
             assert_eq!(words, long[..LINE_BYTES_MAX]);
         }
-        assert_eq!(line.listen(Duration::from_secs(60)).unwrap().0, "ok");
+        assert_eq!(line.listen(within(60_000)).unwrap().0, "ok");
     }
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
             theirs
         });
         let begun = Instant::now();
-        assert_eq!(line.listen(Duration::from_secs(240)).unwrap().0.len(), LINE_BYTES_MAX);
+        assert_eq!(line.listen(within(240_000)).unwrap().0.len(), LINE_BYTES_MAX);
         assert!(begun.elapsed() < Duration::from_secs(60), "it was there, and was not looked at");
         drop(over.join().unwrap());
     }
@@ -186,7 +188,7 @@ mod tests {
             {
             }
         });
-        assert_eq!(line.listen(Duration::from_millis(50)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(line.listen(within(50)).unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(line);
         over.join().unwrap();
     }
@@ -202,7 +204,7 @@ mod tests {
             {
             }
         });
-        assert!(!line.await_end(Duration::from_millis(50)));
+        assert!(!line.await_end(within(50)));
         drop(line);
         over.join().unwrap();
     }

@@ -13,7 +13,7 @@ use crate::generated::types::{
     ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
     ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
 };
-use crate::keeper::{Told, Undone, keep};
+use crate::keeper::{Job, Told, Undone, keep};
 use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
@@ -32,6 +32,9 @@ use thalweg_wire::service::{Command, Responder};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
+
+/// Orders that may wait for a server's turn: some of them hold a descriptor of the supervisor's.
+const WAITING_MAX: usize = 64;
 
 /// What is started, and how long it may take.
 #[derive(Debug)]
@@ -92,6 +95,11 @@ impl Shared {
         let _ = self.bell.signal();
     }
 
+    /// Until when what is ordered now may take.
+    fn until(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.table.lock().servers.get_mut(&number) {
             change(entry);
@@ -136,9 +144,9 @@ impl Supervisor {
             First::At(address) => listen(address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
-        let (mut told, theirs) = Told::pair(patience).map_err(at("make a pair of sockets"))?;
+        let (mut told, theirs) = Told::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
-        let mut started = process::Command::new(program)
+        let started = process::Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(theirs))
             // They were this process's.
@@ -147,10 +155,8 @@ impl Supervisor {
             .process_group(0)
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
+        let started = Started(Some(started));
         if let Err(why) = told.listen_at(&listener, drop) {
-            // Another supervisor of this process may have seen to its end already.
-            let _ = started.kill();
-            let _ = started.wait();
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
                 "{program} does not take orders as docs/forks.md has them: {why}"
@@ -168,9 +174,11 @@ impl Supervisor {
         };
         let this = Self { shared: Arc::new(shared), asker: None };
         let place = this.take_place().map_err(io::Error::other)?;
-        this.add(place, told, started.id(), address, None)?;
+        this.add(place, told, started.process(), address, None)?;
         SUPERVISORS.lock().push(Arc::downgrade(&this.shared));
+        // Where it does not come, this one is let go of, and with it its place among them.
         std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+        started.is_waited_for();
         Ok(this)
     }
 
@@ -202,7 +210,8 @@ impl Supervisor {
         let this = self.clone();
         if let Some(entry) = self.shared.table.lock().servers.get(&number) {
             // One whose thread is gone has ended.
-            let _ = entry.jobs.send(Box::new(move |told| this.shut_down(told, number)));
+            let run = Box::new(move |told: &mut Told| drop(this.shut_down(told, number)));
+            let _ = entry.jobs.send(Job { until: self.shared.until(), run });
         }
     }
 
@@ -216,6 +225,11 @@ impl Supervisor {
     pub fn is_over(&self) -> bool {
         let table = self.shared.table.lock();
         table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
+    }
+
+    /// How the last server that ended did, if nobody had told it to and it did not end well: by a signal, or with another code than 0.
+    pub fn lost(&self) -> Option<String> {
+        self.shared.table.lock().lost.clone()
     }
 
     /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
@@ -232,17 +246,19 @@ impl Supervisor {
     /// Ends every server that was not emancipated: in good order, and by force what has not ended in time. One that was told to
     /// outlive this process and has not answered yet is left to do so.
     pub fn end(&self) {
+        let until = self.shared.until();
         {
             let mut table = self.shared.table.lock();
             // A copy that comes now would be told by nobody to end.
             table.is_ending = true;
-            for (number, entry) in table.servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
+            for (number, entry) in table.servers.iter_mut().filter(|(_, entry)| !entry.is_emancipated) {
+                entry.is_to_end = true;
                 let (this, number) = (self.clone(), *number);
                 // One whose thread is gone has ended.
-                let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
+                let run = Box::new(move |told: &mut Told| this.end_one(told, number));
+                let _ = entry.jobs.send(Job { until, run });
             }
         }
-        let until = Instant::now() + self.shared.patience;
         while !self.is_over() && Instant::now() < until {
             self.heard();
             if !self.is_over() {
@@ -290,10 +306,11 @@ impl Supervisor {
         place.fill(&mut table);
         table.last += 1;
         let number = table.last;
-        let (is_emancipated, may_be_emancipated) = (false, false);
-        table
-            .servers
-            .insert(number, Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs });
+        let is_emancipated = false;
+        let (may_be_emancipated, is_to_end, waiting) = (false, false, 0);
+        let entry =
+            Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs, is_to_end, waiting };
+        table.servers.insert(number, entry);
         table.unheard.extend(self.asker.map(|asker| (number, asker)));
         Ok(number)
     }
@@ -313,18 +330,37 @@ impl Supervisor {
             let mut table = self.shared.table.lock();
             // Whoever names it has heard of it.
             table.unheard.remove(&number);
-            Some((number, table.servers.get(&number)?.jobs.clone()))
+            let entry = table.servers.get_mut(&number)?;
+            let has_room = entry.waiting < WAITING_MAX;
+            entry.waiting += usize::from(has_room);
+            Some((number, has_room.then(|| entry.jobs.clone())))
         };
-        let Some((number, jobs)) = server.parse::<u64>().ok().and_then(named) else {
-            return responder
-                .error(&format!("no_server: there is no server {server:?}: it ended, or never was"));
+        let (number, jobs) = match server.parse::<u64>().ok().and_then(named) {
+            Some((number, Some(jobs))) => (number, jobs),
+            Some((_, None)) => {
+                return responder.error(&format!(
+                    "orders_full: {WAITING_MAX} orders to server {server:?} wait, and there may be no more"
+                ));
+            }
+            None => {
+                return responder
+                    .error(&format!("no_server: there is no server {server:?}: it ended, or never was"));
+            }
         };
         let this = self.clone();
+        let run = Box::new(move |told: &mut Told| {
+            this.shared.change(number, |entry| entry.waiting -= 1);
+            // Nothing was begun, and nobody would hear of it: the responder says so by being dropped.
+            if responder.is_cancelled() {
+                return;
+            }
+            match job(&this, told, number, &responder) {
+                Ok(response) => responder.ok(&response),
+                Err(why) => responder.error(&why),
+            }
+        });
         // Where nobody takes it any more, the responder says so by being dropped.
-        let _ = jobs.send(Box::new(move |told| match job(&this, told, number, &responder) {
-            Ok(response) => responder.ok(&response),
-            Err(why) => responder.error(&why),
-        }));
+        let _ = jobs.send(Job { until: self.shared.until(), run });
     }
 
     /// Listens where somebody asks for.
@@ -389,11 +425,17 @@ impl Supervisor {
         }
     }
 
-    /// Ends a server: in good order, or by force if it does not do as it is told; what it had begun is lost then.
-    fn shut_down(&self, told: &mut Told, number: u64) {
-        if told.shutdown().is_err() {
+    /// Ends a server: in good order, or by force if it does not do as it is told, or lets go of its line and goes on; what it had begun
+    /// is lost then.
+    fn shut_down(&self, told: &mut Told, number: u64) -> Result<(), String> {
+        self.shared.change(number, |entry| entry.is_to_end = true);
+        if told.shutdown().is_err() || !self.is_gone_by(number, told.until()) {
             self.shared.change(number, |entry| drop(fork::kill(entry.process)));
         }
+        if self.is_gone_by(number, self.shared.until()) {
+            return Ok(());
+        }
+        Err("not_gone: the process does not end".to_owned())
     }
 
     /// Notes what comes of an order, which may be late: the server owes it, and keeps nobody that was let go of meanwhile.
@@ -411,16 +453,38 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the kernel has said that a process is gone.
-    fn await_gone(&self, number: u64) -> Result<(), String> {
+    /// Waits until the kernel has said that a process is gone; whether it has in time.
+    fn is_gone_by(&self, number: u64, until: Instant) -> bool {
         let mut table = self.shared.table.lock();
-        let until = Instant::now() + self.shared.patience;
         while table.servers.contains_key(&number) {
             if self.shared.gone.wait_until(&mut table, until).timed_out() {
-                return Err("not_gone: the process does not end".to_owned());
+                return !table.servers.contains_key(&number);
             }
         }
-        Ok(())
+        true
+    }
+}
+
+/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left of it.
+struct Started(Option<process::Child>);
+
+impl Started {
+    fn process(&self) -> u32 {
+        self.0.as_ref().map_or(0, process::Child::id)
+    }
+
+    fn is_waited_for(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut started) = self.0.take() {
+            // Another supervisor of this process may have seen to its end already.
+            let _ = started.kill();
+            let _ = started.wait();
+        }
     }
 }
 
@@ -429,13 +493,13 @@ static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// Waits for every end there is, whether or not anybody is left to hear of it.
 fn reap() {
-    while let Ok(Some(process)) = fork::await_any_child() {
+    while let Ok(Some((process, end))) = fork::await_any_child() {
         let mut supervisors = SUPERVISORS.lock();
         supervisors.retain(|shared| shared.strong_count() > 0);
         let living: Vec<_> = supervisors.iter().filter_map(Weak::upgrade).collect();
         drop(supervisors);
         let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
-        tables.iter_mut().for_each(|table| table.ended(process));
+        tables.iter_mut().for_each(|table| table.ended(process, end));
         // From here on its number may be another's, which nobody must kill by the table.
         fork::release(process);
         drop(tables);
@@ -509,8 +573,7 @@ impl ForksHandler for Supervisor {
 
     fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
         self.tell(&request.server, responder, |this, told, number, _| {
-            this.shut_down(told, number);
-            this.await_gone(number)?;
+            this.shut_down(told, number)?;
             Ok(ForksShutdownResponse {})
         });
     }
@@ -557,14 +620,15 @@ impl std::fmt::Debug for Supervisor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_sys::fork::End;
 
     #[test]
     fn ends_of_strangers_are_kept_only_while_one_may_be_a_server_to_come() {
         let mut table = Table::default();
-        table.ended(7);
+        table.ended(7, End::Code(0));
         assert!(table.unknown.is_empty(), "its number may be a server's one day");
         table.coming = 2;
-        table.ended(7);
+        table.ended(7, End::Code(0));
         assert!(table.unknown.contains(&7));
         table.arrive();
         assert!(table.unknown.contains(&7), "another is still to come");

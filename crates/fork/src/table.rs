@@ -6,6 +6,7 @@ use crate::keeper::Job;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
+use thalweg_sys::fork::End;
 
 #[derive(Default)]
 pub(crate) struct Table {
@@ -19,6 +20,8 @@ pub(crate) struct Table {
     pub(crate) unheard: BTreeMap<u64, u64>,
     /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
     pub(crate) unknown: HashSet<u32>,
+    /// How the last server that ended did, if nobody had told it to and it was not well.
+    pub(crate) lost: Option<String>,
 }
 
 pub(crate) struct Entry {
@@ -29,6 +32,10 @@ pub(crate) struct Entry {
     /// It was told to outlive this process, and what became of that is not known yet.
     pub(crate) may_be_emancipated: bool,
     pub(crate) jobs: Sender<Job>,
+    /// It was told to end.
+    pub(crate) is_to_end: bool,
+    /// Orders of clients that wait for their turn.
+    pub(crate) waiting: usize,
 }
 
 impl Table {
@@ -47,12 +54,14 @@ impl Table {
     }
 
     /// A process has ended, whose parent is this one.
-    pub(crate) fn ended(&mut self, process: u32) {
+    pub(crate) fn ended(&mut self, process: u32, end: End) {
         let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
         match known {
             Some(number) => {
-                self.servers.remove(&number);
+                let is_ordered = self.servers.remove(&number).is_some_and(|entry| entry.is_to_end);
                 self.unheard.remove(&number);
+                let is_well = is_ordered || end == End::Code(0);
+                self.lost = (!is_well).then(|| format!("server {number}, process {process}, {end}"));
             }
             None if self.coming > 0 => drop(self.unknown.insert(process)),
             None => {}

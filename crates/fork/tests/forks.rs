@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use thalweg_service::{
     SyncClient,
 };
 use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::fork::{End, await_any_child, release};
 use thalweg_sys::{handover, socket};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{Reader, write};
@@ -110,6 +112,42 @@ fn hesitant(gate: &Path) {
             Some(Order::End) => return program.done().unwrap(),
         }
     }
+}
+
+/// A server that once it listens has no room for another descriptor, or for so many.
+fn crowded(room: usize) {
+    let (mut program, mut full) = (Program::inherited().unwrap(), Vec::new());
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => {
+                full.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()));
+                full.truncate(full.len() - room);
+                program.done().unwrap();
+            }
+            Some(Order::Fork(branch)) => assert!(!program.fork(branch).unwrap(), "there is no room for a copy"),
+            Some(Order::End) => return program.done().unwrap(),
+        }
+    }
+}
+
+/// A server that does as it is told, and when it was to end lets go of what it is told by, and goes on.
+fn lingering() {
+    let mut program = Program::inherited().unwrap();
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => program.done().unwrap(),
+            Some(Order::Fork(branch)) => drop(program.fork(branch).unwrap()),
+            Some(Order::End) => {
+                program.done().unwrap();
+                break;
+            }
+        }
+    }
+    let mut other = std::process::Command::new("sleep");
+    let failed = other.arg("3600").stdin(std::process::Stdio::null()).exec();
+    panic!("{failed}");
 }
 
 /// A server that speaks for a copy that it never makes, by its own number.
@@ -579,15 +617,17 @@ fn what_was_not_written_is_not_written_twice() {
 
 #[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
 fn a_number_is_its_process_until_it_is_released() {
-    let child = std::process::Command::new("true").spawn().unwrap();
-    let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
-    for _ in 0..2 {
-        assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), Some(child.id()));
-        assert!(is_there());
+    for (words, end) in [("exit 0", End::Code(0)), ("exit 3", End::Code(3)), ("kill -9 $$", End::Signal(9))] {
+        let child = std::process::Command::new("sh").args(["-c", words]).spawn().unwrap();
+        let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
+        for _ in 0..2 {
+            assert_eq!(await_any_child().unwrap(), Some((child.id(), end)));
+            assert!(is_there());
+        }
+        release(child.id());
+        assert!(!is_there());
+        assert_eq!(await_any_child().unwrap(), None);
     }
-    thalweg_sys::fork::release(child.id());
-    assert!(!is_there());
-    assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), None);
 }
 
 /// The group that a terminal's signals reach a process with.
@@ -975,13 +1015,61 @@ fn who_speaks_for_a_copy_is_none() {
     control.end();
 }
 
+fn a_server_that_is_to_end_and_goes_on_is_ended_by_force() {
+    let control = Control::start_program("lingering", Duration::from_secs(2));
+    let process = control.servers()[0].process;
+    control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+    assert!(!runs(process) && control.servers().is_empty());
+    control.end();
+}
+
+/// With nothing that it answers, whatever it is told.
+fn a_server_that_hangs_is_ended_in_the_time_of_one_order() {
+    let control = Control::start_with(SHORT);
+    let first = control.first();
+    control.while_busy(&first, || {
+        std::thread::scope(|scope| {
+            let begun = Instant::now();
+            for _ in 0..8 {
+                scope.spawn(|| rebind(&control, "127.0.0.2:0").unwrap_err());
+            }
+            control.forks().shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+            assert!(begun.elapsed() < SHORT * 3, "it waited for every order before it");
+        });
+    });
+    control.end();
+}
+
+fn a_server_that_is_out_of_descriptors_refuses_and_goes_on() {
+    for (program, moves) in [("crowded", false), ("crowded but for one", true)] {
+        let control = Control::start_program(program, Duration::from_secs(60));
+        let process = control.servers()[0].process;
+        for _ in 0..2 {
+            let mut forks = control.forks();
+            let refused = forks.fork(&ForksFork { server: "1".into(), address: None }).unwrap_err().to_string();
+            assert!(refused.contains("not_forked: fork: "), "{refused}");
+        }
+        if !moves {
+            let refused = rebind(&control, "127.0.0.2:0").unwrap_err();
+            assert!(refused.contains("not_moved: listen: out of descriptors"), "{refused}");
+        }
+        assert!(runs(process) && control.servers().len() == 1);
+        control.end();
+    }
+}
+
 /// A program that never answers is given up, and ended by force.
 fn a_wedged_program_is_no_server() {
-    let this = std::env::current_exe().unwrap();
-    let options = Options::new(vec![this.into(), "wedged".into()], anywhere());
+    let this = || std::env::current_exe().unwrap().into();
+    let options = Options::new(vec![this(), "wedged".into()], anywhere());
     let options = Options { patience: Duration::from_millis(200), ..options };
     let failed = Supervisor::start(options).unwrap_err().to_string();
     assert!(failed.contains("says nothing"), "{failed}");
+    assert_eq!(children(), 0);
+    let refused = Options::new(vec![this(), "hesitant".into(), "nowhere".into()], anywhere());
+    let refused = Supervisor::start(Options { servers_max: 0, ..refused }).unwrap_err().to_string();
+    assert!(refused.contains("servers_full: "), "{refused}");
+    assert_eq!(children(), 0, "one is left that nobody waits for");
     let missing = Options::new(vec!["/nowhere/at/all".into()], anywhere());
     assert!(Supervisor::start(missing).is_err());
 }
@@ -1022,6 +1110,18 @@ const TESTS: &[Test] = &[
     ("whoever_is_emancipated_late_is_ended_by_nobody", whoever_is_emancipated_late_is_ended_by_nobody),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("who_speaks_for_a_copy_is_none", who_speaks_for_a_copy_is_none),
+    (
+        "a_server_that_is_to_end_and_goes_on_is_ended_by_force",
+        a_server_that_is_to_end_and_goes_on_is_ended_by_force,
+    ),
+    (
+        "a_server_that_hangs_is_ended_in_the_time_of_one_order",
+        a_server_that_hangs_is_ended_in_the_time_of_one_order,
+    ),
+    (
+        "a_server_that_is_out_of_descriptors_refuses_and_goes_on",
+        a_server_that_is_out_of_descriptors_refuses_and_goes_on,
+    ),
     ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
 ];
 
@@ -1031,6 +1131,9 @@ fn main() {
     match words[..] {
         ["sum", gate] => return sum(Path::new(gate)),
         ["hesitant", gate] => return hesitant(Path::new(gate)),
+        ["crowded", _] => return crowded(0),
+        ["crowded but for one", _] => return crowded(1),
+        ["lingering", _] => return lingering(),
         ["pretender", _] => return pretender(),
         ["talker"] => return talker(),
         ["ask", endpoint] => return ask(Path::new(endpoint)),

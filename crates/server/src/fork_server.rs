@@ -16,7 +16,7 @@ use thalweg_sys::signal::Signals;
 /// Runs until the last server has ended, or a signal says so.
 ///
 /// # Errors
-/// The program does not start, or the endpoint cannot be listened at.
+/// The program does not start, or the endpoint cannot be listened at; the last server crashed.
 pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     let failed = |what: &'static str| move |error| Failure::Undone(format!("cannot {what}: {error}"));
     // First of all: what was handed over has the descriptors that would be opened next.
@@ -45,13 +45,16 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
         // Standard output may be closed: then nobody wanted to know.
         let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
-    await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
+    let is_told = await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
+    // Who tells this program to end may tell its servers, too; and what ends from here on was told to.
+    let lost = supervisor.lost().filter(|_| !is_told);
     supervisor.end();
     stopper.stop();
     match thread.join() {
-        Ok(outcome) => outcome.map_err(served),
-        Err(_) => Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
+        Ok(outcome) => outcome.map_err(served)?,
+        Err(_) => return Err(Failure::Undone("the control endpoint ended in a panic".to_owned())),
     }
+    lost.map_or(Ok(()), |lost| Err(Failure::Undone(format!("{lost}, and no other is left"))))
 }
 
 /// Where the program's first process listens.
@@ -65,7 +68,8 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
     }
 }
 
-fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<()> {
+/// Waits until no server is left, or a signal has this program end; whether one has.
+fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<bool> {
     let epoll = Epoll::new()?;
     epoll.add(signals.as_fd(), 0, Watch::READ)?;
     epoll.add(supervisor.descriptor(), 1, Watch::READ)?;
@@ -73,8 +77,8 @@ fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<()> {
         epoll.wait(&mut Events::with_capacity(2), 2, Timeout::Never)?;
         supervisor.heard();
         if signals.next()?.is_some() {
-            break;
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(signals.next()?.is_some())
 }

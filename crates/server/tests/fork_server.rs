@@ -15,6 +15,8 @@ use thalweg_fork::{Order, Program};
 use thalweg_sys::epoll::wait_readable;
 
 const IS_PROGRAM: &str = "THALWEG_TEST_IS_PROGRAM";
+/// Set where it crashes with the first connection.
+const CRASHES: &str = "THALWEG_TEST_CRASHES";
 
 fn run(control: &Path, program: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
@@ -37,7 +39,12 @@ fn the_program() {
                 let listener = TcpListener::from(listener);
                 listener.set_nonblocking(false).unwrap();
                 std::thread::spawn(move || {
-                    listener.incoming().for_each(|stream| stream.unwrap().write_all(b"here").unwrap());
+                    for stream in listener.incoming() {
+                        if std::env::var_os(CRASHES).is_some() {
+                            std::process::abort();
+                        }
+                        stream.unwrap().write_all(b"here").unwrap();
+                    }
                 });
                 program.done().unwrap();
             }
@@ -77,6 +84,23 @@ fn the_first_server_listens_at_a_socket_that_was_handed_over() {
     assert!(ended.success() && child.wait().unwrap().success());
     // The listener is whoever's made it: it takes connections for the next server.
     assert!(TcpStream::connect(address).is_ok());
+}
+
+#[test]
+fn whoever_waits_for_it_is_told_that_the_last_server_crashed() {
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("forks.sock");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = activated(&control, &listener, 1, &[]);
+    command.env(CRASHES, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("server 1 at")));
+    let _stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("server 1, process ") && complaint.contains(", was ended by signal 6"), "{complaint}");
 }
 
 #[test]

@@ -5,9 +5,8 @@ use crate::fork::{Fork, View};
 use crate::image::Image;
 use crate::images::Images;
 use crate::state::{ForkId, History, Shared, State, image_prefix};
-use std::collections::HashSet;
 use std::sync::Arc;
-use thalweg_log::{Commit, LogId, Offset, Time};
+use thalweg_log::{Commit, Offset, Time};
 
 impl State {
     /// Writes images of the forks that would take long to replay, and removes those that are needed no more. For whoever
@@ -60,10 +59,12 @@ impl State {
             let _ = images.clear(&shared.store, time, watcher);
             images.has(fork.log.id(), offset)
         };
+        let mut written = None;
         if !there {
             match Image::write(&shared.store, &prefix, fork, &moment, time, watcher) {
                 Ok(image) => {
                     shared.options.herald.tell(&image.log);
+                    written = Some(image.clone());
                     shared.images.lock().add(image);
                 }
                 Err((error, half)) => {
@@ -79,8 +80,13 @@ impl State {
         // made meanwhile that would need what goes.
         let mut images = shared.images.lock();
         let trimmed = self.trim(fork, offset, time);
+        if !fork.is_dropped() {
+            images.lean(&fork.log, shared.options.history);
+        }
         // Of a fork that was dropped meanwhile this one goes, too.
-        self.thin(&mut images, time)?;
+        written.iter().for_each(|image| images.settle(image));
+        images.settle_once();
+        images.clear(&shared.store, time, watcher)?;
         trimmed.map(|()| offset)
     }
 
@@ -94,29 +100,9 @@ impl State {
         Ok(())
     }
 
-    /// Removes the images that no fork has use for.
-    pub(crate) fn thin(&self, images: &mut Images, time: Time) -> Result<(), Error> {
-        let Shared { store, durable, options, .. } = &*self.shared;
-        let logs = self.logs();
-        let used: HashSet<_> = logs.iter().flat_map(|log| images.used(log, options.history)).collect();
-        images.retain(store, |image| used.contains(&image), time, durable.watcher)
-    }
-
-    /// Removes of these images, which a fork that was dropped had use for, those that no other has. Complexity: a look at the other
-    /// forks, up to the first that has.
-    pub(crate) fn release(&self, images: &mut Images, dropped: &[LogId], time: Time) -> Result<(), Error> {
-        // Most forks have none.
-        if dropped.is_empty() {
-            return Ok(());
-        }
-        let Shared { store, durable, options, .. } = &*self.shared;
-        let logs = self.logs();
-        let is_used =
-            |image: &LogId| logs.iter().any(|log| images.used(log, options.history).contains(image));
-        let idle: Vec<_> = dropped.iter().copied().filter(|image| !is_used(image)).collect();
-        if idle.is_empty() {
-            return Ok(());
-        }
-        images.retain(store, |image| !idle.contains(&image), time, durable.watcher)
+    /// Counts what forks have use for, those that cannot be read included.
+    pub(crate) fn count_uses(&self, images: &mut Images) {
+        let history = self.shared.options.history;
+        self.logs().iter().for_each(|log| images.lean(log, history));
     }
 }

@@ -38,6 +38,20 @@ pub(crate) struct Moment {
 /// so there is none before somebody asks for a root.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
+/// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where none is known.
+pub(crate) fn rooted(before: Option<Rooted>, map: &Map) -> Rooted {
+    let digest = match before {
+        Some(before) if before.0.is_same(map) => return before,
+        Some(before) if !before.0.is_empty() => {
+            let mut digest = before.1.clone();
+            digest.follow(&before.0, &before.0.changes_to(map));
+            digest
+        }
+        _ => Digest::of(map),
+    };
+    Arc::new((map.clone(), digest))
+}
+
 /// A map of more keys takes milliseconds to let go of, if nobody shares them.
 pub(crate) const LARGE_KEYS: usize = 10_000;
 
@@ -49,6 +63,8 @@ pub(crate) struct Fork {
     views: Mutex<Views>,
     /// The next root is reckoned from there.
     rooted: Mutex<Option<Rooted>>,
+    /// The state of long ago that it was made of, which others made of the same place share.
+    _past: Option<Arc<Map>>,
     /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
     imaged: Mutex<Offset>,
 }
@@ -83,8 +99,14 @@ impl Fork {
             line: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted),
+            _past: None,
             imaged: Mutex::new(imaged),
         }
+    }
+
+    /// The same, made of a state of long ago.
+    pub(crate) fn of_past(self, past: Option<Arc<Map>>) -> Self {
+        Self { _past: past, ..self }
     }
 
     /// The state as of now. Complexity: constant; nothing is copied.
@@ -112,6 +134,15 @@ impl Fork {
     /// Whether it is dropped, durably or not.
     pub(crate) fn is_dropped(&self) -> bool {
         self.views.lock().pending.is_none()
+    }
+
+    /// What it was when its log ended at an offset, if that is committed, on its way or pending. Complexity: a look at each commit
+    /// that is on its way.
+    pub(crate) fn recent(&self, offset: Offset) -> Option<Map> {
+        let views = self.views.lock();
+        let under_way = views.under_way.iter().map(|(_, moment)| moment);
+        let mut moments = [&views.pending, &views.committed].into_iter().chain(under_way).flatten();
+        moments.find(|moment| moment.offset == offset).map(|moment| moment.map.clone())
     }
 
     /// The ticket at which all of its line up to an offset is durable, 0 where it is; `None` beyond its end.
@@ -151,17 +182,7 @@ impl Fork {
 
     fn digest(&self, map: &Map) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
-        let before = self.rooted();
-        let digest = match before {
-            Some(before) if before.0.is_same(map) => return before,
-            Some(before) if !before.0.is_empty() => {
-                let mut digest = before.1.clone();
-                digest.follow(&before.0, &before.0.changes_to(map));
-                digest
-            }
-            _ => Digest::of(map),
-        };
-        let rooted = Arc::new((map.clone(), digest));
+        let rooted = rooted(self.rooted(), map);
         let before = self.rooted.lock().replace(rooted.clone());
         // The last to hold a state may have much to let go of.
         drop(before);
@@ -266,6 +287,12 @@ impl Fork {
         };
         // The last to hold a state may have much to let go of.
         drop(before);
+    }
+
+    /// For as long as this is held nobody looks at it.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) -> impl Drop {
+        self.views.lock()
     }
 
     /// Whether letting go of it takes long, once it was dropped.

@@ -10,9 +10,9 @@
 //! the last { u32::MAX │ version u32 │ fork u64 │ offset u64 │ entries u64 │ root 32 }
 //! ```
 
-use crate::digest::{Digest, Root};
+use crate::digest::Root;
 use crate::error::Error;
-use crate::fork::{Fork, Moment};
+use crate::fork::{self, Fork, Moment, Rooted};
 use crate::map::{Key, Map, Value};
 use crate::state::ForkId;
 use crate::whole;
@@ -24,6 +24,13 @@ const VERSION: u32 = 1;
 /// Bytes of a run, unless one entry has more: as much as may be copied while other commits wait.
 const RUN_BYTES: usize = 128 << 10;
 const END_BYTES: usize = 64;
+
+/// A state that is in memory already, and what digests are reckoned from there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Near {
+    pub(crate) map: Map,
+    pub(crate) rooted: Option<Rooted>,
+}
 
 /// An image that is whole.
 #[derive(Clone, Debug)]
@@ -39,6 +46,10 @@ impl Image {
         let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
         let (fork, offset) = name.split_once('-')?;
         Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
+    }
+
+    pub(crate) fn id(&self) -> (ForkId, Offset) {
+        (self.fork, self.offset)
     }
 
     /// Whether it was written to its end.
@@ -103,18 +114,20 @@ impl Image {
         }
     }
 
-    /// Reads it, and holds it to its root.
+    /// Reads it, and holds it to its root. What it has in common with a state nearby is shared with that one in memory, and its
+    /// digest is reckoned from the one that is known there.
     ///
     /// # Errors
     /// [`Error::Root`] when it is not what it says it is; what the log says.
-    pub(crate) fn read(&self, store: &Store) -> Result<(Moment, Digest), Error> {
+    pub(crate) fn read(&self, store: &Store, near: &Near) -> Result<(Moment, Rooted), Error> {
         let (map, last) = self.load(store)?;
-        let digest = Digest::of(&map);
-        let wanted = end(self.fork, self.offset, map.len() as u64, &digest.root());
+        let map = map.sharing(&near.map);
+        let rooted = fork::rooted(near.rooted.clone(), &map);
+        let wanted = end(self.fork, self.offset, map.len() as u64, &rooted.1.root());
         if last != wanted {
             return Err(Error::Root { fork: self.fork, offset: self.offset });
         }
-        Ok((Moment { map, offset: self.offset }, digest))
+        Ok((Moment { map, offset: self.offset }, rooted))
     }
 
     /// The entries, and the one that ends them.
@@ -134,6 +147,12 @@ impl Image {
         })?;
         Ok((Map::of(entries), last))
     }
+}
+
+/// Whether these are the same images.
+pub(crate) fn are_same(these: &[Image], those: &[Image]) -> bool {
+    let id = |image: &Image| image.log.id();
+    these.iter().map(id).eq(those.iter().map(id))
 }
 
 /// What ends an image.

@@ -52,6 +52,7 @@ mod images;
 mod journal;
 mod leftovers;
 mod map;
+mod past;
 mod replay;
 mod room;
 mod service;

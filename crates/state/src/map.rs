@@ -34,6 +34,13 @@ impl Map {
         Self { entries: entries.into_iter().collect() }
     }
 
+    /// The same, and one in memory with `other` wherever the two hold the same. Complexity: a look at every key of either.
+    pub(crate) fn sharing(&self, other: &Map) -> Self {
+        let mut map = other.clone();
+        map.extend(other.differences(self));
+        map
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -1,17 +1,18 @@
 //! What logs come to.
 //!
-//! Forks are replayed in the order in which they were made, each from its newest image or from where it branched off its
-//! parent: so what they share in the logs they share in memory. One whose parent was dropped, or has an image that is newer,
-//! begins with an image of its own line or replays what it inherits by itself.
+//! Forks are replayed in the order in which they were made, each from the newest place of its line that is known by then, or
+//! from an image that is newer. Known are the places at which others branch off, noted by the first replay that passes them, and
+//! those of images, which are read once each. So no stretch of inherited entries is replayed twice, and what forks share in the
+//! logs they share in memory, whichever of them have images.
 
-use crate::digest::Digest;
 use crate::error::Error;
-use crate::fork::{Fork, Moment};
-use crate::images::Images;
+use crate::fork::{Fork, Moment, Rooted};
+use crate::image::{Image, Near};
+use crate::images::{Images, lineage};
 use crate::journal;
 use crate::state::ForkId;
 use crate::whole;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use thalweg_log::{Log, LogId, Offset, Store};
@@ -28,20 +29,18 @@ pub(crate) struct Replayed {
     pub(crate) spoiled: Vec<LogId>,
 }
 
-impl Replayed {
-    /// What these images would have said was said otherwise.
-    fn did_without(&mut self, broken: Option<Error>, spoiled: Vec<LogId>) {
-        self.wrong.extend(broken);
-        self.spoiled.extend(spoiled);
-    }
-}
-
-/// Where a replay begins: a state, and what its digest is if that is known.
+/// Where a replay begins.
 #[derive(Clone, Debug, Default)]
 struct Begin {
     moment: Moment,
-    digest: Option<Digest>,
+    /// What digests are reckoned from, if one is known on the way there.
+    rooted: Option<Rooted>,
+    /// From where on a fork that begins here would be replayed without the forks beside it.
+    imaged: Offset,
 }
+
+/// A place in the history that forks share: the log that first gave out the offset, and the offset.
+type Place = (LogId, Offset);
 
 /// The forks of these logs.
 ///
@@ -51,103 +50,129 @@ struct Begin {
 pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Result<Replayed, Error> {
     // A parent is older than its forks, and ids only grow.
     logs.sort_by_key(|log| log.id());
-    let mut branches: HashMap<ForkId, Vec<Offset>> = HashMap::new();
-    for branch in logs.iter().filter_map(|log| log.fork()) {
-        branches.entry(branch.parent.id()).or_default().push(branch.at);
-    }
-    let (mut passed, mut replayed) = (HashMap::new(), Replayed::default());
+    let branches = logs.iter().filter_map(|log| log.fork());
+    let wanted = branches.map(|branch| (branch.parent.owner(branch.at), branch.at)).collect();
+    let mut replay = Replay { store, images, wanted, known: BTreeMap::new(), replayed: Replayed::default() };
     for log in logs {
-        let mut stops = branches.remove(&log.id()).unwrap_or_default();
-        stops.sort_unstable();
-        match one(store, &log, images, &stops, &mut passed, &mut replayed) {
-            Ok(fork) => drop(replayed.forks.insert(log.id(), Arc::new(fork))),
+        match replay.one(&log) {
+            Ok(fork) => drop(replay.replayed.forks.insert(log.id(), Arc::new(fork))),
             Err(error) if log.fork().is_none() || matches!(error, Error::Foreign { .. }) => {
                 return Err(error);
             }
             Err(error) => {
                 let why = error.to_string();
-                replayed.wrong.push(Error::Unreadable { fork: log.id(), why: why.clone() });
-                replayed.unreadable.insert(log.id(), (log, why));
+                replay.replayed.wrong.push(Error::Unreadable { fork: log.id(), why: why.clone() });
+                replay.replayed.unreadable.insert(log.id(), (log, why));
             }
         }
     }
-    Ok(replayed)
+    Ok(replay.replayed)
 }
 
-/// A fork out of its log. What it is at each of these places, where others branch off, is among what was `passed` then.
-fn one(
-    store: &Store,
-    log: &Arc<Log>,
-    images: &Images,
-    stops: &[Offset],
-    passed: &mut HashMap<(ForkId, Offset), Begin>,
-    replayed: &mut Replayed,
-) -> Result<Fork, Error> {
-    let parent = log.fork().map(|branch| (branch.parent.id(), branch.at));
-    let inherited = parent.and_then(|place| passed.get(&place).cloned());
-    let begin = begin(store, log, images, inherited, replayed)?;
-    let imaged = begin.moment.offset;
-    let rooted = begin.digest.map(|digest| Arc::new((begin.moment.map.clone(), digest)));
-    let moment = replay(store, log, begin.moment, |moment| {
-        if stops.binary_search(&moment.offset).is_ok() {
-            let begin = Begin { moment: moment.clone(), digest: None };
-            passed.insert((log.id(), moment.offset), begin);
-        }
-        true
-    })?;
-    Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
+/// The replay of all logs, as far as it has come.
+struct Replay<'s> {
+    store: &'s Store,
+    images: &'s Images,
+    /// Where forks branch off.
+    wanted: HashSet<Place>,
+    /// What was there: at those that were passed, and what images held.
+    known: BTreeMap<Place, Begin>,
+    replayed: Replayed,
 }
 
-/// Where to begin a log: with its own newest image, where it branched off, with an image of its line, or with nothing.
-fn begin(
-    store: &Store,
-    log: &Arc<Log>,
-    images: &Images,
-    inherited: Option<Begin>,
-    replayed: &mut Replayed,
-) -> Result<Begin, Error> {
-    let first = log.staged().map_or(0, |state| state.first);
-    // Where it branched off is no place to begin for one that let go of what came behind it.
-    let inherited = inherited.filter(|begin| begin.moment.offset >= first);
-    let (mut broken, mut spoiled) = (None, Vec::new());
-    let usable = images.under(log, Offset::MAX).filter(|image| image.offset >= first);
-    for image in usable {
-        if image.fork != log.id() && inherited.is_some() {
-            break;
-        }
-        match image.read(store) {
-            Ok((moment, digest)) => {
-                replayed.did_without(broken, spoiled);
-                return Ok(Begin { moment, digest: Some(digest) });
+impl Replay<'_> {
+    /// A fork out of its log.
+    fn one(&mut self, log: &Arc<Log>) -> Result<Fork, Error> {
+        let Begin { moment, rooted, imaged } = self.begin(log)?;
+        let from = moment.offset;
+        let line: Vec<_> = lineage(log, Offset::MAX)
+            .take_while(|(_, until)| *until >= from)
+            .map(|(log, until)| (log.id(), until))
+            .collect();
+        let (wanted, known) = (&self.wanted, &mut self.known);
+        let moment = replay(self.store, log, moment, |moment| {
+            let offset = moment.offset;
+            // Of the logs that have this offset the oldest gave it out.
+            let owner = line[line.partition_point(|(_, until)| *until >= offset) - 1].0;
+            if wanted.contains(&(owner, offset)) {
+                let imaged = if owner == log.id() { offset } else { imaged };
+                let begin = Begin { moment: moment.clone(), rooted: rooted.clone(), imaged };
+                known.entry((owner, offset)).or_insert(begin);
             }
-            // What an image does not say the entries may still say, or an older one.
-            Err(error) => {
-                broken = broken.or(Some(error));
-                spoiled.push(image.log.id());
+            true
+        })?;
+        Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
+    }
+
+    /// Where to begin a log: with the newest image of its line, with a place of it that is known and as new, or with nothing.
+    fn begin(&mut self, log: &Arc<Log>) -> Result<Begin, Error> {
+        let first = log.staged().map_or(0, |state| state.first);
+        // Where it branched off is no place to begin for one that let go of what came behind it.
+        let known = self.newest_known(log).filter(|begin| begin.moment.offset >= first).cloned();
+        let from = known.as_ref().map_or(first, |begin| begin.moment.offset + 1);
+        let (mut begin, mut near) = (known, None);
+        let (mut broken, mut spoiled) = (None, Vec::new());
+        for image in self.images.between(log, from, Offset::MAX) {
+            match image.read(self.store, near.get_or_insert_with(|| self.near(log))) {
+                Ok((moment, rooted)) => {
+                    let read = Begin { imaged: moment.offset, moment, rooted: Some(rooted) };
+                    self.known.insert((log.owner(image.offset), image.offset), read.clone());
+                    begin = Some(read);
+                    break;
+                }
+                // What an image does not say the entries may still say, or an older one.
+                Err(error) => {
+                    broken = broken.or(Some(error));
+                    spoiled.push(image.log.id());
+                }
             }
         }
+        if begin.is_none() && first > 0 {
+            return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
+        }
+        // What these images would have said was said otherwise.
+        self.replayed.wrong.extend(broken);
+        self.replayed.spoiled.extend(spoiled);
+        Ok(begin.unwrap_or_default())
     }
-    if inherited.is_none() && first > 0 {
-        return Err(broken.unwrap_or(Error::NoState { fork: log.id(), offset: 0 }));
+
+    /// The newest place of a log's line that is known. Complexity: a look for each log up to the first that has one.
+    fn newest_known(&self, log: &Arc<Log>) -> Option<&Begin> {
+        lineage(log, Offset::MAX).find_map(|(log, until)| {
+            let known = self.known.range((log.id(), 0)..=(log.id(), until)).next_back();
+            known.map(|(_, begin)| begin)
+        })
     }
-    replayed.did_without(broken, spoiled);
-    Ok(inherited.unwrap_or_default())
+
+    /// A state that one of this log has much in common with: the newest of its line that is known, or one that its line went on to.
+    fn near(&self, log: &Arc<Log>) -> Near {
+        let later = || {
+            lineage(log, Offset::MAX).find_map(|(log, until)| {
+                let known = self.known.range((log.id(), until)..=(log.id(), Offset::MAX)).next();
+                known.map(|(_, begin)| begin)
+            })
+        };
+        let near = |begin: &Begin| Near { map: begin.moment.map.clone(), rooted: begin.rooted.clone() };
+        self.newest_known(log).or_else(later).map(near).unwrap_or_default()
+    }
 }
 
-/// What the entries of a log come to, up to an offset at most; `None` when what would be needed is gone.
+/// What the entries of a log come to, up to an offset at most, from the best of these images that can be read; `None` when what
+/// would be needed is gone. What it has in common with a state nearby is shared with that in memory.
 ///
 /// # Errors
 /// [`Error::Foreign`], and what the log says.
 pub(crate) fn until(
     store: &Store,
     log: &Arc<Log>,
-    images: &Images,
+    images: &[Image],
+    near: &Near,
     offset: Offset,
 ) -> Result<Option<Moment>, Error> {
     let first = log.staged().map_or(0, |state| state.first);
     let (mut begin, mut broken) = (None, None);
-    for image in images.under(log, offset).filter(|image| image.offset >= first) {
-        match image.read(store) {
+    for image in images.iter().filter(|image| image.offset >= first) {
+        match image.read(store, near) {
             Ok((moment, _)) => {
                 begin = Some(moment);
                 break;
@@ -168,6 +193,7 @@ pub(crate) fn until(
         }
         reaches
     })?;
+    reached.map = reached.map.sharing(&near.map);
     Ok(Some(reached))
 }
 

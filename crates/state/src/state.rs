@@ -6,10 +6,12 @@ use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
 use crate::herald::Herald;
+use crate::image::{self, Near};
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::leftovers::Leftovers;
 use crate::map::{Key, Map, Value};
+use crate::past::Past;
 use crate::replay::{self, Replayed};
 use crate::room::Room;
 use crate::session::Session;
@@ -108,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) images: Mutex<Images>,
     /// Held by whoever writes one: they are written one at a time.
     pub(crate) imaging: Mutex<()>,
+    past: Mutex<Past>,
     wrong: Vec<Error>,
     pub(crate) leftovers: Leftovers,
 }
@@ -155,15 +158,20 @@ impl State {
             next: Mutex::new(next),
             images: Mutex::new(images),
             imaging: Mutex::new(()),
+            past: Mutex::default(),
             wrong,
             leftovers: Leftovers::default(),
         });
         let state = Self { shared };
+        let mut images = state.shared.images.lock();
+        state.count_uses(&mut images);
         if state.wrong().is_empty() {
             // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or start. Where one does not
-            // have its root the older ones stay.
-            let _ = state.thin(&mut state.shared.images.lock(), thalweg_log::now());
+            // have its root the older ones stay until there is another.
+            images.settle_once();
+            let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         }
+        drop(images);
         Ok(state)
     }
 
@@ -217,28 +225,32 @@ impl State {
     /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
     pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
-        self.branch(&parent, Fork::pending, time)
+        self.branch(&parent, Fork::pending, None, time)
     }
 
-    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of replaying up to there.
+    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`]; it shares what it holds with
+    /// the forks made of places nearby, and with `of`.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let (map, _) = self.at(of, offset)?;
-        self.branch(&parent, |_| Ok(Moment { map, offset }), time)
+        let past = self.shared.past.lock().note(of, offset, map);
+        let moment = Moment { map: Map::clone(&past), offset };
+        self.branch(&parent, |_| Ok(moment), Some(past), time)
     }
 
     fn branch(
         &self,
         parent: &Fork,
         moment: impl FnOnce(&Fork) -> Result<Moment, Error>,
+        past: Option<Arc<Map>>,
         time: Time,
     ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
         // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
-        let _images = shared.images.lock();
+        let mut images = shared.images.lock();
         let limit = shared.options.logs_max;
         if shared.store.logs_count() >= limit {
             return Err(Error::TooManyForks { limit });
@@ -264,8 +276,9 @@ impl State {
                 Ok((log, receipt)) => {
                     shared.options.herald.tell(&log);
                     let id = log.id();
+                    images.lean_as(parent.log.id(), at, &log, shared.options.history);
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
-                    let fork = Arc::new(fork);
+                    let fork = Arc::new(fork.of_past(past));
                     let show = || drop(shared.forks.write().insert(id, fork.clone()));
                     match receipt.ticket {
                         0 => show(),
@@ -295,7 +308,6 @@ impl State {
         // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
         let mut images = self.shared.images.lock();
         let log = found.as_ref().map_or_else(|log| log, |fork| &fork.log);
-        let used = images.used(log, options.history);
         let receipt = match &found {
             Ok(found) => found.leave(&Place { store, durable, kind: &options.kind }, time)?,
             Err(log) => {
@@ -305,7 +317,8 @@ impl State {
         };
         // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
         // next image, or start.
-        let _ = self.release(&mut images, &used, time);
+        images.leave(fork);
+        let _ = images.clear(store, time, durable.watcher);
         // From most forks none branched off.
         if log.is_tombstone() {
             self.orphan(&images, fork);
@@ -419,7 +432,8 @@ impl State {
     }
 
     /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
-    /// durable: see [`State::when`]. Complexity: that of replaying up to there.
+    /// durable: see [`State::when`]. Complexity: constant where it is that now, or a fork made of that place is there; else that of
+    /// replaying up to there and of a look at every key.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
@@ -429,16 +443,25 @@ impl State {
         // Asked first: what the log ends with may be nobody's to see yet.
         let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
         let shared = &*self.shared;
+        let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));
+        if let Some(map) = found.recent(offset).or_else(past) {
+            return Ok((map, ticket));
+        }
+        let now = found.pending()?;
+        let past = shared.past.lock().near(fork, offset, now.offset);
+        let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
+        let under =
+            |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
         loop {
-            let images = shared.images.lock().clone();
-            let moment = replay::until(&shared.store, &found.log, &images, offset);
+            let images = under(&shared.images.lock(), &found.log, offset);
+            let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
             match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
                 // One that was dropped meanwhile reads as if nothing had ever been in it.
                 _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
                 // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
                 // removes either has others to begin with, and nobody else looks at them before that is done.
-                _ if !shared.images.lock().are(&images) => {}
+                _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),
             }

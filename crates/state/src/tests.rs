@@ -376,6 +376,78 @@ fn what_a_start_replays_has_a_bound_where_forks_are_made_of_forks_that_are_dropp
     assert_eq!((state.wrong().len(), state.root(fork, View::Committed).unwrap()), (0, root));
 }
 
+/// Whether what a key holds is one value in memory.
+fn is_one(state: &State, forks: &[ForkId], key: &str) -> bool {
+    let values: Vec<_> =
+        forks.iter().map(|fork| state.get(*fork, View::Committed, key).unwrap().unwrap()).collect();
+    values.iter().all(|value| std::sync::Arc::ptr_eq(value, &values[0]))
+}
+
+#[test]
+fn forks_share_in_memory_after_a_start_what_they_share_in_the_logs() {
+    for history in [History::Kept, History::Trimmed] {
+        let store = memory();
+        let options = Options { history, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        let main = state.main();
+        state.write(main, &put("old", "1"), 1).unwrap();
+        state.checkpoint(main, 1).unwrap();
+        let mut forks = Vec::new();
+        for n in 0..6 {
+            state.write(main, &put("new", &n.to_string()), 2).unwrap();
+            // Two of each, one of which goes on and has an image of its own.
+            for goes_on in [false, true] {
+                let (fork, _) = state.fork(main, 2).unwrap();
+                state.write(fork, &put("own", &n.to_string()), 2).unwrap();
+                if goes_on {
+                    state.checkpoint(fork, 2).unwrap();
+                }
+                forks.push(fork);
+            }
+        }
+        // The main line has an image behind all of them.
+        state.write(main, &put("new", "last"), 3).unwrap();
+        state.checkpoint(main, 3).unwrap();
+        let before: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
+        drop(state);
+        let state = State::open(&store, "s", options).unwrap();
+        assert!(state.wrong().is_empty());
+        let after: Vec<_> = forks.iter().map(|fork| state.root(*fork, View::Committed).unwrap()).collect();
+        assert_eq!(before, after);
+        forks.chunks(2).for_each(|pair| assert!(is_one(&state, pair, "new"), "{history:?}"));
+        forks.push(main);
+        assert!(is_one(&state, &forks, "old"), "{history:?}");
+    }
+}
+
+#[test]
+fn forks_of_what_was_copy_nothing_that_is_there_already() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("old", "1"), 1).unwrap();
+    let ends = [1, 2, 3].map(|n| state.write(main, &put("new", &n.to_string()), 1).unwrap().next);
+    let fork_at = |offset| state.fork_at(main, offset, 2).unwrap().0;
+    let map = |fork| state.map(fork, View::Committed).unwrap();
+    let now = fork_at(ends[2]);
+    assert!(map(now).is_same(&map(main)) && state.at(main, ends[2]).unwrap().0.is_same(&map(main)));
+    // Of one place there is one state, whichever forks of it there are, and whatever became of them.
+    let (first, second) = (fork_at(ends[0]), fork_at(ends[0]));
+    state.write(first, &put("own", "1"), 3).unwrap();
+    state.drop_fork(first, 4).unwrap();
+    let third = fork_at(ends[0]);
+    assert!(map(second).is_same(&map(third)) && state.at(main, ends[0]).unwrap().0.is_same(&map(third)));
+    // Of other places that which differs.
+    let nearby = fork_at(ends[1]);
+    assert!(is_one(&state, &[main, now, second, third, nearby], "old"));
+    // What no place of the past has any more is shared with the last that had it.
+    state.write(main, &put("old", "2"), 5).unwrap();
+    state.checkpoint(main, 5).unwrap();
+    assert!(is_one(&state, &[second, nearby, fork_at(ends[1])], "old"));
+    let between = state.write(main, &put("new", "9"), 6).unwrap().next;
+    state.write(main, &put("new", "10"), 6).unwrap();
+    assert!(is_one(&state, &[main, fork_at(between)], "old"));
+}
+
 #[test]
 fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
@@ -843,6 +915,47 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     let state = State::open(&store, "s", Options::default()).unwrap();
     assert_eq!(images_in(&store), 1);
     assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with how many there are.
+#[test]
+fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_other_fork() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    state.checkpoint(main, 1).unwrap();
+    let mut forks: Vec<_> = (0..20).map(|n| state.fork(main, n).unwrap().0).collect();
+    // One of a fork, one of a place behind the image, and one that has an image of its own.
+    forks.push(state.fork(forks[0], 2).unwrap().0);
+    let end = state.write(main, &put("a", "2"), 2).unwrap().next;
+    let own = state.fork(main, 2).unwrap().0;
+    state.write(own, &put("own", "2"), 2).unwrap();
+    state.checkpoint(own, 2).unwrap();
+    state.write(main, &put("a", "3"), 3).unwrap();
+    state.checkpoint(main, 3).unwrap();
+    forks.push(state.fork_at(main, end, 3).unwrap().0);
+    assert_eq!(images_in(&store), 3);
+    for reopened in [false, true] {
+        let state = match reopened {
+            false => state.clone(),
+            true => State::open(&store, "s", Options::default()).unwrap(),
+        };
+        let half = if reopened { 0 } else { forks.len() / 2 };
+        for fork in forks.drain(half..) {
+            assert_eq!(images_in(&store), 3, "others lean on it");
+            // Whoever looks at a fork's views or at all forks waits here for ever.
+            let others = state.shared.forks.read();
+            let held: Vec<_> = others.values().filter(|other| other.log.id() != fork).cloned().collect();
+            drop(others);
+            let _held: Vec<_> = held.iter().map(|other| other.stand_still()).collect();
+            state.drop_fork(fork, 4).unwrap();
+        }
+    }
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(images_in(&store), 2);
+    state.drop_fork(own, 5).unwrap();
+    assert_eq!(images_in(&store), 1);
 }
 
 #[test]

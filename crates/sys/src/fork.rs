@@ -1,6 +1,7 @@
 //! A process that goes on twice, and one that looks after others' children.
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpid};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -137,19 +138,39 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Waits until a child ends, and says which; `None` when there is none. Its number is its own until it is released ([`release`]): until
-/// then the same one is said again.
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(out, "ended with {code}"),
+            Self::Signal(signal) => write!(out, "was ended by signal {signal}"),
+        }
+    }
+}
+
+/// Waits until a child ends, and says which, and how; `None` when there is none. Its number is its own until it is released
+/// ([`release`]): until then the same one is said again.
 ///
 /// # Errors
 /// None in practice.
-pub fn await_any_child() -> io::Result<Option<u32>> {
+pub fn await_any_child() -> io::Result<Option<(u32, End)>> {
     loop {
         // SAFETY: plain numbers, of which zeros are some.
         let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: waits for a child of this process, and writes to a local.
         if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut ended, libc::WEXITED | libc::WNOWAIT) } == 0 {
             // SAFETY: the kernel has filled in what it says of a child.
-            return Ok(Some(unsafe { ended.si_pid() }.unsigned_abs()));
+            let (process, status) = unsafe { (ended.si_pid().unsigned_abs(), ended.si_status()) };
+            let is_code = ended.si_code == libc::CLD_EXITED;
+            return Ok(Some((process, if is_code { End::Code(status) } else { End::Signal(status) })));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {

@@ -1,7 +1,10 @@
 """A server that adds up: a line is a number, its answer the sum so far and the process. Started by test_fork_server.py."""
 
 import asyncio
+import contextlib
 import os
+import resource
+import signal
 import sys
 import tempfile
 import threading
@@ -10,6 +13,7 @@ from pathlib import Path
 from thalweg.fork_server import serve
 
 total = 0
+full: list[int] = []
 writers: set[asyncio.StreamWriter] = set()
 
 
@@ -28,6 +32,20 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 numbers = [int(name) for name in os.listdir("/proc/self/fd")]
                 writer.write(b"%d %d\n" % (len(numbers), max(numbers)))
                 continue
+            if line == b"ignore\n":
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+                line = b"0"
+            if line == b"ignores\n":
+                line = b"%d" % (signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN)
+            if line.startswith(b"full "):
+                # No room for another descriptor, or for so many.
+                resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+                with contextlib.suppress(OSError):
+                    while True:
+                        full.append(os.open(os.devnull, os.O_RDONLY))
+                for _ in range(int(line.split()[1])):
+                    os.close(full.pop())
+                line = b"0"
             if line in (b"late\n", b"moved\n"):
                 before = total
                 writer.write(b"0\n")

@@ -150,6 +150,25 @@ class Forking(Supervised):
             self.tell("Fork", "1", None)
         self.assertEqual(connection.ask(1)[0], 4)
 
+    def test_a_server_that_is_out_of_descriptors_refuses_and_goes_on(self) -> None:
+        connection = self.connect(self.address)
+        connection.ask(5)
+        for room in (1, 0):
+            connection.ask(f"full {room}")
+            with self.assertRaisesRegex(Refused, "not_forked: fork: "):
+                self.tell("Fork", "1", None)
+            self.assertEqual(connection.ask(0)[0], 5)
+        with self.assertRaisesRegex(Refused, "not_moved: listen: out of descriptors"):
+            self.tell("Rebind", "1", "127.0.0.3:0")
+        self.assertEqual(connection.ask(1)[0], 6)
+
+    def test_a_program_that_ignores_the_ends_of_its_children_is_copied(self) -> None:
+        parent = self.connect(self.address)
+        parent.ask(5)
+        parent.ask("ignore")
+        copy = self.connect(self.tell("Fork", "1", None)["address"])
+        self.assertEqual((parent.ask("ignores")[0], copy.ask("ignores")[0]), (6, 6))
+
     def test_whoever_is_emancipated_outlives_its_supervisor_and_nobody_else(self) -> None:
         free = self.tell("Fork", "1", None)
         process = self.connect(self.address).ask(0)[1]

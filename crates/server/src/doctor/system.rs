@@ -159,7 +159,7 @@ fn children(watched: io::Result<()>) -> Finding {
         Err(error) => poor(
             "children",
             format!("pidfd is not available: {error}"),
-            "thalweg fork-server does not work without: it takes Linux 5.3, and a sandbox that allows pidfd_open",
+            "a service's client starts no program without: it takes Linux 5.3, and a sandbox that allows pidfd_open",
         ),
     }
 }
@@ -224,6 +224,7 @@ mod tests {
         let refused = || Err(io::ErrorKind::Unsupported.into());
         assert_eq!(shared_memory(refused()).verdict, Verdict::Poor);
         assert_eq!(children(refused()).verdict, Verdict::Poor);
+        assert!(!children(refused()).advice.contains("fork-server"), "it waits for every child there is");
         assert_eq!((shared_memory(Ok(())).verdict, children(Ok(())).verdict), (Verdict::Good, Verdict::Good));
     }
 }

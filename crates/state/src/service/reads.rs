@@ -24,7 +24,7 @@ use thalweg_service::Access;
 /// Entries of one answer, unless something else is asked for, and at most.
 const LIMIT: u32 = 1_000;
 const LIMIT_MAX: u32 = 10_000;
-/// Bytes of keys and values in one answer, from which on it is ended; one entry is always given.
+/// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always given.
 const ANSWER_BYTES: usize = 1 << 20;
 /// An entry of an answer takes as long as so many keys that are only passed.
 const ENTRY_COST: usize = 8;
@@ -229,15 +229,10 @@ impl Core {
 
     fn differences(&self, before: &Seen, now: &Seen, start: Option<&str>, limit: usize) -> Answer {
         let window = self.kept.compare(before, now, start, limit);
-        let (mut changes, mut bytes, mut next) = (Vec::new(), 0, window.next().cloned());
-        for (key, value) in window.scan(from(start)) {
-            if changes.len() >= limit || bytes >= ANSWER_BYTES {
-                next = Some(key.clone());
-                break;
-            }
-            bytes += key.len() + value.map_or(0, |value| value.len());
-            changes.push(Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) });
-        }
+        let (changes, next) = paged(window.scan(from(start)), limit, |(key, value)| {
+            (key, value.map_or(0, |value| value.len()))
+        });
+        let (changes, next) = (changes.into_iter().map(change).collect(), next.or(window.next()).cloned());
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
@@ -266,17 +261,34 @@ fn from(start: Option<&str>) -> Bound<&str> {
     start.map_or(Bound::Unbounded, Bound::Included)
 }
 
+fn change<'s>((key, value): (&'s Name, Option<&'s Value>)) -> Change<'s> {
+    Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) }
+}
+
 /// As many entries as one answer carries.
 fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, history: bool) -> Answer {
-    let (mut given, mut bytes) = (Vec::new(), 0);
-    for (key, value) in entries {
-        if given.len() >= limit || bytes >= ANSWER_BYTES {
-            return Answer::Entries { history, entries: given, next: Some(key.clone()) };
+    let (entries, next) = paged(entries, limit, |(key, value)| (key, value.len()));
+    let entries = entries.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    Answer::Entries { history, entries, next: next.cloned() }
+}
+
+/// The first of these, as many as one answer carries, and the key at which to go on. `size` says the key of each, and how many bytes
+/// its value has.
+fn paged<'s, T: Copy>(
+    items: impl Iterator<Item = T>,
+    limit: usize,
+    size: impl Fn(T) -> (&'s Name, usize),
+) -> (Vec<T>, Option<&'s Name>) {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    for item in items {
+        let (key, length) = size(item);
+        bytes += key.len() + length;
+        if !taken.is_empty() && (taken.len() >= limit || bytes > ANSWER_BYTES) {
+            return (taken, Some(key));
         }
-        bytes += key.len() + value.len();
-        given.push((key.clone(), value.clone()));
+        taken.push(item);
     }
-    Answer::Entries { history, entries: given, next: None }
+    (taken, None)
 }
 
 /// How many keys there are, and where to go on if the budget did not last.

@@ -279,6 +279,42 @@ fn a_page_has_an_entry_at_least() {
 }
 
 #[test]
+fn a_page_ends_before_an_entry_that_is_too_long_for_it() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let empty = state.fork(state.main(), now()).unwrap().0.to_string();
+    let value = |bytes: usize| crate::Value::from(vec![b'x'; bytes]);
+    let held = [("a", value(1_000)), ("b", value(15 << 20)), ("c", value(1_000)), ("d", value(1_000))];
+    let changes = held.map(|(key, value)| crate::Change::Put(key.into(), value));
+    let offset = state.write(state.main(), &changes.into_iter().collect(), now()).unwrap().next;
+    let main = || "main".into();
+    for (start, wanted, goes_on) in
+        [(None, vec!["a"], Some("b")), (Some("b"), vec!["b"], Some("c")), (Some("c"), vec!["c", "d"], None)]
+    {
+        let start = || start.map(Into::into);
+        let scan = StateScan { place: main(), start: start(), limit: None, view: None };
+        let history = StateHistory { fork: main(), offset, start: start(), limit: None };
+        for request in [StateRequest::Scan(scan), StateRequest::History(history)] {
+            let page = end(core, begin(core, request, BUSY)).unwrap();
+            let Answer::Entries { entries, next, .. } = page else { panic!("no page") };
+            let keys: Vec<_> = entries.iter().map(|(key, _)| key.as_str()).collect();
+            assert_eq!((keys, next.as_deref()), (wanted.clone(), goes_on));
+        }
+        let diff = StateDiff {
+            before: empty.clone().into(),
+            now: main(),
+            start: start(),
+            limit: None,
+            view: Some(View::Pending),
+        };
+        let (changes, next) = page_of(core, begin(core, StateRequest::Diff(diff), BUSY)).unwrap();
+        let keys: Vec<_> = changes.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!((keys, next.as_deref()), (wanted, goes_on));
+    }
+}
+
+#[test]
 fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     let service = served();
     let core = &service.core;

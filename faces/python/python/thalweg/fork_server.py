@@ -17,6 +17,7 @@ and ends here as in a loop that is closed. A process that forks must have one th
 """
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -27,7 +28,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
@@ -107,6 +108,9 @@ class Program:
                     return Listen(listener)
                 case "fork", socket.socket() as line:
                     return Fork(line)
+                case "listen" | "fork", None:
+                    # The kernel drops a descriptor for which there is no room here, and what is said beside it comes alone.
+                    self.failed("out of descriptors")
                 case "shutdown", None:
                     return End()
                 case "emancipate", None:
@@ -132,9 +136,15 @@ class Program:
         listen; `False` here, where the order is confirmed or refused.
 
         In the copy a descriptor that something of the parent's stands for leads nowhere: it can be closed, and nothing else."""
-        threads = len(os.listdir("/proc/self/task"))
-        if threads != 1:
-            self.failed(f"{threads} threads run in this process, and only one would in its copy")
+        try:
+            threads = len(os.listdir("/proc/self/task"))
+            if threads != 1:
+                raise OSError(f"{threads} threads run in this process, and only one would in its copy")
+            # Both before there is a copy, which without them could not be made whole: they take room for descriptors.
+            descriptors, nowhere = _descriptors(), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            order.line.close()
+            self.failed(error)
             return False
         # What is not written yet would be written twice.
         sys.stdout.flush()
@@ -142,16 +152,18 @@ class Program:
         try:
             is_copy = _branch()
         except OSError as error:
+            os.close(nowhere)
             order.line.close()
             self.failed(error)
             return False
         if not is_copy:
+            os.close(nowhere)
             order.line.close()
             self.done()
             return False
         self.is_copy = True
         os.dup2(order.line.fileno(), 0)
-        _leave_descriptors()
+        _leave_descriptors(descriptors, nowhere)
         order.line.close()
         self._begin()
         self._say(f"ok {os.getpid()}")
@@ -203,28 +215,47 @@ class Program:
 def _branch() -> bool:
     """Forks by a process in between, so that the copy is an orphan, whose end is the supervisor's to hear of. Whether this is the
     copy."""
-    between = os.fork()
-    if between == 0:
-        try:
-            copy = os.fork()
-        except OSError as error:
-            os._exit(error.errno or errno.EAGAIN)
-        if copy == 0:
-            return True
-        os._exit(0)
-    _, status = os.waitpid(between, 0)
+    with _heard():
+        between = os.fork()
+        if between == 0:
+            try:
+                copy = os.fork()
+            except OSError as error:
+                os._exit(error.errno or errno.EAGAIN)
+            if copy == 0:
+                return True
+            os._exit(0)
+        _, status = os.waitpid(between, 0)
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
         raise OSError(code if code > 0 else errno.EAGAIN, "the copy was not made")
     return False
 
 
-def _leave_descriptors() -> None:
-    """Lets go of everything that descriptors stand for, but for input, output and errors. Their numbers stay taken until whoever
-    has them closes them, or a number that is used again would be closed by somebody who had it before."""
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for name in os.listdir("/proc/self/fd"):
-        descriptor = int(name)
+@contextlib.contextmanager
+def _heard() -> Iterator[None]:
+    """Has the ends of children be waited for meanwhile where this process ignores them, which leaves none to wait for; in a copy, too."""
+    before = signal.getsignal(signal.SIGCHLD)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def _descriptors() -> list[int]:
+    """Those that are open here, and one that was for a moment."""
+    return [int(name) for name in os.listdir("/proc/self/fd")]
+
+
+def _leave_descriptors(descriptors: list[int], nowhere: int) -> None:
+    """Lets go of everything that these descriptors stand for, but for input, output and errors: they stand for `nowhere` then. Their
+    numbers stay taken until whoever has them closes them, or a number that is used again would be closed by somebody who had it
+    before."""
+    for descriptor in descriptors:
         if descriptor > 2 and descriptor != nowhere and _is_open(descriptor):
             os.dup2(nowhere, descriptor, inheritable=False)
     os.close(nowhere)

@@ -1,0 +1,70 @@
+//! States of long ago that forks were made of, for as long as one of those is there: who comes to the same place again takes the
+//! same state, and who comes to one nearby shares with it.
+//!
+//! *Bound*: a word and a few numbers for each place that a fork was made of, and as many again of forks that are gone.
+
+use crate::map::Map;
+use crate::state::ForkId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use thalweg_log::Offset;
+
+/// So many places are kept before anybody looks which are nobody's any more.
+const SWEPT_MIN: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    places: BTreeMap<(ForkId, Offset), Weak<Map>>,
+    /// At how many the next look is taken.
+    sweep_at: usize,
+}
+
+impl Past {
+    /// What a fork was at an offset.
+    pub(crate) fn at(&self, fork: ForkId, offset: Offset) -> Option<Arc<Map>> {
+        self.places.get(&(fork, offset))?.upgrade()
+    }
+
+    /// What it was nearest to an offset, if that is nearer than where it ends now.
+    pub(crate) fn near(&self, fork: ForkId, offset: Offset, end: Offset) -> Option<Arc<Map>> {
+        let there = |(place, map): (&(ForkId, Offset), &Weak<Map>)| Some((place.1, map.upgrade()?));
+        let below = self.places.range((fork, 0)..=(fork, offset)).rev().find_map(there);
+        let above = self.places.range((fork, offset)..=(fork, Offset::MAX)).find_map(there);
+        let found = [below, above].into_iter().flatten().min_by_key(|(at, _)| at.abs_diff(offset));
+        found.filter(|(at, _)| at.abs_diff(offset) < end.abs_diff(offset)).map(|(_, map)| map)
+    }
+
+    /// A fork is made of it. Whoever makes one of the same place at the same time has it as this one does.
+    pub(crate) fn note(&mut self, fork: ForkId, offset: Offset, map: Map) -> Arc<Map> {
+        if let Some(known) = self.at(fork, offset) {
+            return known;
+        }
+        if self.places.len() >= self.sweep_at {
+            self.places.retain(|_, map| map.strong_count() > 0);
+            self.sweep_at = (self.places.len() * 2).max(SWEPT_MIN);
+        }
+        let map = Arc::new(map);
+        self.places.insert((fork, offset), Arc::downgrade(&map));
+        map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_known_while_somebody_has_it() {
+        let mut past = Past::default();
+        let map = |n: u64| Map::of(vec![(n.to_string().into(), b""[..].into())]);
+        let held: Vec<_> = (0..SWEPT_MIN as u64).map(|n| past.note(1, n, map(n))).collect();
+        assert!(Arc::ptr_eq(&past.note(1, 3, map(99)), &held[3]));
+        assert!(past.at(2, 3).is_none() && past.at(1, 1_000).is_none());
+        assert_eq!(past.near(1, 1_000, 5_000).as_deref(), Some(&map(SWEPT_MIN as u64 - 1)));
+        assert!(past.near(1, 1_000, 1_001).is_none(), "where it ends is nearer");
+        drop(held);
+        assert!(past.at(1, 3).is_none() && past.near(1, 3, 5_000).is_none());
+        let _one = past.note(1, 5_000, map(0));
+        assert_eq!(past.places.len(), 1);
+    }
+}
