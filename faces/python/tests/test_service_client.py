@@ -10,6 +10,7 @@ from service_support import (
     ENDLESS,
     FIELDS,
     FIELDS_FRAME,
+    ITEM,
     REQUEST,
     Background,
     Patient,
@@ -296,6 +297,30 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
                 self.assertEqual(await transport.call(b"second"), b"yes")
+
+    async def test_a_stream_that_another_thread_collects_is_cancelled_and_calls_go_on(self):
+        cancelled = threading.Event()
+
+        def stream_and_answer(hand):
+            _, stream, _, _ = hand.frame()
+            hand.send(header(ITEM, stream, 4), b"item")
+            self.assertEqual(hand.frame()[:2], (CANCEL, stream))
+            cancelled.set()
+            _, call, _, _ = hand.frame()
+            hand.send(header(END, call, 3), b"yes")
+
+        with Peer(self.endpoint(), stream_and_answer):
+            async with await Client.connect(self.endpoint()) as transport:
+                known = [transport.stream(b"stream", credit=8)]
+                self.assertEqual(await anext(known[0]), b"item")
+
+                def collect() -> bool:
+                    known.clear()
+                    # Sooner than whatever else wakes the loop.
+                    return cancelled.wait(4)
+
+                self.assertTrue(await asyncio.to_thread(collect))
+                self.assertEqual(await transport.call(b"call"), b"yes")
 
     async def test_a_client_that_may_connects_anew(self):
         path = self.endpoint()

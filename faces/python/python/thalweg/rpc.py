@@ -289,8 +289,8 @@ class Client(AsyncScope):
     def _stir(self) -> None:
         """Has what was begun written before the loop sleeps, once for all of it."""
         if not self._stirred and self._descriptor >= 0:
-            self._stirred = True
             self._loop.call_soon(self._turn)
+            self._stirred = True
 
     def _turn(self) -> None:
         self._stirred = False

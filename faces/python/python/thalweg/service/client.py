@@ -5,6 +5,7 @@ came is brought by one native call per turn, whatever it was.
 """
 
 import asyncio
+import contextlib
 import os
 from collections import deque
 from typing import Any, Final, Protocol, Self, Unpack
@@ -129,13 +130,18 @@ class Client(AsyncScope):
     def _stir(self) -> None:
         """Has what was queued written before the loop sleeps, once for all of it."""
         if not self._stirred and self._descriptor >= 0:
-            self._stirred = True
             self._loop.call_soon(self._turn)
+            self._stirred = True
 
     def _forget(self, call: int) -> None:
         self._streams.pop(call, None)
         self._connection.forget(call)
         self._stir()
+
+    def _cancel(self, call: int, inbox: "_Inbox") -> None:
+        """Cancels a stream that has not ended."""
+        if self._streams.get(call) is inbox:
+            self._forget(call)
 
     def _grant(self, call: int, items: int) -> None:
         self._connection.grant(call, items)
@@ -249,8 +255,10 @@ class Stream:
         if not self._over:
             self._over = True
             self._inbox.came.clear()
-            if self._client._streams.get(self._call) is self._inbox:
-                self._client._forget(self._call)
+            self._client._cancel(self._call, self._inbox)
 
     def __del__(self) -> None:
-        self._leave()
+        if not self._over:
+            # Any thread may collect it, and only the loop's may touch the client.
+            with contextlib.suppress(RuntimeError):
+                self._client._loop.call_soon_threadsafe(self._client._cancel, self._call, self._inbox)
