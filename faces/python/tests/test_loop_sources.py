@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import thalweg
-from service_support import FIELDS, Background, Place, echo_client, types, waiting
+from service_support import END, FIELDS, Background, Hand, Peer, Place, echo_client, header, types, waiting
 from support import SMALL
 from thalweg.loop import Kind
 from thalweg.service import Client, Closed, NoServer
@@ -52,6 +52,59 @@ class Rooms(Place):
         self.loop.run_forever()
         lost.cancel()
         self.assertEqual(late, [])
+
+    def test_what_comes_with_an_answer_whose_hearer_ends_the_program_is_told_in_the_next_run(self) -> None:
+        def answer_together(hand: Hand) -> None:
+            calls = [hand.frame()[1] for _ in range(3)]
+            hand.send(b"".join(header(END, call, 3) + b"yes" for call in calls))
+            with self.assertRaises(EOFError):
+                hand.frame()
+
+        told: list[tuple[int, object]] = []
+
+        def interrupt(kind: int, payload: object) -> None:
+            raise KeyboardInterrupt
+
+        async def begin() -> tuple[Client, asyncio.Task[bytes]]:
+            client = await Client.connect(self.endpoint())
+            self.loop.mailbox.call(client, b"first", interrupt)
+            self.loop.mailbox.call(client, b"second", lambda kind, payload: told.append((kind, payload)))
+            return client, self.loop.create_task(client.call(b"third"))
+
+        with Peer(self.endpoint(), answer_together):
+            client, third = self.loop.run_until_complete(begin())
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    self.loop.run_until_complete(third)
+                self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(third, 10)), b"yes")
+                self.assertEqual(told, [(Kind.CALL_RESULT, b"yes")])
+                self.assertEqual((client.in_flight, len(self.loop.mailbox)), (0, 0))
+            finally:
+                client.close()
+
+    def test_who_ends_the_program_when_told_of_a_closed_client_takes_nothing_from_others(self) -> None:
+        told: list[int] = []
+
+        def interrupt(kind: int, payload: object) -> None:
+            raise KeyboardInterrupt
+
+        async def begin() -> Client:
+            client = await Client.connect(self.endpoint())
+            self.loop.mailbox.call(client, b"first", interrupt)
+            self.loop.mailbox.call(client, b"second", lambda kind, payload: told.append(kind))
+            return client
+
+        def wait_for_end(hand: Hand) -> None:
+            with self.assertRaises(EOFError):
+                while True:
+                    hand.frame()
+
+        with Peer(self.endpoint(), wait_for_end):
+            client = self.loop.run_until_complete(begin())
+            with self.assertRaises(KeyboardInterrupt):
+                client.close()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.assertEqual((told, len(self.loop.mailbox)), ([Kind.CALL_ERROR], 0))
 
     def test_what_comes_with_a_signal_whose_handler_raises_is_told_in_the_next_run(self) -> None:
         def refuse(*_: object) -> None:
