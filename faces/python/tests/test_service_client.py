@@ -1,8 +1,11 @@
 """Calling services from an event loop."""
 
 import asyncio
+import gc
+import os
 import threading
 import unittest
+import warnings
 
 from service_support import (
     CANCEL,
@@ -321,6 +324,32 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
 
                 self.assertTrue(await asyncio.to_thread(collect))
                 self.assertEqual(await transport.call(b"call"), b"yes")
+
+    async def test_a_client_that_nobody_knows_says_so_and_closes(self):
+        gone = threading.Event()
+
+        def wait_for_end(hand):
+            with self.assertRaises(EOFError):
+                while True:
+                    hand.frame()
+            gone.set()
+
+        for thread in (False, True):
+            gone.clear()
+            os.path.exists(self.endpoint()) and os.unlink(self.endpoint())
+            with self.subTest(thread=thread), Peer(self.endpoint(), wait_for_end):
+                known = [await Client.connect(self.endpoint())]
+
+                def forget() -> list[str]:
+                    with warnings.catch_warnings(record=True) as said:
+                        warnings.simplefilter("always")
+                        known.clear()
+                        gc.collect()
+                    return [str(warning.message) for warning in said if "unclosed client" in str(warning.message)]
+
+                said = await asyncio.to_thread(forget) if thread else forget()
+                self.assertEqual(len(said), 1)
+                self.assertTrue(await asyncio.to_thread(gone.wait, 20))
 
     async def test_a_client_that_may_connects_anew(self):
         path = self.endpoint()

@@ -237,8 +237,7 @@ class Client(Watched):
         super().__init__(asyncio.get_running_loop())
         self._caller = RpcCaller(url, **options)
         self._waiters: dict[int, asyncio.Future[list[Any]]] = {}
-        self._descriptor = self._caller.fileno()
-        self._loop.add_reader(self._descriptor, self._turn)
+        self._watch(self._caller.fileno())
 
     async def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any:
         """Makes one call and returns its result."""

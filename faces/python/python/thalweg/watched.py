@@ -1,13 +1,17 @@
 """Clients whose descriptor an event loop watches: what they begin leaves once a turn, and what comes is told one by one.
 
 Knows neither what is asked nor who waits for it. What was brought waits here until it is told, so that a hearer that raises
-(`KeyboardInterrupt`, `SystemExit`) takes nothing from the others.
+(`KeyboardInterrupt`, `SystemExit`) takes nothing from the others. The loop knows a client by a weak reference alone, so that
+one that was forgotten is collected: it says that it was not closed, and closes.
 """
 
 import asyncio
+import contextlib
+import warnings
+import weakref
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .faults import Closed
@@ -53,6 +57,25 @@ class Watched(AsyncScope):
         self._disconnect()
         self._came.extend(self._failures(Closed("this client was closed")))
         self._tell_all()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._descriptor >= 0:
+            _warn(f"unclosed client {self!r}", ResourceWarning, source=self)
+            # Any thread may collect it, and only the loop's may take it off the loop, which knows it until then.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.close)
+
+    def _watch(self, descriptor: int) -> None:
+        """Has the loop watch what is there."""
+        self._descriptor = descriptor
+        known = weakref.ref(self)
+
+        def turn() -> None:
+            client = known()
+            if client is not None:
+                client._turn()
+
+        self._loop.add_reader(descriptor, turn)
 
     def _stir(self) -> None:
         """Has what was begun sent before the loop sleeps, once for all of it."""

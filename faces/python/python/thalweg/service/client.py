@@ -67,7 +67,7 @@ class Client(Watched):
         except BaseException:
             client.close()
             raise
-        loop.add_reader(client._descriptor, client._turn)
+        client._watch(client._descriptor)
         client._turn()
         return client
 
