@@ -9,6 +9,7 @@ from thalweg import asgi
 
 started = 0
 ended: list[str] = []
+patience: Any = None
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -37,6 +38,25 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def refuses(scope: Any, receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "lifespan.startup.failed", "message": "not today"})
+
+
+class Patience:
+    """Has no database at first."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await app(scope, receive, send)
+            return
+        self.tried += 1
+        if self.tried < 3:
+            await refuses(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
 
 
 async def says_more(scope: Any, receive: Any, send: Any) -> None:
@@ -207,6 +227,26 @@ class Asgi(unittest.TestCase):
     def test_one_that_does_not_start_says_why(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "not today"):
             thalweg.run(parts(f"{__name__}:refuses", {}))
+
+    def test_one_that_did_not_start_tries_again_and_what_nobody_waited_for_is_told_at_the_end(self) -> None:
+        global patience
+        patience = Patience()
+
+        async def main() -> None:
+            async def ask() -> list[Any]:
+                return [part async for part in asgi.respond(f"{__name__}:patience", {"type": "http", "path": "/"}, b"")]
+
+            with self.assertRaisesRegex(RuntimeError, "not today"):
+                await ask()
+            given_up = asyncio.create_task(ask())
+            await asyncio.sleep(0)
+            given_up.cancel()
+            self.assertEqual(await asgi.shut_down(60), [f"{__name__}:patience: it did not start: not today"])
+            self.assertEqual((await ask())[0][0], 201)
+            self.assertEqual(patience.tried, 3)
+            self.assertEqual(await asgi.shut_down(60), [])
+
+        thalweg.run(main())
 
     def test_one_that_is_left_half_way_is_cancelled_however_far_it_is_ahead(self) -> None:
         async def main() -> None:

@@ -229,19 +229,31 @@ async def shut_down(within: float | None = None) -> list[str]:
         if not life.over.done():
             life.task.cancel()
             wrong.append(f"{name} has not shut down within {within} s")
-        elif words := life.over.result():
+        elif words := life.over.result() or life.refusal():
             wrong.append(f"{name}: {words}")
     return wrong
 
 
 async def _start(name: str, app: Application) -> None:
-    """Has an application start up, once in this process. One that knows no lifespan goes without."""
-    if name not in _started:
-        _started[name] = _Life(app)
+    """Has an application start up, once in this process. One that knows no lifespan goes without; one that could not start
+    tries again with the next who asks for it.
+    """
+    life = _started.get(name)
+    if life is None:
+        life = _started[name] = _Life(app)
         if erlang._worker is not None:
             # So that it hears of the end of this process beforehand.
             await erlang.acall("thalweg:lifespan")
-    await asyncio.shield(_started[name].ready)
+    try:
+        await asyncio.shield(life.ready)
+    except Exception:
+        if _started.get(name) is life:
+            del _started[name]
+            # What it still does ends by itself.
+            life.leave()
+            _background.add(life.task)
+            life.task.add_done_callback(_behind)
+        raise
 
 
 class _Life:
@@ -260,6 +272,11 @@ class _Life:
     def leave(self) -> None:
         """It is to shut down."""
         self._leaving.set()
+
+    def refusal(self) -> str:
+        """Why it did not start; nothing where it did."""
+        raised = self.ready.exception()
+        return f"it did not start: {raised}" if raised is not None else ""
 
     async def _live(self, app: Application) -> None:
         words = ""
