@@ -1,8 +1,11 @@
 """ASGI applications that are asked for one answer, in whichever loop runs."""
 
 import asyncio
+import signal
+import sys
 import unittest
 from typing import Any
+from unittest import mock
 
 import thalweg
 from thalweg import asgi
@@ -287,6 +290,28 @@ class Serving(unittest.TestCase):
         self.assertRaises(ZeroDivisionError, asgi.serve, app, runner=fails)
         self.assertRaisesRegex(AttributeError, "nobody", asgi.serve, f"{__name__}:nobody", runner=once)
         self.assertRaisesRegex(ModuleNotFoundError, "nowhere", asgi.serve, app, runner="nowhere:runner")
+
+    def test_without_uvicorn_it_says_what_is_missing_and_how_to_install_it(self) -> None:
+        with mock.patch.dict(sys.modules, {"uvicorn": None}):
+            with self.assertRaisesRegex(ModuleNotFoundError, "pip install uvicorn") as refused:
+                asgi.serve(app)
+        self.assertEqual(refused.exception.name, "uvicorn")
+
+    def test_what_would_take_other_processes_is_refused_with_how_to_have_it(self) -> None:
+        for words in ({"workers": 3}, {"reload": True}):
+            with self.subTest(words=words), self.assertRaisesRegex(ValueError, "--loop thalweg:new_event_loop"):
+                asgi.serve(app, **words)
+
+    def test_an_interrupt_that_a_runner_ended_by_is_its_ordinary_end_and_any_other_is_raised(self) -> None:
+        async def ends(_: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        async def waits(_: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+
+        asgi.serve(app, runner=ends)
+        self.assertRaises(KeyboardInterrupt, asgi.serve, app, runner=waits)
 
 
 if __name__ == "__main__":

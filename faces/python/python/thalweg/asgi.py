@@ -34,20 +34,43 @@ _background: set[asyncio.Task[None]] = set()
 def serve(app: Application | str, *, runner: Runner | str = "thalweg.asgi:with_uvicorn", **options: Any) -> None:
     """Serves an application in a loop of ours until the runner, which is given the options, ends.
 
-    Application and runner may be named: `module:attribute`.
+    Application and runner may be named: `module:attribute`. Who interrupts it (SIGINT, Ctrl-C) and is heard by the runner, as
+    by uvicorn, which shuts down then, ends it as ordinarily as the runner ends.
     """
     application = _named(app) if isinstance(app, str) else app
     serves: Runner = _named(runner) if isinstance(runner, str) else runner
 
-    async def main() -> None:
-        await serves(application, **options)
+    has_ended = False
 
-    run_in_loop(main())
+    async def main() -> None:
+        nonlocal has_ended
+        await serves(application, **options)
+        has_ended = True
+
+    try:
+        run_in_loop(main())
+    except KeyboardInterrupt:
+        # A runner that was interrupted and has ended by itself may say so once more, behind its end.
+        if not has_ended:
+            raise
 
 
 async def with_uvicorn(app: Application, **options: Any) -> None:
-    """The runner where none is given: uvicorn, which has to be installed. Takes the words of `uvicorn.Config`."""
-    uvicorn: Any = importlib.import_module("uvicorn")
+    """The runner where none is given: uvicorn, which has to be installed. Takes the words of `uvicorn.Config`, but for those that
+    are about other processes than this one: `workers` and `reload`.
+    """
+    if options.get("reload") or (options.get("workers") or 1) > 1:
+        raise ValueError(
+            "asgi.serve serves in this process alone: for `workers` or `reload` run"
+            " `uvicorn --loop thalweg:new_event_loop module:attribute`"
+        )
+    try:
+        uvicorn: Any = importlib.import_module("uvicorn")
+    except ModuleNotFoundError as missing:
+        if missing.name != "uvicorn":
+            raise
+        words = "asgi.serve needs uvicorn, which is not installed: `pip install uvicorn`, or give it another `runner`"
+        raise ModuleNotFoundError(words, name="uvicorn") from None
     await uvicorn.Server(uvicorn.Config(app, loop="none", **options)).serve()
 
 
