@@ -8,6 +8,7 @@ import threading
 import unittest
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import thalweg
 from service_support import END, FIELDS, Background, Hand, Peer, Place, echo_client, header, types, waiting
@@ -295,6 +296,32 @@ class Tails(unittest.TestCase):
                 # More than there is room for in a mailbox.
                 for _ in range((1 << 16) + 10):
                     self.assertFalse(cursor.arm(mailbox.bell(1)))
+
+        thalweg.run(main())
+
+    def test_any_number_of_tails_keeps_the_room_of_one_and_one_that_finds_none_goes_on(self) -> None:
+        async def main() -> None:
+            mailbox = asyncio.get_running_loop().mailbox
+            with thalweg.open(durability="memory") as store:
+                log = store.log("log")
+                tails = [log.tail() for _ in range(10)]
+                cursor = log.cursor()
+                self.assertIsNone(cursor.next())
+                bells: list[Any] = []
+                with self.assertRaisesRegex(thalweg.Overloaded, "room"):
+                    while True:
+                        bells.append(mailbox.bell(1))
+                        cursor.arm(bells[-1])
+                waits = asyncio.ensure_future(anext(tails[0]))
+                with self.assertRaises(thalweg.Overloaded):
+                    await waits
+                del bells[-2:]
+                followers = [asyncio.ensure_future(anext(tail)) for tail in tails]
+                await asyncio.sleep(0.01)
+                self.assertFalse(any(follower.done() for follower in followers))
+                log.append(b"for all")
+                entries = await within(asyncio.gather(*followers))
+                self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
 
         thalweg.run(main())
 
