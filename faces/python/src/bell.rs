@@ -5,6 +5,7 @@
 //! that a ring is never refused; for any other loop a descriptor becomes readable.
 
 use crate::error::{self, io};
+use crate::following;
 use crate::shared::Shared;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -99,7 +100,8 @@ impl Bell {
         if let Ring::Post(room) = &self.ring
             && !room.reserve()
         {
-            let full = "the event loop does not keep up: its mailbox is full, try again later";
+            let full = "the event loop's mailbox is full, of messages or of the room that every armed bell keeps there: \
+                let go of bells, or try again later";
             return Err(error::failure("OVERLOADED", full));
         }
         let mut stores = self.stores.lock();
@@ -140,6 +142,12 @@ impl Bell {
             Ring::Descriptor(ring) => ring.0.as_fd().as_raw_fd(),
             Ring::Post(_) => -1,
         }
+    }
+
+    /// Which of these cursors and births, by their places, have something to be told now, by the next call of their `next`. For all
+    /// others it rings with the next commit to their stores, whichever log that is of.
+    fn which(&self, py: Python<'_>, sources: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<usize>> {
+        following::which(py, self, &sources)
     }
 
     /// Makes it silent again.

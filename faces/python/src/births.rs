@@ -2,13 +2,33 @@
 
 use crate::bell::Bell;
 use crate::error;
-use crate::following;
+use crate::following::{self, Followed};
 use crate::shared::{Seat, Shared, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
+use thalweg_log::{Log, ReadError};
 
 /// Who hears of new logs. It holds the store, so it sits where closing that makes it leave.
-struct Listener(thalweg_log::Births);
+struct Listener {
+    births: thalweg_log::Births,
+    /// What was found by looking ahead, and nobody took.
+    came: Option<Result<Arc<Log>, ReadError>>,
+}
+
+impl Listener {
+    fn next(&mut self) -> Result<Option<Arc<Log>>, ReadError> {
+        match self.came.take() {
+            Some(came) => came.map(Some),
+            None => self.births.next(),
+        }
+    }
+
+    /// Whether there is something to be told, which is kept.
+    fn look(&mut self) -> bool {
+        self.came = self.next().transpose();
+        self.came.is_some()
+    }
+}
 
 impl Sits for Listener {}
 
@@ -23,7 +43,17 @@ pub(crate) struct Births {
 
 impl Births {
     pub(crate) fn new(shared: &Arc<Shared>, births: thalweg_log::Births) -> PyResult<Births> {
-        Ok(Births { seat: shared.seat(Listener(births))? })
+        Ok(Births { seat: shared.seat(Listener { births, came: None })? })
+    }
+}
+
+impl Followed for Births {
+    fn shared(&self) -> &Arc<Shared> {
+        self.seat.shared()
+    }
+
+    fn look(&self, _py: Python<'_>) -> bool {
+        self.seat.try_with(Listener::look).unwrap_or(true)
     }
 }
 
@@ -43,7 +73,7 @@ impl Births {
 
     /// The name of the next log; `None` when none has come yet.
     fn next(&self) -> PyResult<Option<String>> {
-        let next = self.seat.with(|listener| listener.0.next())?;
+        let next = self.seat.with(Listener::next)?;
         let log = next.map_err(|error| error::read(&error, None))?;
         Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
     }
@@ -52,12 +82,12 @@ impl Births {
     /// need not have been a log's creation. Other threads run meanwhile, and signals are handled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        following::wait(py, &self.seat, timeout, |listener| &listener.0)
+        following::wait(py, &self.seat, timeout, |listener| &listener.births)
     }
 
     /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
-        following::arm(&self.seat, bell, |listener| &listener.0)
+        following::arm(&self.seat, bell, |listener| &listener.births)
     }
 
     /// Why nothing more will come: there is always a next log.

@@ -2,10 +2,10 @@
 
 use crate::bell::Bell;
 use crate::entry::Entry;
-use crate::following;
+use crate::following::{self, Followed};
 use crate::log::Log;
 use crate::query::Words;
-use crate::shared::Seat;
+use crate::shared::{Seat, Shared};
 use crate::walk::{Entrywise, Walk};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -26,6 +26,16 @@ impl Cursor {
     }
 }
 
+impl Followed for Cursor {
+    fn shared(&self) -> &Arc<Shared> {
+        self.seat.shared()
+    }
+
+    fn look(&self, py: Python<'_>) -> bool {
+        self.seat.try_with(|entries| entries.look(py)).unwrap_or(true)
+    }
+}
+
 #[pymethods]
 impl Cursor {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -38,7 +48,7 @@ impl Cursor {
 
     /// The next entry; `None` when there is none yet.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        self.seat.next(py, &self.log)
+        self.seat.take(py, &self.log)
     }
 
     /// Stands where another query begins.
@@ -56,7 +66,7 @@ impl Cursor {
         uncommitted: bool,
     ) -> PyResult<()> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        self.seat.with(|entries| entries.walk.cursor.seek(&query))
+        self.seat.with(|entries| entries.seek(&query))
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over; whether
@@ -86,7 +96,7 @@ impl Cursor {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(|entries| entries.walk.cursor.resume())
+        self.seat.with(Entrywise::resume)
     }
 
     /// Payload bytes that had been purged before the cursor came to them.

@@ -1,15 +1,18 @@
-//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop.
+//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop, one for all who wait there.
 //!
 //! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and closing the store
 //! ends it. Never knows what is followed.
 
 use crate::bell::Bell;
+use crate::births;
+use crate::cursor;
 use crate::error;
 use crate::hearing;
-use crate::shared::Seat;
+use crate::shared::{Seat, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_log::{Births, Cursor};
 use thalweg_sys::socket::SLEEP_MAX;
@@ -30,6 +33,14 @@ impl Following for Births {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
     }
+}
+
+/// What Python has of somebody who goes along with a store.
+pub(crate) trait Followed {
+    fn shared(&self) -> &Arc<Shared>;
+
+    /// Whether there is something to be told now: what was followed, why it is not, or that nothing more comes. Kept until it is taken.
+    fn look(&self, py: Python<'_>) -> bool;
 }
 
 /// Sleeps until there is news for who sits in a seat, or `timeout` seconds are over; whether there is.
@@ -93,4 +104,32 @@ pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T)
     // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here leave, and wakes all then.
     let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))
+}
+
+/// Which of `sources`, by their places, have something to be told now. For all others `bell` is rung by the next commit to their stores.
+pub(crate) fn which(py: Python<'_>, bell: &Bell, sources: &[Bound<'_, PyAny>]) -> PyResult<Vec<usize>> {
+    let sources = sources.iter().map(followed).collect::<PyResult<Vec<_>>>()?;
+    let mut armed: Vec<*const Shared> = Vec::new();
+    // First the bell, then the look: what is committed behind the look rings.
+    for source in &sources {
+        let shared = source.shared();
+        if armed.contains(&Arc::as_ptr(shared)) {
+            continue;
+        }
+        armed.push(Arc::as_ptr(shared));
+        // Of one that is closed the look tells.
+        if let Ok(maps) = shared.with(|open| open.maps.clone()) {
+            let waker = bell.waker_for(shared)?;
+            maps.register(waker, || false).map_err(|error| error::io("start a thread", &error))?;
+        }
+    }
+    let places = sources.iter().enumerate();
+    Ok(places.filter(|(_, source)| source.look(py)).map(|(place, _)| place).collect())
+}
+
+fn followed<'a>(source: &'a Bound<'_, PyAny>) -> PyResult<&'a dyn Followed> {
+    match source.cast_exact::<cursor::Cursor>() {
+        Ok(cursor) => Ok(cursor.get()),
+        Err(_) => Ok(source.cast::<births::Births>()?.get()),
+    }
 }

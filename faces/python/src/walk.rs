@@ -101,6 +101,8 @@ impl Sits for Walk {}
 pub(crate) struct Entrywise {
     pub(crate) walk: Walk,
     spares: Spares,
+    /// What was found by looking ahead, and nobody took.
+    came: Option<Result<Py<Entry>, Obstacle>>,
     /// It waits to be used for another query.
     idle: bool,
 }
@@ -130,7 +132,7 @@ impl Obstacle {
 
 impl Entrywise {
     pub(crate) fn new(walk: Walk) -> Entrywise {
-        Entrywise { walk, spares: Spares::default(), idle: false }
+        Entrywise { walk, spares: Spares::default(), came: None, idle: false }
     }
 
     /// Is of no use any more, unless [`Entrywise::again`] makes it of use.
@@ -142,6 +144,44 @@ impl Entrywise {
     pub(crate) fn again(&mut self, query: &Query) {
         self.idle = false;
         self.walk.cursor.seek(query);
+    }
+
+    /// Whether there is something to be told: an entry, which is kept for who takes it, what is in the way of one, or that no more
+    /// will come. Who looks again is told of the last, even if nothing came that could end the log.
+    pub(crate) fn look(&mut self, py: Python<'_>) -> bool {
+        for _ in 0..2 {
+            if self.came.is_none() {
+                let mut obstacle = None;
+                let next = self.next(py, &mut obstacle);
+                self.came = next.map(Ok).or(obstacle.map(Err));
+            }
+        }
+        self.came.is_some() || self.walk.cursor.ended().is_some()
+    }
+
+    /// The next entry, one found by looking ahead first.
+    #[inline]
+    fn take(&mut self, py: Python<'_>, obstacle: &mut Option<Obstacle>) -> Option<Py<Entry>> {
+        match self.came.take() {
+            None => self.next(py, obstacle),
+            Some(Ok(entry)) => Some(entry),
+            Some(Err(error)) => {
+                *obstacle = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Stands where another query begins.
+    pub(crate) fn seek(&mut self, query: &Query) {
+        self.came = None;
+        self.walk.cursor.seek(query);
+    }
+
+    /// Goes on behind damage.
+    pub(crate) fn resume(&mut self) {
+        self.came.take_if(|came| came.is_err());
+        self.walk.cursor.resume();
     }
 
     /// The next entry; `None` when there is none for now, or something is in its way. Makes an object, which runs no
@@ -169,8 +209,24 @@ impl Seat<Entrywise> {
     /// The next entry for Python.
     #[inline]
     pub(crate) fn next(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
+        self.step(py, log, Entrywise::next)
+    }
+
+    /// The same for who may have looked ahead.
+    #[inline]
+    pub(crate) fn take(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
+        self.step(py, log, Entrywise::take)
+    }
+
+    #[inline(always)]
+    fn step(
+        &self,
+        py: Python<'_>,
+        log: &thalweg_log::Log,
+        how: impl FnOnce(&mut Entrywise, Python<'_>, &mut Option<Obstacle>) -> Option<Py<Entry>>,
+    ) -> PyResult<Option<Py<Entry>>> {
         let mut obstacle = None;
-        let next = self.try_with(|entries| entries.next(py, &mut obstacle));
+        let next = self.try_with(|entries| how(entries, py, &mut obstacle));
         match (next, obstacle) {
             (Some(next), None) => Ok(next),
             (None, _) => Err(self.shared().over()),

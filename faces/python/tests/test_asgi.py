@@ -1,14 +1,18 @@
 """ASGI applications that are asked for one answer, in whichever loop runs."""
 
 import asyncio
+import signal
+import sys
 import unittest
 from typing import Any
+from unittest import mock
 
 import thalweg
 from thalweg import asgi
 
 started = 0
 ended: list[str] = []
+patience: Any = None
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -37,6 +41,25 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def refuses(scope: Any, receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "lifespan.startup.failed", "message": "not today"})
+
+
+class Patience:
+    """Has no database at first."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await app(scope, receive, send)
+            return
+        self.tried += 1
+        if self.tried < 3:
+            await refuses(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
 
 
 async def says_more(scope: Any, receive: Any, send: Any) -> None:
@@ -208,6 +231,26 @@ class Asgi(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "not today"):
             thalweg.run(parts(f"{__name__}:refuses", {}))
 
+    def test_one_that_did_not_start_tries_again_and_what_nobody_waited_for_is_told_at_the_end(self) -> None:
+        global patience
+        patience = Patience()
+
+        async def main() -> None:
+            async def ask() -> list[Any]:
+                return [part async for part in asgi.respond(f"{__name__}:patience", {"type": "http", "path": "/"}, b"")]
+
+            with self.assertRaisesRegex(RuntimeError, "not today"):
+                await ask()
+            given_up = asyncio.create_task(ask())
+            await asyncio.sleep(0)
+            given_up.cancel()
+            self.assertEqual(await asgi.shut_down(60), [f"{__name__}:patience: it did not start: not today"])
+            self.assertEqual((await ask())[0][0], 201)
+            self.assertEqual(patience.tried, 3)
+            self.assertEqual(await asgi.shut_down(60), [])
+
+        thalweg.run(main())
+
     def test_one_that_is_left_half_way_is_cancelled_however_far_it_is_ahead(self) -> None:
         async def main() -> None:
             answer = asgi.respond(f"{__name__}:app", {"path": "/for-ever"}, b"")
@@ -247,6 +290,28 @@ class Serving(unittest.TestCase):
         self.assertRaises(ZeroDivisionError, asgi.serve, app, runner=fails)
         self.assertRaisesRegex(AttributeError, "nobody", asgi.serve, f"{__name__}:nobody", runner=once)
         self.assertRaisesRegex(ModuleNotFoundError, "nowhere", asgi.serve, app, runner="nowhere:runner")
+
+    def test_without_uvicorn_it_says_what_is_missing_and_how_to_install_it(self) -> None:
+        with mock.patch.dict(sys.modules, {"uvicorn": None}):
+            with self.assertRaisesRegex(ModuleNotFoundError, "pip install uvicorn") as refused:
+                asgi.serve(app)
+        self.assertEqual(refused.exception.name, "uvicorn")
+
+    def test_what_would_take_other_processes_is_refused_with_how_to_have_it(self) -> None:
+        for words in ({"workers": 3}, {"reload": True}):
+            with self.subTest(words=words), self.assertRaisesRegex(ValueError, "--loop thalweg:new_event_loop"):
+                asgi.serve(app, **words)
+
+    def test_an_interrupt_that_a_runner_ended_by_is_its_ordinary_end_and_any_other_is_raised(self) -> None:
+        async def ends(_: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        async def waits(_: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+
+        asgi.serve(app, runner=ends)
+        self.assertRaises(KeyboardInterrupt, asgi.serve, app, runner=waits)
 
 
 if __name__ == "__main__":

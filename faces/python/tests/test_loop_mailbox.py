@@ -242,6 +242,32 @@ class Futures(MailboxCase):
         self.assertTrue(future.cancelled())
         self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
 
+    def test_one_that_is_done_is_told_of_nothing_and_its_number_goes(self) -> None:
+        numbers = []
+
+        async def give_up() -> None:
+            for _ in range(100):
+                number, future = self.mailbox.future()
+                numbers.append(number)
+                with self.assertRaises(TimeoutError):
+                    await asyncio.wait_for(future, 0)
+            number, future = self.mailbox.future()
+            future.set_result("by somebody else")
+            self.assertFalse(self.mailbox.post(number, Kind.ASYNC_RESULT, "late"))
+
+        self.loop.run_until_complete(give_up())
+        self.run_for()
+        self.assertEqual([self.mailbox.post(number, Kind.ASYNC_RESULT, 1) for number in numbers], [False] * 100)
+        self.assertEqual((len(self.mailbox), self.mailbox.waiting), (0, 0))
+
+    def test_a_future_that_waits_goes_with_its_closed_loop(self) -> None:
+        _, future = self.mailbox.future()
+        known = weakref.ref(future)
+        del future
+        self.loop.close()
+        gc.collect()
+        self.assertIsNone(known())
+
     def test_an_error_that_is_none_is_reported_to_the_one_who_waits(self) -> None:
         number, future = self.mailbox.future()
         self.mailbox.post(number, Kind.CALL_ERROR, "not an exception")

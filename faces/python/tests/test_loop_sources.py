@@ -8,9 +8,10 @@ import threading
 import unittest
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import thalweg
-from service_support import FIELDS, Background, Place, echo_client, types, waiting
+from service_support import END, FIELDS, Background, Hand, Peer, Place, echo_client, header, types, waiting
 from support import SMALL
 from thalweg.loop import Kind
 from thalweg.service import Client, Closed, NoServer
@@ -52,6 +53,59 @@ class Rooms(Place):
         self.loop.run_forever()
         lost.cancel()
         self.assertEqual(late, [])
+
+    def test_what_comes_with_an_answer_whose_hearer_ends_the_program_is_told_in_the_next_run(self) -> None:
+        def answer_together(hand: Hand) -> None:
+            calls = [hand.frame()[1] for _ in range(3)]
+            hand.send(b"".join(header(END, call, 3) + b"yes" for call in calls))
+            with self.assertRaises(EOFError):
+                hand.frame()
+
+        told: list[tuple[int, object]] = []
+
+        def interrupt(kind: int, payload: object) -> None:
+            raise KeyboardInterrupt
+
+        async def begin() -> tuple[Client, asyncio.Task[bytes]]:
+            client = await Client.connect(self.endpoint())
+            self.loop.mailbox.call(client, b"first", interrupt)
+            self.loop.mailbox.call(client, b"second", lambda kind, payload: told.append((kind, payload)))
+            return client, self.loop.create_task(client.call(b"third"))
+
+        with Peer(self.endpoint(), answer_together):
+            client, third = self.loop.run_until_complete(begin())
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    self.loop.run_until_complete(third)
+                self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(third, 10)), b"yes")
+                self.assertEqual(told, [(Kind.CALL_RESULT, b"yes")])
+                self.assertEqual((client.in_flight, len(self.loop.mailbox)), (0, 0))
+            finally:
+                client.close()
+
+    def test_who_ends_the_program_when_told_of_a_closed_client_takes_nothing_from_others(self) -> None:
+        told: list[int] = []
+
+        def interrupt(kind: int, payload: object) -> None:
+            raise KeyboardInterrupt
+
+        async def begin() -> Client:
+            client = await Client.connect(self.endpoint())
+            self.loop.mailbox.call(client, b"first", interrupt)
+            self.loop.mailbox.call(client, b"second", lambda kind, payload: told.append(kind))
+            return client
+
+        def wait_for_end(hand: Hand) -> None:
+            with self.assertRaises(EOFError):
+                while True:
+                    hand.frame()
+
+        with Peer(self.endpoint(), wait_for_end):
+            client = self.loop.run_until_complete(begin())
+            with self.assertRaises(KeyboardInterrupt):
+                client.close()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.assertEqual((told, len(self.loop.mailbox)), ([Kind.CALL_ERROR], 0))
 
     def test_what_comes_with_a_signal_whose_handler_raises_is_told_in_the_next_run(self) -> None:
         def refuse(*_: object) -> None:
@@ -242,6 +296,32 @@ class Tails(unittest.TestCase):
                 # More than there is room for in a mailbox.
                 for _ in range((1 << 16) + 10):
                     self.assertFalse(cursor.arm(mailbox.bell(1)))
+
+        thalweg.run(main())
+
+    def test_any_number_of_tails_keeps_the_room_of_one_and_one_that_finds_none_goes_on(self) -> None:
+        async def main() -> None:
+            mailbox = asyncio.get_running_loop().mailbox
+            with thalweg.open(durability="memory") as store:
+                log = store.log("log")
+                tails = [log.tail() for _ in range(10)]
+                cursor = log.cursor()
+                self.assertIsNone(cursor.next())
+                bells: list[Any] = []
+                with self.assertRaisesRegex(thalweg.Overloaded, "room"):
+                    while True:
+                        bells.append(mailbox.bell(1))
+                        cursor.arm(bells[-1])
+                waits = asyncio.ensure_future(anext(tails[0]))
+                with self.assertRaises(thalweg.Overloaded):
+                    await waits
+                del bells[-2:]
+                followers = [asyncio.ensure_future(anext(tail)) for tail in tails]
+                await asyncio.sleep(0.01)
+                self.assertFalse(any(follower.done() for follower in followers))
+                log.append(b"for all")
+                entries = await within(asyncio.gather(*followers))
+                self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
 
         thalweg.run(main())
 

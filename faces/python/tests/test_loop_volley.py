@@ -6,6 +6,7 @@ import gc
 import mmap
 import os
 import socket
+import time
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,13 @@ def has_ring() -> bool:
     if ring >= 0:
         os.close(ring)
     return bool(ring >= 0)
+
+
+def work() -> None:
+    """Takes the processor for longer than an answer is to wait."""
+    until = time.monotonic() + 0.001
+    while time.monotonic() < until:
+        pass
 
 
 class Echo(asyncio.Protocol):
@@ -118,6 +126,47 @@ class Together(unittest.TestCase):
 
         self.run_it(main())
         self.assertTrue(any(0 < count < 200 for count in arrived), arrived)
+
+    def test_an_answer_does_not_wait_for_slow_callbacks_behind_it(self) -> None:
+        held: list[int] = []
+
+        async def main() -> None:
+            def answer(echo: Echo, data: bytes) -> None:
+                # Every answer before this one has left: the callback that gave it took a while.
+                held.append(len(held) - sum(self.has_bytes(peer) for peer in peers))
+                echo.transport.write(data)
+                work()
+
+            _, peers = await self.connected(answer)
+            for peer in peers:
+                peer.send(b"here")
+            while len(held) < CONNECTIONS:
+                await asyncio.sleep(0)
+
+        self.run_it(main())
+        self.assertEqual(held, [0] * CONNECTIONS)
+
+    def test_an_answer_does_not_wait_for_slow_calls_behind_it(self) -> None:
+        arrived: list[int] = []
+
+        async def main() -> None:
+            _, peers = await self.connected(lambda echo, data: echo.transport.write(data))
+
+            def slow() -> None:
+                arrived.append(sum(self.has_bytes(peer) for peer in peers))
+                work()
+
+            for peer in peers:
+                peer.send(b"here")
+            due = [self.loop.call_later(0, slow) for _ in range(3)][-1].when()
+            while self.loop.time() <= due:
+                pass
+            for peer in peers:
+                self.assertEqual(await self.receive(peer, 4), b"here")
+
+        self.run_it(main())
+        # They come in the turn of the descriptors, behind them.
+        self.assertEqual(arrived[1:], [CONNECTIONS] * 2)
 
     def has_bytes(self, peer: socket.socket) -> bool:
         try:

@@ -2,10 +2,12 @@
 
 import asyncio
 import math
+import os
 import re
 import socket
 import threading
 import unittest
+import weakref
 from collections import UserDict, UserList, UserString, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -292,6 +294,17 @@ class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
             self.assertEqual(client.statistics["opened"], 2)
             with self.assertRaises(RemoteError):
                 await client.call("Drop", ["main"])
+
+    async def test_one_that_nobody_knows_says_so_and_closes(self) -> None:
+        client = Client(f"{self.url}/rpc/state")
+        await client.call("rpc.version")
+        descriptor, known = client._descriptor, weakref.ref(client)
+        with self.assertWarnsRegex(ResourceWarning, "unclosed client"):
+            del client
+        await asyncio.sleep(0)
+        self.assertIsNone(known())
+        with self.assertRaises(OSError):
+            os.fstat(descriptor)
 
     async def test_what_is_cancelled_or_closed_ends(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:

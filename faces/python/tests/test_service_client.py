@@ -1,8 +1,11 @@
 """Calling services from an event loop."""
 
 import asyncio
+import gc
+import os
 import threading
 import unittest
+import warnings
 
 from service_support import (
     CANCEL,
@@ -10,6 +13,7 @@ from service_support import (
     ENDLESS,
     FIELDS,
     FIELDS_FRAME,
+    ITEM,
     REQUEST,
     Background,
     Patient,
@@ -296,6 +300,56 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
                 self.assertEqual(await transport.call(b"second"), b"yes")
+
+    async def test_a_stream_that_another_thread_collects_is_cancelled_and_calls_go_on(self):
+        cancelled = threading.Event()
+
+        def stream_and_answer(hand):
+            _, stream, _, _ = hand.frame()
+            hand.send(header(ITEM, stream, 4), b"item")
+            self.assertEqual(hand.frame()[:2], (CANCEL, stream))
+            cancelled.set()
+            _, call, _, _ = hand.frame()
+            hand.send(header(END, call, 3), b"yes")
+
+        with Peer(self.endpoint(), stream_and_answer):
+            async with await Client.connect(self.endpoint()) as transport:
+                known = [transport.stream(b"stream", credit=8)]
+                self.assertEqual(await anext(known[0]), b"item")
+
+                def collect() -> bool:
+                    known.clear()
+                    # Sooner than whatever else wakes the loop.
+                    return cancelled.wait(4)
+
+                self.assertTrue(await asyncio.to_thread(collect))
+                self.assertEqual(await transport.call(b"call"), b"yes")
+
+    async def test_a_client_that_nobody_knows_says_so_and_closes(self):
+        gone = threading.Event()
+
+        def wait_for_end(hand):
+            with self.assertRaises(EOFError):
+                while True:
+                    hand.frame()
+            gone.set()
+
+        for thread in (False, True):
+            gone.clear()
+            os.path.exists(self.endpoint()) and os.unlink(self.endpoint())
+            with self.subTest(thread=thread), Peer(self.endpoint(), wait_for_end):
+                known = [await Client.connect(self.endpoint())]
+
+                def forget() -> list[str]:
+                    with warnings.catch_warnings(record=True) as said:
+                        warnings.simplefilter("always")
+                        known.clear()
+                        gc.collect()
+                    return [str(warning.message) for warning in said if "unclosed client" in str(warning.message)]
+
+                said = await asyncio.to_thread(forget) if thread else forget()
+                self.assertEqual(len(said), 1)
+                self.assertTrue(await asyncio.to_thread(gone.wait, 20))
 
     async def test_a_client_that_may_connects_anew(self):
         path = self.endpoint()

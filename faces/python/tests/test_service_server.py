@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+import thalweg
 import thalweg.calls
 import thalweg.forks
 import thalweg.service
@@ -501,6 +502,89 @@ class PlainFunctions(Place):
         self.assertEqual([item.value for item in items if hasattr(item, "value")], list(range(2, 301)))
         for call in calls:
             self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
+
+
+class Signals(Place):
+    """What asks a process to end stops what runs in it, and is whose it was afterwards."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.count = 0
+
+    def server(self) -> Server:
+        self.count += 1
+        return Server(echo_server.service(Patient()), str(self.directory / f"{self.count}.sock"))
+
+    def run_it(self, main) -> None:
+        """In every kind of loop."""
+        for run in (asyncio.run, thalweg.run):
+            with self.subTest(run=run.__module__):
+                run(main())
+
+    def test_one_stops_every_server_of_the_loop(self):
+        async def main() -> None:
+            first, second = asyncio.Event(), asyncio.Event()
+            running = [
+                asyncio.create_task(self.server().run(first.set)),
+                asyncio.create_task(self.server().run(second.set)),
+            ]
+            await first.wait()
+            await second.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(asyncio.gather(*running), 20)
+
+        self.run_it(main)
+
+    def test_handlers_that_were_there_are_there_again(self):
+        async def main() -> None:
+            loop, heard = asyncio.get_running_loop(), []
+            before = signal.getsignal(signal.SIGINT)
+            loop.add_signal_handler(signal.SIGTERM, heard.append, "own")
+            for _ in range(2):
+                server = self.server()
+                other = self.server()
+                ran = [asyncio.create_task(server.run(other.stop)), asyncio.create_task(other.run(server.stop))]
+                await asyncio.gather(*ran)
+            self.assertEqual(signal.getsignal(signal.SIGINT), before)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not heard:
+                await asyncio.sleep(0)
+            loop.remove_signal_handler(signal.SIGTERM)
+
+        self.run_it(main)
+
+    def test_a_handler_that_is_set_meanwhile_stays(self):
+        async def main() -> None:
+            loop, heard = asyncio.get_running_loop(), []
+            server = self.server()
+
+            def ready() -> None:
+                loop.add_signal_handler(signal.SIGTERM, heard.append, "own")
+                server.stop()
+
+            await server.run(ready)
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not heard:
+                await asyncio.sleep(0)
+            loop.remove_signal_handler(signal.SIGTERM)
+
+        self.run_it(main)
+
+    def test_in_another_thread_it_ends_by_being_stopped(self):
+        before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+        ended = []
+
+        async def main() -> None:
+            server = self.server()
+            await server.run(server.stop)
+            ended.append(True)
+
+        for run in (asyncio.run, thalweg.run):
+            thread = threading.Thread(target=lambda: run(main()))
+            thread.start()
+            thread.join()
+        self.assertEqual(ended, [True, True])
+        self.assertEqual([signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)], before)
 
 
 class Programs(Place):

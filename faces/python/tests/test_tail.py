@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import thalweg
 from support import StoreCase, python
@@ -211,6 +212,62 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
         self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
 
+    async def test_a_commit_wakes_none_who_follow_other_logs(self):
+        loop, other = asyncio.get_running_loop(), self.store.log("other")
+        tails = [self.log.tail() for _ in range(20)]
+        followers = [asyncio.create_task(anext(tail)) for tail in tails]
+        last = asyncio.create_task(anext(other.tail()))
+        await asyncio.sleep(0.001)
+        waits, create_future = [], loop.create_future
+
+        def create() -> asyncio.Future:
+            waits.append(create_future())
+            return waits[-1]
+
+        with mock.patch.object(loop, "create_future", create):
+            for _ in range(5):
+                other.append(b"busy")
+                self.assertEqual(bytes(await asyncio.wait_for(last, 60)), b"busy")
+                last = asyncio.create_task(anext(other.tail()))
+                await asyncio.sleep(0)
+        # Those of the other log's followers, and one of each `wait_for` and `sleep`.
+        self.assertLessEqual(len(waits), 15)
+        self.assertFalse(any(follower.done() for follower in followers))
+        self.log.append(b"for all")
+        entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
+        self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
+        last.cancel()
+
+    async def test_what_is_committed_to_another_log_is_nothing_to_be_told(self):
+        other, births = self.store.log("other"), self.store.births()
+        cursor, behind = self.log.cursor(), other.cursor(tail=True)
+        sources, bell = [cursor, births, behind], thalweg._native.Bell()
+        self.assertEqual(bell.which(sources), [])
+        other.append(b"x")
+        self.assertEqual(bell.which(sources), [2])
+        self.assertEqual(bell.which(sources), [2], "it is kept until it is taken")
+        self.assertEqual(bytes(behind.next()), b"x")
+        self.assertEqual(bell.which(sources), [])
+        self.log.append(b"one", 1)
+        self.log.append(b"two", 2)
+        self.store.log("another")
+        self.assertEqual(bell.which(sources), [0, 1])
+        self.assertEqual([bytes(cursor.next()), bytes(cursor.next()), cursor.next()], [b"one", b"two", None])
+        self.assertEqual([births.next(), births.next()], ["another", None])
+        self.log.append(b"three", 3)
+        self.assertEqual(bell.which(sources), [0])
+        cursor.seek(2)
+        self.assertEqual(bytes(cursor.next()), b"two")
+        self.assertEqual([cursor.next() is None, cursor.next()], [False, None])
+        self.store.purge("log", destroy=True)
+        self.assertEqual(bell.which([behind, cursor]), [1])
+        with self.assertRaises(thalweg.Deleted):
+            cursor.next()
+        self.store.close()
+        self.assertEqual(bell.which(sources), [0, 1, 2])
+        with self.assertRaises(thalweg.Closed):
+            cursor.next()
+
     async def test_one_that_only_waits_for_what_comes_late_lets_others_run(self):
         other = self.store.log("other")
         self.log.append(b"before", 1)
@@ -259,6 +316,15 @@ class Births(StoreCase, unittest.IsolatedAsyncioTestCase):
         made = [f"log {number}" for number in range(40)]
         self.assertEqual(await asyncio.wait_for(fresh, 60), made)
         self.assertEqual(await asyncio.wait_for(every, 60), ["log", *made])
+
+    async def test_two_tasks_share_what_comes(self):
+        births = self.store.births()
+        tasks = [asyncio.create_task(anext(aiter(births))) for _ in range(2)]
+        await asyncio.sleep(0)
+        self.store.log("one")
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.store.log("two")
+        self.assertEqual(sorted(await asyncio.wait_for(asyncio.gather(*tasks), 60)), ["one", "two"])
 
     async def test_closing_the_store_ends_it(self):
         births = self.store.births()

@@ -34,20 +34,43 @@ _background: set[asyncio.Task[None]] = set()
 def serve(app: Application | str, *, runner: Runner | str = "thalweg.asgi:with_uvicorn", **options: Any) -> None:
     """Serves an application in a loop of ours until the runner, which is given the options, ends.
 
-    Application and runner may be named: `module:attribute`.
+    Application and runner may be named: `module:attribute`. Who interrupts it (SIGINT, Ctrl-C) and is heard by the runner, as
+    by uvicorn, which shuts down then, ends it as ordinarily as the runner ends.
     """
     application = _named(app) if isinstance(app, str) else app
     serves: Runner = _named(runner) if isinstance(runner, str) else runner
 
-    async def main() -> None:
-        await serves(application, **options)
+    has_ended = False
 
-    run_in_loop(main())
+    async def main() -> None:
+        nonlocal has_ended
+        await serves(application, **options)
+        has_ended = True
+
+    try:
+        run_in_loop(main())
+    except KeyboardInterrupt:
+        # A runner that was interrupted and has ended by itself may say so once more, behind its end.
+        if not has_ended:
+            raise
 
 
 async def with_uvicorn(app: Application, **options: Any) -> None:
-    """The runner where none is given: uvicorn, which has to be installed. Takes the words of `uvicorn.Config`."""
-    uvicorn: Any = importlib.import_module("uvicorn")
+    """The runner where none is given: uvicorn, which has to be installed. Takes the words of `uvicorn.Config`, but for those that
+    are about other processes than this one: `workers` and `reload`.
+    """
+    if options.get("reload") or (options.get("workers") or 1) > 1:
+        raise ValueError(
+            "asgi.serve serves in this process alone: for `workers` or `reload` run"
+            " `uvicorn --loop thalweg:new_event_loop module:attribute`"
+        )
+    try:
+        uvicorn: Any = importlib.import_module("uvicorn")
+    except ModuleNotFoundError as missing:
+        if missing.name != "uvicorn":
+            raise
+        words = "asgi.serve needs uvicorn, which is not installed: `pip install uvicorn`, or give it another `runner`"
+        raise ModuleNotFoundError(words, name="uvicorn") from None
     await uvicorn.Server(uvicorn.Config(app, loop="none", **options)).serve()
 
 
@@ -229,19 +252,31 @@ async def shut_down(within: float | None = None) -> list[str]:
         if not life.over.done():
             life.task.cancel()
             wrong.append(f"{name} has not shut down within {within} s")
-        elif words := life.over.result():
+        elif words := life.over.result() or life.refusal():
             wrong.append(f"{name}: {words}")
     return wrong
 
 
 async def _start(name: str, app: Application) -> None:
-    """Has an application start up, once in this process. One that knows no lifespan goes without."""
-    if name not in _started:
-        _started[name] = _Life(app)
+    """Has an application start up, once in this process. One that knows no lifespan goes without; one that could not start
+    tries again with the next who asks for it.
+    """
+    life = _started.get(name)
+    if life is None:
+        life = _started[name] = _Life(app)
         if erlang._worker is not None:
             # So that it hears of the end of this process beforehand.
             await erlang.acall("thalweg:lifespan")
-    await asyncio.shield(_started[name].ready)
+    try:
+        await asyncio.shield(life.ready)
+    except Exception:
+        if _started.get(name) is life:
+            del _started[name]
+            # What it still does ends by itself.
+            life.leave()
+            _background.add(life.task)
+            life.task.add_done_callback(_behind)
+        raise
 
 
 class _Life:
@@ -260,6 +295,11 @@ class _Life:
     def leave(self) -> None:
         """It is to shut down."""
         self._leaving.set()
+
+    def refusal(self) -> str:
+        """Why it did not start; nothing where it did."""
+        raised = self.ready.exception()
+        return f"it did not start: {raised}" if raised is not None else ""
 
     async def _live(self, app: Application) -> None:
         words = ""

@@ -14,13 +14,14 @@ import base64
 import json
 import math
 from collections import UserString
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, cast
 
 from ._native import RpcCaller, Schema
 from .errors import Error
-from .faults import BadArgument, Closed, Fault, Retry, SchemaMismatch
-from .scope import AsyncScope, Scope
+from .faults import BadArgument, Fault, Retry, SchemaMismatch
+from .scope import Scope
+from .watched import Event, Watched
 
 __all__ = ["Call", "CallOptions", "Client", "ClientOptions", "Params", "RemoteError", "Schema", "Statistics", "SyncClient"]
 
@@ -223,7 +224,7 @@ class SyncClient(Scope):
         self._caller.close()
 
 
-class Client(AsyncScope):
+class Client(Watched):
     """Calls services from an event loop, any number of calls at a time.
 
     The loop watches one descriptor; no thread is started. A task that is cancelled while it awaits a call cancels the call.
@@ -233,12 +234,10 @@ class Client(AsyncScope):
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
         """Of the service at `http://host:port/rpc/name`. Connects with the first call; a name that is no address is looked
         up here and now."""
-        self._loop = asyncio.get_running_loop()
+        super().__init__(asyncio.get_running_loop())
         self._caller = RpcCaller(url, **options)
         self._waiters: dict[int, asyncio.Future[list[Any]]] = {}
-        self._stirred = False
-        self._descriptor = self._caller.fileno()
-        self._loop.add_reader(self._descriptor, self._turn)
+        self._watch(self._caller.fileno())
 
     async def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any:
         """Makes one call and returns its result."""
@@ -262,15 +261,6 @@ class Client(AsyncScope):
         """What it has done so far."""
         return cast(Statistics, self._caller.statistics())
 
-    def close(self) -> None:
-        """Closes every connection; every call fails with `Closed`, and so does every further one."""
-        if self._descriptor < 0:
-            return
-        self._loop.remove_reader(self._descriptor)
-        self._descriptor = -1
-        self._caller.close()
-        self._fail(Closed("this client was closed"))
-
     async def _ask(
         self, calls: list[tuple[str, str]], batch: bool, notifies: bool, options: CallOptions
     ) -> list[Any]:
@@ -286,32 +276,20 @@ class Client(AsyncScope):
                 self._stir()
             raise
 
-    def _stir(self) -> None:
-        """Has what was begun written before the loop sleeps, once for all of it."""
-        if not self._stirred and self._descriptor >= 0:
-            self._stirred = True
-            self._loop.call_soon(self._turn)
+    def _bring(self) -> Iterable[Event]:
+        return self._caller.turn()
 
-    def _turn(self) -> None:
-        self._stirred = False
-        if self._descriptor < 0:
+    def _tell(self, call: int, answered: bool, value: Any) -> None:
+        waiter = self._waiters.pop(call, None)
+        if waiter is None or waiter.done():
             return
-        try:
-            came = self._caller.turn()
-        except Exception as error:
-            self._fail(error)
-            return
-        for call, answered, outcome in came:
-            waiter = self._waiters.pop(call, None)
-            if waiter is None or waiter.done():
-                continue
-            if answered:
-                waiter.set_result(outcome)
-            else:
-                waiter.set_exception(outcome)
+        if answered:
+            waiter.set_result(value)
+        else:
+            waiter.set_exception(value)
 
-    def _fail(self, error: Exception) -> None:
-        waiters, self._waiters = self._waiters, {}
-        for waiter in waiters.values():
-            if not waiter.done():
-                waiter.set_exception(error)
+    def _failures(self, error: Exception) -> Iterable[Event]:
+        return [(call, False, error) for call in self._waiters]
+
+    def _disconnect(self) -> None:
+        self._caller.close()

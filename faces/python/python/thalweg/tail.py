@@ -1,16 +1,18 @@
 """Following a log, or which logs there are, in an event loop.
 
-Whoever commits rings a bell: in a loop of ours it posts to the loop's mailbox, for any other one a descriptor becomes
-readable. No polling, and no Python in the path of a commit. In the process that writes the store no thread is needed for
-it, and in any other one for all tails together.
+Whoever commits rings a bell, one of each loop for all who follow something there: in a loop of ours it posts to the loop's
+mailbox, for any other one a descriptor becomes readable. No polling, and no Python in the path of a commit. In the process
+that writes the store no thread is needed for it, and in any other one for all tails together.
 """
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from ._native import Bell, Entry, Log, Loop
+from .errors import Overloaded
 
 _PLACES = ("start", "after", "exact", "offset")
 """Words that say where to begin once they have a value."""
@@ -48,17 +50,70 @@ def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     return Following(log.cursor(**words))
 
 
-class _Hung:
-    """A bell that is hung up in a loop, and who waits for it. It knows nobody else, or nobody would ever be collected."""
+class _Hearing:
+    """The bell of one loop, and who waits for it: one for all who follow something there, as long as any does.
 
-    def __init__(self, loop: Any) -> None:
+    It rings once for whatever was committed since it was armed. One native call then says who of those who wait has something to be
+    told, and arms it again; nobody else is woken.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.waits = loop.create_future()
-        self.bell, self.take_down = _hang(loop, self.ring)
+        self._members = 0
+        self._waiting: dict[asyncio.Future[None], Any] = {}
+        self._bell, self._take_down = _hang(loop, self._ring)
 
-    def ring(self) -> None:
-        if not self.waits.done():
-            self.waits.set_result(None)
+    @staticmethod
+    def join() -> "_Hearing":
+        """That of the loop that runs, for somebody who leaves it again."""
+        loop = asyncio.get_running_loop()
+        hearing = _hearings.get(id(loop))
+        if hearing is None:
+            hearing = _hearings[id(loop)] = _Hearing(loop)
+        hearing._members += 1
+        return hearing
+
+    def leave(self) -> None:
+        """In the loop's thread, or when the loop is closed."""
+        self._members -= 1
+        if self._members == 0:
+            del _hearings[id(self.loop)]
+            if not self.loop.is_closed():
+                self._take_down()
+
+    def wait(self, source: Any) -> asyncio.Future[None] | None:
+        """What ends when there is something to be told of the source, to be forgotten then; None where there is already."""
+        if self._bell.which([source]):
+            return None
+        until = self.loop.create_future()
+        self._waiting[until] = source
+        return until
+
+    def forget(self, until: asyncio.Future[None]) -> None:
+        """Nobody waits for that any more."""
+        del self._waiting[until]
+
+    def _ring(self) -> None:
+        waiting = list(self._waiting)
+        try:
+            told = self._bell.which(list(self._waiting.values()))
+        except Exception as error:
+            # It rings no more: whoever waits hears why, and may try again.
+            for until in waiting:
+                if not until.done():
+                    until.set_exception(error)
+            return
+        for place in told:
+            _end(waiting[place])
+
+
+def _end(until: asyncio.Future[None] | None) -> None:
+    if until is not None and not until.done():
+        until.set_result(None)
+
+
+_hearings: weakref.WeakValueDictionary[int, _Hearing] = weakref.WeakValueDictionary()
+"""By their loops. Who follows something keeps it, and it keeps its loop."""
 
 
 class Following(AsyncGenerator[Any, None]):
@@ -70,7 +125,8 @@ class Following(AsyncGenerator[Any, None]):
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self._hung: _Hung | None = None
+        self._hearing: _Hearing | None = None
+        self._until: asyncio.Future[None] | None = None
         self._turn = _TURN_ENTRIES
         self._waits = False
         self._is_over = False
@@ -83,7 +139,8 @@ class Following(AsyncGenerator[Any, None]):
         self._waits = True
         try:
             return await self._next()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Overloaded):
+            # Nothing was taken.
             self._let_go()
             raise
         except BaseException:
@@ -98,16 +155,15 @@ class Following(AsyncGenerator[Any, None]):
 
     async def aclose(self) -> None:
         self._is_over = True
-        if self._hung is not None:
-            self._hung.ring()
+        _end(self._until)
         self._let_go()
 
     def __del__(self) -> None:
-        hung = self._hung
-        if hung is not None and not hung.loop.is_closed():
+        hearing = self._hearing
+        if hearing is not None and not hearing.loop.is_closed():
             # Whichever thread collects it.
             with contextlib.suppress(RuntimeError):
-                hung.loop.call_soon_threadsafe(hung.take_down)
+                hearing.loop.call_soon_threadsafe(hearing.leave)
 
     async def _next(self) -> Any:
         if self._turn == 0:
@@ -116,30 +172,29 @@ class Following(AsyncGenerator[Any, None]):
         source = self._source
         while not self._is_over:
             item = source.next()
-            if item is None:
-                # Whoever looks again is told that the log is over, even if nothing came that could end it.
-                item = source.next()
             if item is not None:
                 self._turn -= 1
                 return item
             if source.ended is not None:
                 break
-            hung = self._hang_up()
-            if not source.arm(hung.bell):
+            hearing = self._hear()
+            self._until = hearing.wait(source)
+            if self._until is not None:
                 self._turn = _TURN_ENTRIES
-                await hung.waits
+                try:
+                    await self._until
+                finally:
+                    hearing.forget(self._until)
+                    self._until = None
         raise StopAsyncIteration
 
-    def _hang_up(self) -> _Hung:
-        loop = asyncio.get_running_loop()
-        if self._hung is None or self._hung.loop is not loop:
+    def _hear(self) -> _Hearing:
+        if self._hearing is None or self._hearing.loop is not asyncio.get_running_loop():
             self._let_go()
-            self._hung = _Hung(loop)
-        elif self._hung.waits.done():
-            self._hung.waits = loop.create_future()
-        return self._hung
+            self._hearing = _Hearing.join()
+        return self._hearing
 
     def _let_go(self) -> None:
-        hung, self._hung = self._hung, None
-        if hung is not None and not hung.loop.is_closed():
-            hung.take_down()
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            hearing.leave()

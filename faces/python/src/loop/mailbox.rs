@@ -96,7 +96,7 @@ pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<P
 }
 
 fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) -> PyResult<()> {
-    if future.call_method0(intern!(future.py(), "done"))?.is_truthy()? {
+    if is_done(future)? {
         return Ok(());
     }
     let name = if kind.is_error() { "set_exception" } else { "set_result" };
@@ -194,10 +194,25 @@ impl Mailbox {
     }
 }
 
-/// Notes an event for whoever hears of its kind.
-fn note(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind, of: Of) -> Noted {
-    let is_heard = kind.is_answer() || callbacks.find(id).is_some_and(|told| told.hears(kind));
-    if is_heard { callbacks.note(id, kind, of) } else { Noted::Unknown }
+/// Notes an event for the callback or future that hears of its kind; the future, where it is one.
+fn note(
+    py: Python<'_>,
+    callbacks: &mut Callbacks<Told>,
+    id: CallbackId,
+    kind: Kind,
+    of: Of,
+) -> (Noted, Option<Py<PyAny>>) {
+    let future = match callbacks.find(id) {
+        Some(told) if !told.hears(kind) => return (Noted::Unknown, None),
+        Some(Told::Future(future)) => Some(future.clone_ref(py)),
+        Some(Told::Call { .. }) | None => None,
+    };
+    (callbacks.note(id, kind, of), future)
+}
+
+/// Whether nobody waits for a future any more: it was cancelled, or somebody else resolved it.
+fn is_done(future: &Bound<'_, PyAny>) -> PyResult<bool> {
+    future.call_method0(intern!(future.py(), "done"))?.is_truthy()
 }
 
 /// Which descriptor an event is of, by its payload. Nothing but a number is compared: anything else may run Python.
@@ -232,12 +247,23 @@ impl Mailbox {
         self.insert_call(callback, Source::Posts).map(CallbackId::number)
     }
 
-    /// A number and a future: the first answer or error that is posted resolves it; of anything else it hears nothing. In
-    /// the loop's thread only.
-    fn future<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
-        let future = self.owner.bind(py).call_method0(intern!(py, "create_future"))?;
-        let id = self.insert(py, Told::Future(future.clone().unbind()))?;
-        Ok((id.number(), future))
+    /// A number and a future: the first answer or error that is posted resolves it; of anything else it hears nothing. Its
+    /// number goes with it once it is done or cancelled, and stays for as long as neither happens. In the loop's thread only.
+    fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        let (py, this) = (slf.py(), slf.get());
+        let future = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
+        let number = this.insert(py, Told::Future(future.clone().unbind()))?.number();
+        // The collector sees through what Python made, as it has to: the future is known to the mailbox, and knows it.
+        let done = slf.getattr(intern!(py, "_future_done"))?;
+        let done =
+            py.import(intern!(py, "functools"))?.call_method1(intern!(py, "partial"), (done, number))?;
+        future.call_method1(intern!(py, "add_done_callback"), (done,))?;
+        Ok((number, future))
+    }
+
+    /// Lets go of a future's number, if its answer has not.
+    fn _future_done(&self, py: Python<'_>, id: u64, _future: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.unregister(py, id).map(drop)
     }
 
     /// Tells `callback` whenever a descriptor is ready. Refused where somebody else is told of it. In the loop's thread only.
@@ -321,7 +347,14 @@ impl Mailbox {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
         let of = of(py, kind, payload.as_ref());
-        match state.callbacks.with(py, |callbacks| note(callbacks, id, kind, of))? {
+        let (noted, future) = state.callbacks.with(py, |callbacks| note(py, callbacks, id, kind, of))?;
+        // Nothing is to be undone: of what a future hears, nothing is kept as waiting.
+        if let Some(future) = future
+            && is_done(future.bind(py))?
+        {
+            return Ok(false);
+        }
+        match noted {
             Noted::Unknown => return Ok(false),
             Noted::Waiting => return Ok(true),
             Noted::New => {}

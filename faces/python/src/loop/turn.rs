@@ -251,7 +251,6 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 if let Err(raised) = deliver(slf, seen) {
                     report_raised(slf, raised, "what a descriptor was ready for failed")?;
                 }
-                Together::relieve(slf)?;
             }
             Some(Ready::Event(event)) if state.debug.get(py) => {
                 let called = mailbox::called(py, state, event.callback)?;
@@ -260,6 +259,7 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,
             None => break,
         }
+        Together::relieve(slf)?;
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! What the callbacks of one turn write to many connections, sent by one call.
 //!
 //! Where many descriptors are ready in a turn, what a connection with nothing to send is given is kept until the turn's callbacks
-//! are done, or enough came together; then all of it goes through a ring of submissions ([`thalweg_sys::volley`]). Where few are, or where the
-//! kernel does not let us, everything is sent as it is written.
+//! are done, enough came together, or the first of it has waited long enough; then all of it goes through a ring of
+//! submissions ([`thalweg_sys::volley`]). Where few are, or where the kernel does not let us, everything is sent as it is
+//! written.
 //!
 //! Invariants: a connection is in the list at most once, and while it is everything that is written to it queues behind; between
-//! turns the list is empty. *Checked by* `tests/test_loop_volley.py`.
+//! turns the list is empty; what is in it waits for [`WAIT_NS_MAX`] and the callback that runs then. *Checked by* `tests/test_loop_volley.py`.
 
 use super::core::Loop;
 use super::held::{Held, Kept};
@@ -15,12 +16,15 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::BorrowedFd;
+use thalweg_sys::clock;
 use thalweg_sys::volley::Volley;
 
 /// So many descriptors that are ready make it worth while.
 const READY_MIN: usize = 8;
 /// So many are sent before the turn ends: who was first does not wait for a thousand others.
 const JOINED_MAX: usize = 64;
+/// The first is sent after so long, behind the callback that runs then: it does not wait for every callback of the turn.
+const WAIT_NS_MAX: u64 = 100_000;
 /// What is longer costs a call of its own little.
 const BYTES_MAX: usize = 16 << 10;
 
@@ -41,6 +45,8 @@ pub(crate) struct Together {
     open: Kept<bool>,
     ring: Held<Ring>,
     joined: Held<Vec<Py<StreamTransport>>>,
+    /// The clock when the first of `joined` came.
+    first_ns: Kept<u64>,
     /// Writes that shared a call with others, since the loop was made.
     pub(crate) sent: Kept<u64>,
 }
@@ -51,6 +57,7 @@ impl Default for Together {
             open: Kept::new(false),
             ring: Held::new(Ring::Unknown),
             joined: Held::new(Vec::new()),
+            first_ns: Kept::new(0),
             sent: Kept::new(0),
         }
     }
@@ -77,20 +84,33 @@ impl Together {
         if !self.open.get(py) || bytes > BYTES_MAX || stream.get().is_too_much(py, bytes) {
             return Ok(false);
         }
-        self.joined.with(py, |joined| joined.push(stream.clone().unbind()))?;
+        let joined = self.joined.with(py, |joined| {
+            joined.push(stream.clone().unbind());
+            joined.len()
+        })?;
+        if joined == 1 {
+            self.first_ns.set(py, clock::monotonic_ns());
+        }
         Ok(true)
     }
 
-    /// A descriptor's callbacks are done: sends what was written, if that is much.
+    /// A callback is done: sends what was written, if that is much or has waited for long.
     #[inline]
     pub(crate) fn relieve(slf: &Bound<'_, Loop>) -> PyResult<()> {
         let (py, together) = (slf.py(), &slf.get().together);
-        if !together.open.get(py) || together.joined.with(py, |joined| joined.len())? < JOINED_MAX {
+        if !together.open.get(py) || !together.is_due(py)? {
             return Ok(());
         }
         let outcome = together.send(slf);
         together.open.set(py, true);
         outcome
+    }
+
+    /// Whether what was written leaves before the turn ends.
+    fn is_due(&self, py: Python<'_>) -> PyResult<bool> {
+        let joined = self.joined.with(py, |joined| joined.len())?;
+        let waited_ns = || clock::monotonic_ns().saturating_sub(self.first_ns.get(py));
+        Ok(joined >= JOINED_MAX || joined > 0 && waited_ns() >= WAIT_NS_MAX)
     }
 
     /// The callbacks are done: sends what they wrote.

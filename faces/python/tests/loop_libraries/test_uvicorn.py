@@ -1,6 +1,7 @@
 """uvicorn with an ASGI application: in our loop, and as a program that is told to use it."""
 
 import asyncio
+import signal
 import sys
 
 import pytest
@@ -103,7 +104,8 @@ BY_NAME = ["--loop", "thalweg:new_event_loop", "--port", "0", "--http", "h11", "
 
 
 @pytest.mark.parametrize("words", [["-m", "uvicorn", *BY_NAME], ["-c", SERVED]], ids=["its own program", "ours"])
-async def test_uvicorn_as_a_program_runs_in_our_loop(words):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_uvicorn_as_a_program_runs_in_our_loop(words, number):
     program = await asyncio.create_subprocess_exec(
         sys.executable, *words, stderr=asyncio.subprocess.PIPE, cwd=sys.path[0] or None
     )
@@ -115,6 +117,7 @@ async def test_uvicorn_as_a_program_runs_in_our_loop(words):
             head, body = await ask(port, b"through a program")
         assert b"x-loop: thalweg.loop._event_loop.EventLoop" in head and body == b"through a program"
     finally:
-        program.terminate()
-        await program.communicate()
-    assert program.returncode in (0, -15)
+        program.send_signal(number)
+        _, said = await program.communicate()
+    assert program.returncode in ((0, -number) if number == signal.SIGTERM else (0,))
+    assert b"Traceback" not in said, said

@@ -5,13 +5,14 @@ came is brought by one native call per turn, whatever it was.
 """
 
 import asyncio
+import contextlib
 import os
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final, Protocol, Self, Unpack
 
 from .._native import Connection
-from ..faults import Closed
-from ..scope import AsyncScope
+from ..watched import Event, Watched
 from .options import ClientOptions
 
 _ITEM: Final = 0
@@ -26,7 +27,7 @@ class _Waiter(Protocol):
     def set_exception(self, exception: Exception, /) -> None: ...
 
 
-class Client(AsyncScope):
+class Client(Watched):
     """Calls a service, any number of calls at a time.
 
     A task that is cancelled while it awaits a call cancels the call. Belongs to the event loop that it was connected in.
@@ -34,11 +35,10 @@ class Client(AsyncScope):
 
     def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
         """For `connect`."""
+        super().__init__(loop)
         self._connection = connection
-        self._loop = loop
         self._calls: dict[int, _Waiter] = {}
         self._streams: dict[int, _Inbox] = {}
-        self._stirred = False
         self._descriptor = connection.fileno()
 
     @classmethod
@@ -67,7 +67,7 @@ class Client(AsyncScope):
         except BaseException:
             client.close()
             raise
-        loop.add_reader(client._descriptor, client._turn)
+        client._watch(client._descriptor)
         client._turn()
         return client
 
@@ -109,15 +109,6 @@ class Client(AsyncScope):
         """Whether there is a connection now."""
         return self._connection.is_connected
 
-    def close(self) -> None:
-        """Ends the connection; every call fails with `Closed`, and so does every further one."""
-        if self._descriptor < 0:
-            return
-        self._loop.remove_reader(self._descriptor)
-        self._descriptor = -1
-        self._connection.close()
-        self._fail(Closed("this client was closed"))
-
     def _begin(self, request: bytes, waiter: _Waiter, deadline: float | None) -> int:
         """Sends a request; whoever waits is told of the frame that answers it, or why there is none."""
         call = self._connection.call(request, deadline)
@@ -126,50 +117,42 @@ class Client(AsyncScope):
             self._stir()
         return call
 
-    def _stir(self) -> None:
-        """Has what was queued written before the loop sleeps, once for all of it."""
-        if not self._stirred and self._descriptor >= 0:
-            self._stirred = True
-            self._loop.call_soon(self._turn)
-
     def _forget(self, call: int) -> None:
         self._streams.pop(call, None)
         self._connection.forget(call)
         self._stir()
 
+    def _cancel(self, call: int, inbox: "_Inbox") -> None:
+        """Cancels a stream that has not ended."""
+        if self._streams.get(call) is inbox:
+            self._forget(call)
+
     def _grant(self, call: int, items: int) -> None:
         self._connection.grant(call, items)
         self._stir()
 
-    def _turn(self) -> None:
-        self._stirred = False
-        try:
-            events = self._connection.turn()
-        except Exception as error:
-            self._fail(error)
-            return
-        for call, kind, value in events:
-            waiter = self._calls.pop(call, None)
-            if waiter is None:
-                inbox = self._streams.get(call)
-                if inbox is not None:
-                    inbox.put(kind, value)
-                    if kind != _ITEM:
-                        del self._streams[call]
-            elif not waiter.done():
-                if kind == _FAILED:
-                    waiter.set_exception(value)
-                else:
-                    waiter.set_result(value)
+    def _bring(self) -> Iterable[Event]:
+        return self._connection.turn()
 
-    def _fail(self, error: Exception) -> None:
-        calls, self._calls = self._calls, {}
-        streams, self._streams = self._streams, {}
-        for waiter in calls.values():
-            if not waiter.done():
-                waiter.set_exception(error)
-        for inbox in streams.values():
-            inbox.put(_FAILED, error)
+    def _tell(self, call: int, kind: int, value: Any) -> None:
+        waiter = self._calls.pop(call, None)
+        if waiter is None:
+            inbox = self._streams.get(call)
+            if inbox is not None:
+                if kind != _ITEM:
+                    del self._streams[call]
+                inbox.put(kind, value)
+        elif not waiter.done():
+            if kind == _FAILED:
+                waiter.set_exception(value)
+            else:
+                waiter.set_result(value)
+
+    def _failures(self, error: Exception) -> Iterable[Event]:
+        return [(call, _FAILED, error) for call in (*self._calls, *self._streams)]
+
+    def _disconnect(self) -> None:
+        self._connection.close()
 
 
 class _Inbox:
@@ -249,8 +232,10 @@ class Stream:
         if not self._over:
             self._over = True
             self._inbox.came.clear()
-            if self._client._streams.get(self._call) is self._inbox:
-                self._client._forget(self._call)
+            self._client._cancel(self._call, self._inbox)
 
     def __del__(self) -> None:
-        self._leave()
+        if not self._over:
+            # Any thread may collect it, and only the loop's may touch the client.
+            with contextlib.suppress(RuntimeError):
+                self._client._loop.call_soon_threadsafe(self._client._cancel, self._call, self._inbox)

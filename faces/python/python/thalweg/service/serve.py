@@ -1,18 +1,15 @@
 """Being a service in a program that does nothing else."""
 
 import os
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Final, Protocol, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
 from ..calls import SyncReply, error_frame
 from .options import ServerOptions
+from .stopping import stopped_by_signals
 
 _WAIT: Final = 1
 _GONE: Final = 2
@@ -48,28 +45,12 @@ def serve(
     paths = [os.fspath(endpoint) for endpoint in endpoints]
     listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
     try:
-        with _stopped_by_signals(listener):
+        with stopped_by_signals(listener.stop):
             if ready is not None:
                 ready()
             _Loop(listener, service).run()
     finally:
         listener.close()
-
-
-@contextmanager
-def _stopped_by_signals(listener: Listener) -> Iterator[None]:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        listener.stop()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Loop:

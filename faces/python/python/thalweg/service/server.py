@@ -6,7 +6,6 @@ is a task, and what the tasks of a turn answer at once leaves together.
 
 import asyncio
 import os
-import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol, Self, Unpack
@@ -17,6 +16,7 @@ from ..calls import Reply, error_frame
 from ..faults import Fault
 from ..scope import AsyncScope
 from .options import ServerOptions
+from .stopping import stopped_by_signals
 
 _WAIT: Final = 1
 _GONE: Final = 2
@@ -93,20 +93,14 @@ class Server(AsyncScope):
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serves until the process is asked to end, by SIGTERM or SIGINT, or `stop` is called; then closes.
 
-        `ready` is called once clients are served and signals are heard.
+        `ready` is called once clients are served and signals are heard. A signal stops every server that runs in the loop.
+        Signals are only heard in the main thread; elsewhere `run` ends by `stop` alone.
         """
-        loop = asyncio.get_running_loop()
-        signals = (signal.SIGTERM, signal.SIGINT)
         async with self:
-            for number in signals:
-                loop.add_signal_handler(number, self.stop)
-            try:
+            with stopped_by_signals(self.stop, asyncio.get_running_loop()):
                 if ready is not None:
                     ready()
                 await self.wait()
-            finally:
-                for number in signals:
-                    loop.remove_signal_handler(number)
 
     def statistics(self) -> dict[str, int]:
         """Clients, shared clients, calls in flight, requests and answers so far."""

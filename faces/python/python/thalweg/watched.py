@@ -1,0 +1,103 @@
+"""Clients whose descriptor an event loop watches: what they begin leaves once a turn, and what comes is told one by one.
+
+Knows neither what is asked nor who waits for it. What was brought waits here until it is told, so that a hearer that raises
+(`KeyboardInterrupt`, `SystemExit`) takes nothing from the others. The loop knows a client by a weak reference alone, so that
+one that was forgotten is collected: it says that it was not closed, and closes.
+"""
+
+import asyncio
+import contextlib
+import warnings
+import weakref
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .faults import Closed
+from .scope import AsyncScope
+
+Event = tuple[int, Any, Any]
+"""A call's number, what came of it, and with what."""
+
+
+class Watched(AsyncScope):
+    """A client of one event loop, in whose thread it is used."""
+
+    _descriptor = -1
+    """What the loop watches; -1 for nothing any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._came: deque[Event] = deque()
+        self._stirred = False
+
+    @abstractmethod
+    def _bring(self) -> Iterable[Event]:
+        """Sends what was begun and takes in what came. What it raises fails every call."""
+
+    @abstractmethod
+    def _tell(self, call: int, what: Any, value: Any) -> None:
+        """Tells who waits for the call, if anybody does."""
+
+    @abstractmethod
+    def _failures(self, error: Exception) -> Iterable[Event]:
+        """What every call that has not ended is told of an error."""
+
+    @abstractmethod
+    def _disconnect(self) -> None:
+        """Closes what is watched."""
+
+    def close(self) -> None:
+        """Ends every connection; every call fails with `Closed`, and so does every further one."""
+        if self._descriptor < 0:
+            return
+        self._loop.remove_reader(self._descriptor)
+        self._descriptor = -1
+        self._disconnect()
+        self._came.extend(self._failures(Closed("this client was closed")))
+        self._tell_all()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._descriptor >= 0:
+            _warn(f"unclosed client {self!r}", ResourceWarning, source=self)
+            # Any thread may collect it, and only the loop's may take it off the loop, which knows it until then.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.close)
+
+    def _watch(self, descriptor: int) -> None:
+        """Has the loop watch what is there."""
+        self._descriptor = descriptor
+        known = weakref.ref(self)
+
+        def turn() -> None:
+            client = known()
+            if client is not None:
+                client._turn()
+
+        self._loop.add_reader(descriptor, turn)
+
+    def _stir(self) -> None:
+        """Has what was begun sent before the loop sleeps, once for all of it."""
+        if not self._stirred and self._descriptor >= 0:
+            self._loop.call_soon(self._turn)
+            self._stirred = True
+
+    def _turn(self) -> None:
+        self._stirred = False
+        if self._descriptor < 0:
+            return
+        try:
+            self._came.extend(self._bring())
+        except Exception as error:
+            self._came.extend(self._failures(error))
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        came = self._came
+        try:
+            while came:
+                self._tell(*came.popleft())
+        finally:
+            if came:
+                self._loop.call_soon(self._tell_all)
