@@ -57,6 +57,7 @@ pub(crate) struct Wishes {
     pub(crate) is_shared: bool,
     /// Whether a call makes a connection that was lost anew.
     pub(crate) reconnects: bool,
+    pub(crate) same_user_only: bool,
 }
 
 impl Default for Wishes {
@@ -68,6 +69,7 @@ impl Default for Wishes {
             connect_within: options.connect_within,
             is_shared: false,
             reconnects: false,
+            same_user_only: options.same_user_only,
         }
     }
 }
@@ -156,6 +158,7 @@ impl Connection {
             in_flight_max: CALLS_MAX,
             connect_within: wishes.connect_within,
             shared: wishes.is_shared,
+            same_user_only: wishes.same_user_only,
             reconnect: if wishes.reconnects { RECONNECT } else { Reconnect::Never },
             ..ClientOptions::default()
         };

@@ -85,17 +85,20 @@ fn pending(env: Env, connection: RawTerm, call: CallId) -> RawTerm {
     env.make_tuple(&[atoms(env).pending, connection, env.make_natural(call.number())])
 }
 
-/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects})`.
+/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects, SameUserOnly})`.
 pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     let [endpoint, router, wishes] = arguments else { return None };
     let endpoint = std::str::from_utf8(env.iodata(*endpoint)?).ok()?;
     let router = env.pid(*router)?;
-    let [schema, in_flight_max, within, is_shared, reconnects] = env.tuple(*wishes)? else { return None };
+    let [schema, in_flight_max, within, is_shared, reconnects, same_user_only] = env.tuple(*wishes)? else {
+        return None;
+    };
     let mut wanted = Wishes {
         in_flight_max: u32::try_from(env.natural(*in_flight_max)?).ok()?,
         connect_within: Duration::from_millis(env.natural(*within)?),
         is_shared: same(*is_shared, atoms(env).yes),
         reconnects: same(*reconnects, atoms(env).yes),
+        same_user_only: same(*same_user_only, atoms(env).yes),
         ..Wishes::default()
     };
     if let Some(schema) = env.binary(*schema) {

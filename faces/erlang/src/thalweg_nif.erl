@@ -19,7 +19,7 @@
     {atom() | iodata(), atom() | iodata(), [term()], map(), none | non_neg_integer()}.
 %% The schema, or that of Python workers; calls in flight; milliseconds to connect; shared memory on a plain socket; whether a call
 %% makes a connection that was lost anew.
--type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean(), boolean()}.
+-type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean(), boolean(), boolean()}.
 -type pending() :: {pending, connection(), non_neg_integer()}.
 
 -spec on_load() -> ok | {error, term()}.

@@ -55,7 +55,7 @@ init(Start) ->
 
 -spec handle_continue(start, start()) -> {noreply, #state{}} | {stop, term(), start()}.
 handle_continue(start, {Place, Pool, Index, Options} = Start) ->
-    Endpoint = endpoint(Pool, Index),
+    Endpoint = endpoint(),
     Interpreter = thalweg_python:interpreter(Options),
     Output = thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}),
     case connected(Start, Endpoint, Output) of
@@ -68,11 +68,13 @@ handle_continue(start, {Place, Pool, Index, Options} = Start) ->
 
 -spec connected(start(), file:filename_all(), {ok, pid(), port(), non_neg_integer() | none} | {error, term()}) ->
     {ok, #state{}} | {error, term()}.
-connected(_Start, _Endpoint, {error, Reason}) -> {error, Reason};
+connected(_Start, Endpoint, {error, Reason}) ->
+    ok = forget_endpoint(Endpoint),
+    {error, Reason};
 connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
     %% Who waits here is late first, and says so: in a connection's words nobody listens there yet.
-    Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false},
+    Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false, true},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
             State = #state{
@@ -85,6 +87,7 @@ connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
         {error, Reason} ->
             %% Its input ends, and so does it.
             port_close(Port),
+            ok = forget_endpoint(Endpoint),
             {error, Reason}
     end.
 
@@ -236,7 +239,7 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, 
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),
     _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || IsThere, is_integer(OsPid)],
-    _ = file:delete(State#state.endpoint),
+    ok = forget_endpoint(State#state.endpoint),
     _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.
 
@@ -248,11 +251,24 @@ level(Level) when Level >= 30 -> warning;
 level(Level) when Level >= 20 -> info;
 level(_Level) -> debug.
 
--spec endpoint(atom(), pos_integer()) -> file:filename_all().
-endpoint(Pool, Index) ->
-    Unique = integer_to_list(erlang:phash2({node(), Pool}), 36),
-    Name = io_lib:format("thalweg-~s-~s-~b.shm", [os:getpid(), Unique, Index]),
-    filename:join(runtime_directory(), lists:flatten(Name)).
+%% In a directory that nobody else may enter, and that is made for this worker: no other user can be there first.
+-spec endpoint() -> file:filename_all().
+endpoint() ->
+    Unique = integer_to_list(rand:uniform(1 bsl 64), 36),
+    Directory = filename:join(runtime_directory(), "thalweg-" ++ os:getpid() ++ "-" ++ Unique),
+    case file:make_dir(Directory) of
+        ok ->
+            ok = file:change_mode(Directory, 8#700),
+            filename:join(Directory, "worker.shm");
+        {error, eexist} -> endpoint();
+        {error, Reason} -> error({Reason, Directory})
+    end.
+
+-spec forget_endpoint(file:filename_all()) -> ok.
+forget_endpoint(Endpoint) ->
+    _ = file:delete(Endpoint),
+    _ = file:del_dir(filename:dirname(Endpoint)),
+    ok.
 
 -spec runtime_directory() -> file:filename_all().
 runtime_directory() ->

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -25,6 +25,28 @@ named_pools(_Config) ->
     ok = thalweg:stop_pool(other),
     {error, not_found} = thalweg:stop_pool(other),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => other}).
+
+%% A worker listens where no other user can be before it, and nothing is left of that behind it.
+sockets_are_nobody_elses(_Config) ->
+    {ok, _} = thalweg:start_pool(hidden, thalweg_test:pool(#{size => 2})),
+    Directories = [filename:dirname(argument(Worker, ".shm")) || Worker <- thalweg:workers(hidden)],
+    2 = length(lists:usort(Directories)),
+    [8#40700 = mode(Directory) || Directory <- Directories],
+    [Killed | _] = thalweg:workers(hidden),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Killed)),
+    thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
+    ok = thalweg:stop_pool(hidden),
+    [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% Of those that a process was started with the one that ends so.
+argument(OsPid, Ending) ->
+    {ok, Line} = file:read_file("/proc/" ++ integer_to_list(OsPid) ++ "/cmdline"),
+    [Found] = [Word || Word <- string:split(binary_to_list(Line), [0], all), lists:suffix(Ending, Word)],
+    Found.
+
+mode(Path) ->
+    {ok, Info} = file:read_file_info(Path),
+    element(8, Info).
 
 %% A pool whose worker is not ready, for the first time or again, is in no other's way, and can be ended.
 starting_holds_nobody_up(Config) ->

@@ -106,6 +106,9 @@ class Worker:
         """Erlang is gone."""
         with contextlib.suppress(OSError):
             os.unlink(self._endpoint)
+            # Erlang makes a directory for each worker; any other is not empty, or is left where it is.
+            if os.path.basename(os.path.dirname(self._endpoint)).startswith("thalweg-"):
+                os.rmdir(os.path.dirname(self._endpoint))
         # Nobody is left who could want anything, least of all what destructors and threads may still have in mind.
         os._exit(0)
 
