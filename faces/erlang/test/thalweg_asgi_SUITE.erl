@@ -7,6 +7,7 @@ all() ->
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
+        returned_before_the_last_part,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -498,6 +499,11 @@ said_behind_the_last_part(Config) ->
         end
     end),
     {ok, {200, [], <<"whole">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/fail-behind">>}, <<>>).
+
+%% An answer whose last part is missing is not taken for a whole one, whoever asked for it.
+returned_before_the_last_part(Config) ->
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"4\r\nhalf\r\n">>} = http(Config, <<"GET /half HTTP/1.1\r\n\r\n">>),
+    {error, {exception, <<"RuntimeError">>, _, _}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/half">>}, <<>>).
 
 with_server(Options, Test) ->
     {ok, Server} = thalweg_asgi:listen(Options#{app => <<"web:app">>}),

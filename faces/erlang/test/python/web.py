@@ -136,6 +136,11 @@ async def _fail_behind(scope, receive, send):
     raise ValueError("behind")
 
 
+async def _half(scope, receive, send):
+    await send(_start())
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+
 def what_was_raised():
     return raised
 
@@ -149,6 +154,7 @@ ASKED = {
     "/together": _together,
     "/say-more": _say_more,
     "/fail-behind": _fail_behind,
+    "/half": _half,
 }
 """Those that see to everything by themselves, by paths."""
 

@@ -192,8 +192,10 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                     break
         gone.set()
         if not is_over:
-            # What it raised amid its answer is the caller's.
+            # What it raised amid its answer is the caller's, and so is an answer without an end: nobody may take it for whole.
             await task
+            if is_begun:
+                raise RuntimeError("the application returned before the last part of its answer")
         else:
             # What an application does behind its answer it may do, and what it raises there is no part of that.
             _background.add(task)
