@@ -141,6 +141,11 @@ async def _half(scope, receive, send):
     await send({"type": "http.response.body", "body": b"half", "more_body": True})
 
 
+async def _large(scope, receive, send):
+    await send(_start())
+    await send({"type": "http.response.body", "body": bytes(17 << 20)})
+
+
 def what_was_raised():
     return raised
 
@@ -155,6 +160,7 @@ ASKED = {
     "/say-more": _say_more,
     "/fail-behind": _fail_behind,
     "/half": _half,
+    "/large": _large,
 }
 """Those that see to everything by themselves, by paths."""
 
@@ -199,6 +205,11 @@ async def _stay(send):
 
 
 leaves, fails, raises, stays = map(_living, (_leave, _fail, _raise, _stay))
+
+
+async def runner_of_large_parts(name, scope, body):
+    yield 200, []
+    yield bytes(17 << 20)
 
 
 async def runner(name, scope, body):

@@ -26,6 +26,9 @@ Runner: TypeAlias = Callable[..., Awaitable[None]]
 _AHEAD = 16
 """Messages that an application may be ahead of whoever reads them."""
 
+_PART_BYTES_MAX = 1 << 16
+"""A longer part of an answer leaves in pieces: what carries it bounds a message, and how many of them wait there."""
+
 _started: dict[str, "_Life"] = {}
 _background: set[asyncio.Task[None]] = set()
 """What goes on by itself: what applications do behind their answers."""
@@ -185,8 +188,9 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
             if message["type"] == "http.response.start":
                 yield message["status"], [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
             else:
-                if part := bytes(message.get("body", b"")):
-                    yield part
+                part = bytes(message.get("body", b""))
+                for at in range(0, len(part), _PART_BYTES_MAX):
+                    yield part[at : at + _PART_BYTES_MAX]
                 if not message.get("more_body", False):
                     is_over = True
                     break
