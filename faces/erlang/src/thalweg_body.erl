@@ -29,6 +29,9 @@
     buffer :: binary(),
     left :: non_neg_integer() | thalweg_chunks:chunks(),
     idle :: timeout(),
+    %% Of a body in chunks: milliseconds that may still be waited for what fills a piece, and how many bytes it lacks.
+    patience :: timeout(),
+    lacks = ?PIECE_BYTES_MAX :: pos_integer(),
     %% Nothing comes before the client is told to go on.
     waits :: boolean()
 }).
@@ -52,7 +55,7 @@ begin_with(Socket, Buffer, {Size, Waits}, Idle) ->
         end,
     %% Of a client that sends already nothing is waited for (RFC 9110, 10.1.1).
     State = #state{
-        socket = Socket, owner = self(), buffer = Buffer, left = Left, idle = Idle, waits = Waits andalso Buffer =:= <<>>
+        socket = Socket, owner = self(), buffer = Buffer, left = Left, idle = Idle, patience = Idle, waits = Waits andalso Buffer =:= <<>>
     },
     {ok, {pieces, spawn(fun() -> pieces(monitor(process, State#state.owner), State) end), false}}.
 
@@ -149,7 +152,7 @@ pieces(Monitor, #state{owner = Owner, left = Left, buffer = Buffer} = State) ->
     end.
 
 -spec piece(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
-piece(#state{left = Left} = State) when not is_integer(Left) -> chunk(State);
+piece(#state{left = Left} = State) when not is_integer(Left) -> chunks(State, [], 0);
 piece(#state{socket = Socket, buffer = <<>>, left = Left, idle = Idle} = State) ->
     case gen_tcp:recv(Socket, min(Left, ?PIECE_BYTES_MAX), Idle) of
         {ok, Bytes} -> {ok, Bytes, State#state{left = Left - byte_size(Bytes), waits = false}};
@@ -159,18 +162,41 @@ piece(#state{buffer = Buffer, left = Left} = State) ->
     {Bytes, Rest} = split_binary(Buffer, min(Left, byte_size(Buffer))),
     {ok, Bytes, State#state{buffer = Rest, left = Left - byte_size(Bytes)}}.
 
-%% The next of a body in chunks, none once it is over.
--spec chunk(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
-chunk(#state{socket = Socket, left = Chunks, buffer = Buffer, idle = Idle} = State) ->
-    case thalweg_chunks:take(Chunks, Buffer, ?PIECE_BYTES_MAX) of
-        {data, Bytes, Rest, Next} -> {ok, Bytes, over(State#state{left = Next, buffer = Rest, waits = false})};
-        {over, Rest} -> {ok, <<>>, State#state{left = 0, buffer = Rest, waits = false}};
+%% What came of a body in chunks, as many of them as a piece holds; none once it is over.
+-spec chunks(#state{}, [binary()], non_neg_integer()) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
+chunks(State, Parts, ?PIECE_BYTES_MAX = Size) -> gathered(over(State), Parts, Size);
+chunks(#state{left = Chunks, buffer = Buffer} = State, Parts, Size) ->
+    case thalweg_chunks:take(Chunks, Buffer, ?PIECE_BYTES_MAX - Size) of
+        {data, Bytes, Rest, Next} -> chunks(State#state{left = Next, buffer = Rest}, [Bytes | Parts], Size + byte_size(Bytes));
+        {over, Rest} -> gathered(State#state{left = 0, buffer = Rest}, Parts, Size);
+        {more, Rest, Next} when Size > 0 -> gathered(State#state{left = Next, buffer = Rest}, Parts, Size);
         {more, Rest, Next} ->
-            case gen_tcp:recv(Socket, 0, Idle) of
-                {ok, Bytes} -> chunk(State#state{left = Next, buffer = <<Rest/binary, Bytes/binary>>});
-                {error, _} -> closed
+            case more(State) of
+                {ok, Bytes, Later} -> chunks(Later#state{left = Next, buffer = <<Rest/binary, Bytes/binary>>}, Parts, Size);
+                closed -> closed
             end;
         {refused, Status} -> {refused, Status}
+    end.
+
+-spec gathered(#state{}, [binary()], non_neg_integer()) -> {ok, binary(), #state{}}.
+gathered(#state{lacks = Lacks, idle = Idle} = State, Parts, Size) ->
+    Next =
+        case Lacks - Size of
+            Left when Left > 0 -> State#state{lacks = Left};
+            _ -> State#state{lacks = ?PIECE_BYTES_MAX, patience = Idle}
+        end,
+    {ok, iolist_to_binary(lists:reverse(Parts)), Next#state{waits = false}}.
+
+%% What comes next. All that is waited for what fills a piece is counted together, however it comes: bytes that come one by one
+%% are no reason to wait for ever.
+-spec more(#state{}) -> {ok, binary(), #state{}} | closed.
+more(#state{socket = Socket, patience = Patience} = State) ->
+    Began = erlang:monotonic_time(millisecond),
+    case gen_tcp:recv(Socket, 0, Patience) of
+        {ok, Bytes} ->
+            Waited = erlang:monotonic_time(millisecond) - Began,
+            {ok, Bytes, State#state{patience = max(0, Patience - Waited)}};
+        {error, _} -> closed
     end.
 
 %% The same, over where the last chunk is there already: then nobody has to ask for what is none.

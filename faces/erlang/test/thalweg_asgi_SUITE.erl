@@ -7,7 +7,7 @@ all() ->
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
-        returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
+        chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -544,6 +544,41 @@ most_waiting(Process, Most) ->
             most_waiting(Process, max(Length, Most));
         undefined -> Most
     end.
+
+%% What comes byte by byte, be it of a body or of what stands between its chunks, is not waited for any longer than the rest.
+chunks_that_trickle(_Config) ->
+    with_server(#{idle_ms_max => 200}, fun(Config) ->
+        [
+            begin
+                {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, thalweg_asgi:port(proplists:get_value(server, Config)), [binary, {active, false}]),
+                Head = <<"POST /count HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n">>,
+                ok = gen_tcp:send(Socket, [Head, Begun]),
+                {Begun, {ok, <<"HTTP/1.1 200 ", _/binary>> = Answer}} = {Begun, trickled(Socket, Bytes, 400)},
+                {match, _} = re:run([Answer | all_of(Socket)], "gone$"),
+                ok = gen_tcp:close(Socket)
+            end
+         || {Begun, Bytes} <- [{<<"1;">>, <<"a">>}, {<<>>, <<"1\r\na\r\n">>}]
+        ]
+    end).
+
+%% Sends the same again and again until there is an answer.
+trickled(_Socket, _Bytes, 0) -> no_answer;
+trickled(Socket, Bytes, Times) ->
+    _ = gen_tcp:send(Socket, Bytes),
+    case gen_tcp:recv(Socket, 0, 10) of
+        {error, timeout} -> trickled(Socket, Bytes, Times - 1);
+        Told -> Told
+    end.
+
+%% Short chunks are asked for together.
+many_chunks(_Config) ->
+    with_server(#{}, fun(Config) ->
+        Chunks = binary:copy(<<"1\r\na\r\n">>, 5000),
+        {<<"HTTP/1.1 200 ", _/binary>>, Told} =
+            http(Config, <<"POST /count HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n", Chunks/binary, "0\r\n\r\n">>),
+        [5000, Longest] = [binary_to_integer(Word) || Word <- binary:split(Told, <<" ">>)],
+        true = Longest > 100
+    end).
 
 with_server(Options, Test) ->
     {ok, Server} = thalweg_asgi:listen(Options#{app => <<"web:app">>}),
