@@ -366,6 +366,23 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
     })
 }
 
+/// `watch_process(Connection) -> boolean()`: the caller is sent `{select, Connection, undefined, ready_input}` once the worker's
+/// process has ended, whoever holds what it had open.
+pub(crate) fn watch_process(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let known = atoms(env);
+    let connection = handle::of(env, *connection)?;
+    let is_watched = handle::watch_process(env, connection, env.caller(), known.undefined);
+    Some(if is_watched { known.yes } else { known.no })
+}
+
+/// `kill_process(Connection) -> boolean()`: ends the worker's process, or says that it is not watched.
+pub(crate) fn kill_process(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let is_known = handle::of(env, *connection)?.lock().kill_process();
+    Some(if is_known { atoms(env).yes } else { atoms(env).no })
+}
+
 /// Sends a request whose answer nobody wants to know.
 fn send(
     env: Env,

@@ -97,6 +97,8 @@ until_ready(#state{output = Output, port = Port, router = Router} = State, Place
     receive
         {thalweg_event, ready, _, _} ->
             ok = thalweg_output:ready(Output),
+            %% Its connection and its output do not tell of its end as long as a child of it has them.
+            _ = thalweg_nif:watch_process(State#state.connection),
             {ok, State};
         {Port, {exit_status, Status}} -> failed(State, {exit_status, Status});
         {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason);
@@ -165,6 +167,8 @@ handle_info({thalweg_event, _, down}, State) ->
     {stop, {worker_died, down}, State};
 handle_info({Port, {exit_status, Status}}, #state{port = Port} = State) ->
     {stop, {worker_died, {exit_status, Status}}, State};
+handle_info({select, Connection, _, ready_input}, #state{connection = Connection} = State) ->
+    {stop, {worker_died, ended}, State};
 handle_info({'EXIT', Router, Reason}, #state{router = Router} = State) ->
     {stop, {worker_died, Reason}, State};
 handle_info({'EXIT', _Parent, Reason}, State) ->
@@ -215,6 +219,7 @@ until_shut_down(#state{port = Port} = State, Reference, Timer) ->
         {thalweg, Reference, Result} -> have_shut_down(State, Result);
         {timeout, Timer, shut_down} -> have_shut_down(State, {error, timeout});
         {thalweg_event, _, down} -> have_shut_down(State, {error, down});
+        {select, _, _, ready_input} -> have_shut_down(State, {error, ended});
         {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
         %% It may be amid a function that is given up just now.
         Message when Message =:= interrupt; Message =:= look_again; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
@@ -238,7 +243,9 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, 
     _ = catch thalweg_nif:close(Connection),
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),
-    _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || IsThere, is_integer(OsPid)],
+    %% By its number only one that never was ready: of another that may be anybody's by now.
+    IsKilled = thalweg_nif:kill_process(Connection),
+    _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || not IsKilled, IsThere, is_integer(OsPid)],
     ok = forget_endpoint(State#state.endpoint),
     _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, sockets_are_nobody_elses, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -37,6 +37,24 @@ sockets_are_nobody_elses(_Config) ->
     thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
     ok = thalweg:stop_pool(hidden),
     [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% A child that has what its worker had open keeps nobody from hearing of the worker's end.
+dies_before_its_child(_Config) ->
+    {ok, _} = thalweg:start_pool(parents, thalweg_test:pool(#{size => 1})),
+    [
+        begin
+            {ok, Child} = thalweg:call(sample, Fork, [], #{pool => parents}),
+            [Worker] = thalweg:workers(parents),
+            Call = thalweg:spawn_call(time, sleep, [3600], #{pool => parents}),
+            [] = os:cmd("kill -KILL " ++ integer_to_list(Worker)),
+            {error, {fault, _, _}} = thalweg:await(Call, infinity),
+            thalweg_test:until(fun() -> [true || Other <- thalweg:workers(parents), Other =/= Worker] =:= [true] end),
+            {Fork, true} = {Fork, filelib:is_dir("/proc/" ++ integer_to_list(Child))},
+            [] = os:cmd("kill -KILL " ++ integer_to_list(Child))
+        end
+     || Fork <- [fork_and_stay, fork_unheard]
+    ],
+    ok = thalweg:stop_pool(parents).
 
 %% Of those that a process was started with the one that ends so.
 argument(OsPid, Ending) ->

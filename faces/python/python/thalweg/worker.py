@@ -17,6 +17,8 @@ import logging
 import math
 import os
 import signal
+import socket
+import stat
 import sys
 import threading
 import time
@@ -75,6 +77,7 @@ class Worker:
         asyncio.set_event_loop(self.loop)
         self._hear_interrupts()
         logging.getLogger().addHandler(_Forward(self))
+        os.register_at_fork(after_in_child=self._let_go)
         self.loop.add_reader(self.desk.fileno(), self._turn)
         self.loop.call_soon(self._turn)
         while True:
@@ -115,6 +118,17 @@ class Worker:
     def attended(self) -> None:
         """Erlang hears what this worker says by itself."""
         self.desk.say(0, os.getpid(), sys.version)
+
+    def _let_go(self) -> None:
+        """In a child after a fork: the connection is to end with this worker, whatever becomes of its children. The numbers stay taken,
+        because what is left here of the desk still has them.
+        """
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(number).st_mode) and _listens_at(number, self._endpoint):
+                    os.dup2(nothing, number, inheritable=False)
+        os.close(nothing)
 
     def left(self) -> None:
         """What came while something was said, in whatever thread, is left to a turn, which the descriptor does not ask for."""
@@ -450,6 +464,12 @@ class _Forward(logging.Handler):
                 self._worker.desk.say(_SAY_LOG, level, line)
             except (BlockingIOError, ValueError):
                 self._dropped += 1
+
+
+def _listens_at(number: int, path: str) -> bool:
+    """Whether a socket listens at a path, or came of one that does."""
+    with socket.socket(fileno=os.dup(number)) as copy:
+        return copy.family == socket.AF_UNIX and os.path.abspath(copy.getsockname() or "/") == path
 
 
 def _text(words: str) -> str:
