@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from . import erlang
+from ._native import named
 from .loop import run as run_in_loop
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -110,10 +111,7 @@ class Body:
 
 def _named(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for word in (attribute or "app").split("."):
-        found = getattr(found, word)
-    return found
+    return named(module, attribute or "app")
 
 
 def _bytes(value: bytes | str) -> bytes:

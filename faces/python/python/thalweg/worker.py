@@ -10,7 +10,6 @@ import builtins
 import contextlib
 import fcntl
 import functools
-import importlib
 import inspect
 import itertools
 import logging
@@ -159,12 +158,9 @@ class Worker:
         self._jobs[job.number] = (task, job)
 
     def generate(
-        self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
+        self, job: Job, function: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any], batch: int
     ) -> Coroutine[Any, Any, None]:
         """What has a generator bring one value after the other."""
-        function: Any = importlib.import_module(module)
-        for part in name.split("."):
-            function = getattr(function, part)
         return self._generate(job, function(*positional, **named), batch)
 
     def ended(self, job: Job, task: asyncio.Task[Any]) -> None:
