@@ -242,8 +242,9 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
     Way = (maps:with([pool, runner], Options))#{credit => ?PARTS_MAX},
     case begin_answer(maps:get(app, Options), Scope, thalweg_body:argument(Body), Way) of
         {ok, Stream} ->
-            {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket),
+            {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket, head),
             case is_head(First) of
+                gone -> gen_tcp:close(Socket);
                 {refused, Status} -> refuse(Socket, Status);
                 {true, Status, Told, Length} ->
                     %% What is left of a body would be taken for the next request.
@@ -260,7 +261,7 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
 
 %% The connection when an answer has ended, or was cut off. Where a client still sends it finds the answer all the same.
 -spec behind(gen_tcp:socket(), options(), {ok | error, thalweg_body:body()}, boolean()) -> ok.
-behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body));
+behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body, Socket));
 behind(Socket, _Options, {ok, Body}, false) ->
     case thalweg_body:is_read(Body) of
         true -> gen_tcp:close(Socket);
@@ -277,8 +278,9 @@ is_close(_) -> false.
 %% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
 %% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
 -spec is_head(term()) ->
-    {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | false.
+    {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | gone | false.
 is_head({error, {refused, Status}}) -> {refused, Status};
+is_head({error, gone}) -> gone;
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
     case lists:all(fun is_line/1, Told) andalso lengths_of(Told) of
         [] -> {true, Status, without_encoding(Told), none};
@@ -324,7 +326,7 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
 %% Where it is cut off whoever reads it learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.
 parts(Socket, {Stream, Before}, Timeout, Body) ->
-    {Next, Read} = thalweg_body:next(Stream, Timeout, Before, none),
+    {Next, Read} = thalweg_body:next(Stream, Timeout, Before, Socket, parts),
     case Next of
         {data, Part} when is_binary(Part) ->
             case part(Socket, Part, Body) of
@@ -345,6 +347,7 @@ parts(Socket, {Stream, Before}, Timeout, Body) ->
         done -> {ok, Read};
         %% The client's own doing.
         {error, {refused, _}} -> {error, Read};
+        {error, gone} -> {error, Read};
         {error, Reason} ->
             %% Of what comes behind a head its client is told nothing but the end, so it is said here.
             Words = io_lib:format("~tp", [Reason], [{chars_limit, ?REASON_CHARACTERS_MAX}]),
@@ -374,4 +377,5 @@ part(Socket, Part, Body) ->
 refuse(Socket, Status) ->
     Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
     _ = gen_tcp:send(Socket, Head),
+    _ = inet:setopts(Socket, [{active, false}]),
     thalweg_request:linger(Socket).

@@ -7,7 +7,7 @@ all() ->
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
-        chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
+        clients_that_leave, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -544,6 +544,27 @@ most_waiting(Process, Most) ->
             most_waiting(Process, max(Length, Most));
         undefined -> Most
     end.
+
+%% An application hears that its client is gone, before its answer and amid it; what the client still sent is no reason to stay.
+clients_that_leave(Config) ->
+    Self = self(),
+    ok = thalweg:register(gone, fun([Type]) -> Self ! {heard, Type}, none end),
+    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    [
+        begin
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            ok = gen_tcp:send(Socket, <<"GET /until-gone", Query/binary, " HTTP/1.1\r\nhost: test\r\n\r\n">>),
+            thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
+            ok = gen_tcp:close(Socket),
+            receive
+                {heard, Type} -> <<"http.disconnect">> = Type
+            after 20000 -> ct:fail({not_heard, Query})
+            end,
+            thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end)
+        end
+     || Query <- [<<>>, <<"?part">>]
+    ],
+    ok = thalweg:unregister(gone).
 
 %% What comes byte by byte, be it of a body or of what stands between its chunks, is not waited for any longer than the rest.
 chunks_that_trickle(_Config) ->

@@ -146,6 +146,16 @@ async def _large(scope, receive, send):
     await send({"type": "http.response.body", "body": bytes(17 << 20)})
 
 
+async def _until_gone(scope, receive, send):
+    """Waits, with a part of its answer or without any, for its client to go."""
+    if scope["query_string"]:
+        await send(_start())
+        await send({"type": "http.response.body", "body": b"part", "more_body": True})
+    while (message := await receive())["type"] == "http.request":
+        pass
+    await erlang.acall("gone", message["type"])
+
+
 def what_was_raised():
     return raised
 
@@ -161,6 +171,7 @@ ASKED = {
     "/fail-behind": _fail_behind,
     "/half": _half,
     "/large": _large,
+    "/until-gone": _until_gone,
 }
 """Those that see to everything by themselves, by paths."""
 

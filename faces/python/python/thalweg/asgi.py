@@ -30,6 +30,9 @@ _AHEAD = 16
 _PART_BYTES_MAX = 1 << 16
 """A longer part of an answer leaves in pieces: what carries it bounds a message, and how many of them wait there."""
 
+_LEAVE_WITHIN = 5.0
+"""Seconds that an application has that heard that its client is gone."""
+
 _started: dict[str, "_Life"] = {}
 _background: set[asyncio.Task[None]] = set()
 """What goes on by itself: what applications do behind their answers."""
@@ -147,10 +150,12 @@ def _whole(scope: Message) -> Message:
 async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
     is_begun = is_whole = left = False
+    hears = 0
     gone = asyncio.Event()
     request = Body(body)
 
     async def receive() -> Message:
+        nonlocal hears
         if not request.is_read and not gone.is_set():
             try:
                 piece, is_more = await request.read()
@@ -158,11 +163,17 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                 gone.set()
             else:
                 return {"type": "http.request", "body": piece, "more_body": is_more}
-        await gone.wait()
+        hears += 1
+        try:
+            await gone.wait()
+        finally:
+            hears -= 1
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         nonlocal is_begun, is_whole
+        if left:
+            raise OSError("the client is gone")
         if is_whole:
             raise RuntimeError(f"{message['type']} behind the last part of an answer")
         expected = "http.response.body" if is_begun else "http.response.start"
@@ -205,9 +216,15 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         is_over = True
     finally:
         if not is_over:
-            # Nobody reads what it may still have to say.
+            # Nobody reads what it may still have to say. One that waits to hear of that sees to its end by itself.
             left = True
-            task.cancel()
+            if hears > 0:
+                gone.set()
+                _background.add(task)
+                task.add_done_callback(_behind)
+                asyncio.get_running_loop().call_later(_LEAVE_WITHIN, task.cancel)
+            else:
+                task.cancel()
 
 
 def _behind(task: asyncio.Task[None]) -> None:
