@@ -82,7 +82,6 @@ connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
                 connection = Connection, endpoint = Endpoint, shut_down_within = thalweg_place:shut_down_within(Options)
             },
             ok = thalweg_nif:attend(Connection),
-            thalweg_directory:publish(Pool, Index, self(), Connection),
             until_ready(State, Place, Within);
         {error, Reason} ->
             %% Its input ends, and so does it.
@@ -99,6 +98,9 @@ until_ready(#state{output = Output, port = Port, router = Router} = State, Place
             ok = thalweg_output:ready(Output),
             %% Its connection and its output do not tell of its end as long as a child of it has them.
             _ = thalweg_nif:watch_process(State#state.connection),
+            %% Before that nobody's call waits for what may never be.
+            #state{pool = Pool, index = Index, connection = Connection, os_pid = OsPid} = State,
+            ok = thalweg_directory:publish(Pool, Index, Connection, OsPid),
             {ok, State};
         {Port, {exit_status, Status}} -> failed(State, {exit_status, Status});
         {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason);
@@ -114,7 +116,6 @@ failed(#state{output = Output} = State, Reason) ->
     {error, {worker_failed, Reason, thalweg_output:printed(Output)}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call(os_pid, _From, State) -> {reply, State#state.os_pid, State};
 handle_call(_Request, _From, State) -> {reply, {error, badarg}, State}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
@@ -202,7 +203,7 @@ terminate(_Reason, State) -> finish(State).
 %% Applications end before their worker does, which goes on meanwhile: nobody new finds it. What went wrong is logged.
 -spec shut_down(#state{}) -> #state{}.
 shut_down(#state{connection = Connection, shut_down_within = Within} = State) ->
-    thalweg_directory:publish(State#state.pool, State#state.index, self(), none),
+    ok = thalweg_directory:withdraw(State#state.pool, State#state.index, self()),
     Reference = make_ref(),
     Call = {<<"thalweg.asgi">>, <<"shut_down">>, [Within / 1000], #{}, none},
     case thalweg_nif:call(Connection, Reference, Call, false) of
@@ -239,7 +240,7 @@ have_shut_down(#state{output = Output} = State, Result) ->
 %% The connection first, so that every caller is told; then the process, however busy it is.
 -spec finish(#state{}) -> ok.
 finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, os_pid = OsPid} = State) ->
-    thalweg_directory:publish(Pool, Index, self(), none),
+    ok = thalweg_directory:withdraw(Pool, Index, self()),
     _ = catch thalweg_nif:close(Connection),
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),

@@ -83,8 +83,12 @@ starting_holds_nobody_up(Config) ->
     {ok, _} = thalweg:start_pool(slow, Options),
     ok = file:delete(Gate),
     {error, {fault, _, _}} = thalweg:call(sample, die, [3], #{pool => slow}),
-    %% The next one is on its way.
-    thalweg_test:until(fun() -> length(thalweg:load(slow)) =:= 1 end),
+    %% The next one is on its way, and nobody waits for that.
+    thalweg_test:until(fun() -> thalweg:load(slow) =:= [] end),
+    thalweg_test:until(fun() -> is_starting(slow) end),
+    [] = thalweg:workers(slow),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => slow, timeout => 3000}),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => slow, timeout => 3000, affinity => 1}),
     started_and_stopped(quick),
     ok = thalweg:stop_pool(slow),
     {error, not_found} = thalweg:stop_pool(slow).
@@ -102,6 +106,13 @@ ending_holds_nobody_up(_Config) ->
     receive
         {'DOWN', Monitor, process, _, Told} -> ok = Told
     end.
+
+%% Whether the worker of a pool of one has a process that is not ready.
+is_starting(Name) ->
+    {_, Pool, _, _} = lists:keyfind({pool, Name}, 1, supervisor:which_children(thalweg_sup)),
+    [{_, Place, _, _}] = supervisor:which_children(Pool),
+    {links, Links} = process_info(Place, links),
+    [Worker || Worker <- Links, is_pid(Worker), Worker =/= Pool] =/= [].
 
 started_and_stopped(Name) ->
     {ok, _} = thalweg:start_pool(Name, thalweg_test:pool(#{size => 1})),
@@ -552,13 +563,13 @@ calls_pass_over_who_is_not_there_yet(Config) ->
     ok = file:write_file(Script, Source),
     ok = file:change_mode(Script, 8#755),
     {ok, _} = thalweg:start_pool(gated, #{size => 2, python => Script, path => [thalweg_test:path()]}),
-    {_, {First, Second}} = thalweg_directory:workers(gated),
-    [Victim, Survivor] = [gen_server:call(Worker, os_pid) || Worker <- [First, Second]],
+    {_, {_, Second}} = thalweg_directory:workers(gated),
+    [Victim, Survivor] = thalweg:workers(gated),
     ok = file:write_file(Gate, <<>>),
     [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
     thalweg_test:until(fun() ->
         {_, Workers} = thalweg_directory:workers(gated),
-        tuple_size(Workers) =:= 2 andalso element(1, Workers) =/= First
+        Workers =:= {Second}
     end),
     [{ok, Survivor} = thalweg:call(os, getpid, [], #{pool => gated}) || _ <- lists:seq(1, 20)],
     ok = file:delete(Gate),
