@@ -53,6 +53,8 @@ export interface ConnectOptions {
   spin?: boolean
   /** Speak plain frames: answers in order, neither cancellation nor credit. */
   plain?: boolean
+  /** Only a server that this process's user runs, or root, is spoken to; as is unless said otherwise. */
+  sameUserOnly?: boolean
   /** Connect anew with the next call after the connection ended. */
   reconnect?: boolean
 }

@@ -162,6 +162,10 @@ struct thalweg_client_options {
    * Speak plain frames: no hello, answers in order, neither cancellation nor credit.
    */
   bool plain;
+  /**
+   * Only a server that this process's user runs, or root, is spoken to.
+   */
+  bool same_user_only;
 };
 
 /**

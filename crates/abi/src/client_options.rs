@@ -32,6 +32,8 @@ pub struct ThalwegClientOptions {
     pub spin: bool,
     /// Speak plain frames: no hello, answers in order, neither cancellation nor credit.
     pub plain: bool,
+    /// Only a server that this process's user runs, or root, is spoken to.
+    pub same_user_only: bool,
 }
 
 /// What one call may be given. Zeros give it what the client's options say.
@@ -81,6 +83,7 @@ impl From<&ClientOptions> for ThalwegClientOptions {
             shared: of.shared,
             spin: of.spin,
             plain: of.plain,
+            same_user_only: of.same_user_only,
         }
     }
 }
@@ -102,6 +105,7 @@ impl From<&ThalwegClientOptions> for ClientOptions {
             spin: of.spin,
             reconnect,
             plain: of.plain,
+            same_user_only: of.same_user_only,
         }
     }
 }

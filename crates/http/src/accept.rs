@@ -9,7 +9,7 @@ use crate::reactor::{Http, HttpCore};
 use crate::tls::Identity;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{peer, same_user};
+use thalweg_transport::same_user_or_root;
 use thalweg_wire::exchange::Service;
 
 /// Connections taken from one listener per turn: a storm of them does not keep the others waiting.
@@ -52,7 +52,7 @@ impl<S: Service> Http<S> {
         }
         let count = taken.len();
         for connection in taken.drain(..) {
-            if same_user_only && !is_ours(connection.as_fd()) {
+            if same_user_only && !same_user_or_root(connection.as_fd()).unwrap_or(false) {
                 if let Some(peers) = self.warnings.strangers.note(now_ms, 1) {
                     tracing::warn!(peers, "peers of another user are turned away");
                 }
@@ -142,9 +142,4 @@ impl<S: Service> Http<S> {
             Err(_) => core.set_timer(key, RETRY_MS),
         }
     }
-}
-
-/// Whether a Unix socket's peer is this user, or the superuser, who may everything here anyway.
-fn is_ours(connection: BorrowedFd<'_>) -> bool {
-    same_user(connection).unwrap_or(false) || peer(connection).is_ok_and(|peer| peer.user == 0)
 }

@@ -18,18 +18,20 @@ mod incoming;
 mod link;
 mod options;
 mod outgoing;
+mod peer;
 mod session;
 mod watch;
 mod ways;
 
 pub use options::{ClientOptions, Reconnect};
+pub use peer::PeerProcess;
 
 use crate::call::{CallId, CallOptions, Event, EventKind};
 use crate::error::Error;
 use dial::{Dialed, Dialer};
 use link::Link;
 use session::{Bounds, Found, Session, What};
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
@@ -378,6 +380,18 @@ impl Client {
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         matches!(self.line, Line::Up(_))
+    }
+
+    /// The process at the other end of the connection: the one that began to listen there.
+    ///
+    /// # Errors
+    /// There is no connection, or one that says nothing of processes; that process ended, or is not to be seen from here.
+    pub fn peer_process(&self) -> io::Result<PeerProcess> {
+        let socket = match &self.line {
+            Line::Up(link) => link.ways().as_socket(),
+            Line::Dialing(_) | Line::Down(_) => None,
+        };
+        PeerProcess::of(socket.ok_or(io::ErrorKind::NotConnected)?)
     }
 
     /// Why there is no connection and none is being made, if so.

@@ -26,7 +26,7 @@ mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
 pub use call::{CallId, CallOptions, Event, EventKind};
-pub use client::{Client, ClientOptions, Reconnect};
+pub use client::{Client, ClientOptions, PeerProcess, Reconnect};
 pub use error::Error;
 pub use local::{Asked, Came, Local};
 pub use pool::Pool;

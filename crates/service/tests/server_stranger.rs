@@ -1,4 +1,5 @@
-//! Another user whom the path's mode lets pass: let in or turned away as the server's option says, and told which. A user is
+//! Another user whom the path's mode lets pass: let in or turned away as the server's option says, and told which; and another
+//! user who listens where a server is looked for: spoken to or not, as the client's option says. A user is
 //! what the kernel says of a connection, so the stranger is a program of its own, which only root can start; without root
 //! there is nobody to play it, and what is held to account is the judgement itself.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
@@ -7,16 +8,23 @@ mod caller;
 
 use caller::{Peer, Running, options};
 use std::fs::{self, Permissions};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 use thalweg_service::{CallOptions, Client, ClientOptions, Reply, Request, ServerOptions};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::HELLO_BYTES;
 
 /// Tells the stranger whom to call.
 const ENDPOINT: &str = "THALWEG_TEST_ENDPOINT";
+/// Tells the stranger where to listen.
+const PLACE: &str = "THALWEG_TEST_PLACE";
 /// Tells the stranger to speak plain frames.
 const PLAIN: &str = "THALWEG_TEST_PLAIN";
 /// A user who is neither root nor anybody in particular.
@@ -35,6 +43,20 @@ fn a_stranger_calls() {
         Ok(answer) => println!("<answered {answer}>"),
         Err(error) => println!("<{} {:?}> {error}", error.fault.word(), error.retry()),
     }
+}
+
+/// What a stranger does that listens where somebody else's server is looked for; nothing in the test program itself.
+#[test]
+fn a_stranger_listens() {
+    let Some(place) = std::env::var_os(PLACE) else { return };
+    let listener = UnixListener::bind(&place).unwrap();
+    fs::set_permissions(&place, Permissions::from_mode(0o666)).unwrap();
+    println!("<listens>");
+    let mut heard = Vec::new();
+    let mut client = listener.accept().unwrap().0;
+    client.shutdown(Shutdown::Write).unwrap();
+    client.read_to_end(&mut heard).unwrap();
+    println!("<heard {}>", heard.len());
 }
 
 /// This program where every user may run it.
@@ -80,6 +102,34 @@ fn another_user_is_told_that_only_this_one_may_connect() {
             let statistics = server.stop();
             assert_eq!((statistics.requests, statistics.clients), (u64::from(!same_user_only), 0));
         }
+    }
+}
+
+#[test]
+fn a_client_says_nothing_to_another_users_server_unless_that_is_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    if fs::metadata(directory.path()).unwrap().uid() != 0 {
+        println!("not root, so nobody can be a stranger");
+        return;
+    }
+    let program = program(directory.path());
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    let kinds = [(true, Fault::PermissionDenied, 0), (false, Fault::NoServer, HELLO_BYTES)];
+    for (at, (same_user_only, fault, heard)) in kinds.into_iter().enumerate() {
+        let place = directory.path().join(format!("{at}.sock"));
+        let mut stranger = Command::new(&program);
+        stranger.args(["--exact", "a_stranger_listens", "--nocapture"]).env(PLACE, &place);
+        stranger.current_dir("/").uid(STRANGER).gid(STRANGER).stdout(Stdio::piped());
+        let mut stranger = stranger.spawn().unwrap();
+        let mut lines = BufReader::new(stranger.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+        assert!(lines.any(|line| line.contains("<listens>")));
+        let options =
+            ClientOptions { same_user_only, connect_within: Duration::ZERO, ..ClientOptions::default() };
+        let endpoint = place.to_str().unwrap().parse().unwrap();
+        let error = Client::connect(&endpoint, options).unwrap_err();
+        assert_eq!(error.fault, fault, "{error}");
+        assert!(lines.any(|line| line.contains(&format!("<heard {heard}>"))), "{same_user_only}");
+        assert!(stranger.wait().unwrap().success());
     }
 }
 

@@ -1,9 +1,12 @@
 //! What the process may have and where it runs: descriptors, processors, entropy.
 
-use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::cell::Cell;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// For so long a thread goes by what it found of its processors.
 const PROCESSORS_KNOWN_NS: u64 = 1_000_000;
@@ -35,6 +38,29 @@ pub fn locked_bytes_max() -> Option<u64> {
 /// Why it does not.
 pub fn can_watch() -> io::Result<()> {
     Ok(pidfd_open(getpid(), PidfdFlags::empty()).map(drop)?)
+}
+
+/// A descriptor of a process: readable once it has ended, and never another's, whoever gets its number.
+///
+/// # Errors
+/// `NotFound` where there is none of that number, or none that this process may see.
+pub fn open(id: u32) -> io::Result<OwnedFd> {
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    match pidfd_open(id, PidfdFlags::empty()) {
+        Err(rustix::io::Errno::SRCH) => Err(io::ErrorKind::NotFound.into()),
+        opened => Ok(opened?),
+    }
+}
+
+/// Ends the process of a descriptor; one that has ended is no error.
+///
+/// # Errors
+/// `PermissionDenied` for a process of somebody else's.
+pub fn kill(process: BorrowedFd<'_>) -> io::Result<()> {
+    match pidfd_send_signal(process, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Raises the limit of open descriptors to `wanted`, or as far as the hard limit lets it; what it is

@@ -9,7 +9,7 @@ mod speaker;
 mod transfer;
 mod wait;
 
-pub use peer::{Peer, peer, same_user};
+pub use peer::{Peer, peer, same_user, same_user_or_root};
 pub use speaker::{Speaker, note_speakers, speaker};
 pub use transfer::{
     PIECES_MAX, SLEEP_MAX, block, queued_bytes, receive, receive_waiting, send, send_file, send_gathered,

@@ -33,6 +33,7 @@ pub use unsent::Unsent;
 
 pub use thalweg_sync::ring::{Broken, RING_BYTES, Wanted};
 pub use thalweg_sys::socket::{
-    Peer, is_local, local_address, peer, peer_address, queued_bytes, same_user, set_send_buffer,
+    Peer, is_local, local_address, peer, peer_address, queued_bytes, same_user, same_user_or_root,
+    set_send_buffer,
 };
 pub use thalweg_sys::standard::descriptors as standard_streams;

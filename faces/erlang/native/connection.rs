@@ -25,11 +25,12 @@ use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
 pub(crate) use lines::Lines;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
-use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, Reconnect};
+use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, PeerProcess, Reconnect};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::SchemaHash;
@@ -57,6 +58,7 @@ pub(crate) struct Wishes {
     pub(crate) is_shared: bool,
     /// Whether a call makes a connection that was lost anew.
     pub(crate) reconnects: bool,
+    pub(crate) same_user_only: bool,
 }
 
 impl Default for Wishes {
@@ -68,6 +70,7 @@ impl Default for Wishes {
             connect_within: options.connect_within,
             is_shared: false,
             reconnects: false,
+            same_user_only: options.same_user_only,
         }
     }
 }
@@ -103,6 +106,9 @@ pub(crate) struct State {
     reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
+    /// The worker's process, once its keeper asked to hear of its end, and the descriptor that is watched for that.
+    process: Option<PeerProcess>,
+    watched_process: Option<OwnedFd>,
     /// The virtual machine was told to watch the descriptor no more, which it closes before long.
     is_left: bool,
     /// Processes that look for their answers right now.
@@ -156,6 +162,7 @@ impl Connection {
             in_flight_max: CALLS_MAX,
             connect_within: wishes.connect_within,
             shared: wishes.is_shared,
+            same_user_only: wishes.same_user_only,
             reconnect: if wishes.reconnects { RECONNECT } else { Reconnect::Never },
             ..ClientOptions::default()
         };
@@ -173,6 +180,8 @@ impl Connection {
             in_flight_max: wishes.in_flight_max,
             reconnects: wishes.reconnects,
             router_sleeps: false,
+            process: None,
+            watched_process: None,
             is_left: false,
             lookers: 0,
             last: None,
@@ -513,6 +522,35 @@ impl State {
         }
         self.hand_out(env, None);
         self.abandon_held(env);
+    }
+
+    /// Finds the process at the other end, and the descriptor to watch for its end; the same one again.
+    pub(crate) fn find_process(&mut self) -> io::Result<RawFd> {
+        if let Some(watched) = &self.watched_process {
+            return Ok(watched.as_raw_fd());
+        }
+        let client = self.client.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let process = client.peer_process()?;
+        let watched = process.descriptor()?;
+        let number = watched.as_raw_fd();
+        (self.process, self.watched_process) = (Some(process), Some(watched));
+        Ok(number)
+    }
+
+    /// Ends the process at the other end. `false`: nobody asked to hear of its end.
+    pub(crate) fn kill_process(&self) -> bool {
+        // One that ended is no longer there, and one of somebody else's is none that was started here.
+        self.process.as_ref().is_some_and(|process| process.kill().is_ok())
+    }
+
+    /// What the virtual machine watches for the end of the process, if it does.
+    pub(crate) fn watched_process(&self) -> Option<RawFd> {
+        self.watched_process.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Lets go of that descriptor.
+    pub(crate) fn drop_process(&mut self) {
+        self.watched_process = None;
     }
 
     /// Whether the descriptor may be watched.

@@ -8,6 +8,7 @@ use crate::enif::{self, KindInit, Monitor, Pid, RawEnv, RawKind, RawTerm};
 use crate::term::Env;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -84,7 +85,18 @@ pub(crate) fn of<'c>(env: Env, term: RawTerm) -> Option<&'c Connection> {
 pub(crate) fn watch(env: Env, connection: &Connection, undefined: RawTerm) -> bool {
     // Under the lock, so that nobody has it closed meanwhile.
     let state = connection.lock();
-    !state.is_left() && select(env, connection, enif::SELECT_READ, &raw const connection.router, undefined)
+    let of = (connection.descriptor, undefined);
+    !state.is_left() && select(env, connection, enif::SELECT_READ, &raw const connection.router, of)
+}
+
+/// Has a process be sent a message once the process at the other end has ended, that ended or can be watched. `false`: it can not.
+pub(crate) fn watch_process(env: Env, connection: &Connection, keeper: Pid, reference: RawTerm) -> bool {
+    let mut state = connection.lock();
+    if state.is_left() {
+        return false;
+    }
+    let Ok(descriptor) = state.find_process() else { return false };
+    select(env, connection, enif::SELECT_READ, &raw const keeper, (descriptor, reference))
 }
 
 /// Ends a connection: every call is told so, and the descriptor is closed as soon as nobody watches it.
@@ -92,20 +104,26 @@ pub(crate) fn close(env: Env, connection: &Connection, undefined: RawTerm) {
     let mut state = connection.lock();
     state.close(env);
     let leaves = state.leave_descriptor();
+    let process = state.watched_process().filter(|_| leaves);
     // What follows may come back for the lock at once.
     drop(state);
-    if leaves {
-        select(env, connection, enif::SELECT_STOP, ptr::null(), undefined);
+    for descriptor in process.into_iter().chain(leaves.then_some(connection.descriptor)) {
+        select(env, connection, enif::SELECT_STOP, ptr::null(), (descriptor, undefined));
     }
 }
 
-fn select(env: Env, connection: &Connection, flags: c_int, pid: *const Pid, undefined: RawTerm) -> bool {
+fn select(
+    env: Env,
+    connection: &Connection,
+    flags: c_int,
+    pid: *const Pid,
+    (descriptor, reference): (RawFd, RawTerm),
+) -> bool {
     let object: *const Connection = connection;
     // SAFETY: the connection lies in an object, which a term of the caller holds; the descriptor is open until the virtual
     // machine was told to stop.
-    let outcome = unsafe {
-        enif::enif_select(env.0, connection.descriptor, flags, object.cast_mut().cast(), pid, undefined)
-    };
+    let outcome =
+        unsafe { enif::enif_select(env.0, descriptor, flags, object.cast_mut().cast(), pid, reference) };
     outcome >= 0
 }
 
@@ -134,9 +152,14 @@ unsafe extern "C" fn dropped(_env: *mut RawEnv, object: *mut c_void) {
 
 /// # Safety
 /// Called by the virtual machine with an object of ours.
-unsafe extern "C" fn stopped(_env: *mut RawEnv, object: *mut c_void, _event: c_int, _direct: c_int) {
+unsafe extern "C" fn stopped(_env: *mut RawEnv, object: *mut c_void, event: c_int, _direct: c_int) {
     // SAFETY: it is a connection, held by whoever calls.
-    unsafe { &*object.cast::<Connection>() }.lock().drop_client();
+    let connection = unsafe { &*object.cast::<Connection>() };
+    if event == connection.descriptor {
+        connection.lock().drop_client();
+    } else {
+        connection.lock().drop_process();
+    }
 }
 
 /// # Safety

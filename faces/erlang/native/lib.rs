@@ -73,6 +73,8 @@ functions! {
     c"request", 4: request;
     c"request_stream", 4: request_stream;
     c"attend", 1: attend;
+    c"watch_process", 1: watch_process;
+    c"kill_process", 1: kill_process;
     c"cast", 2: cast;
     c"cancel_group", 2: cancel_group;
     c"answer", 4: answer;

@@ -85,17 +85,20 @@ fn pending(env: Env, connection: RawTerm, call: CallId) -> RawTerm {
     env.make_tuple(&[atoms(env).pending, connection, env.make_natural(call.number())])
 }
 
-/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects})`.
+/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects, SameUserOnly})`.
 pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     let [endpoint, router, wishes] = arguments else { return None };
     let endpoint = std::str::from_utf8(env.iodata(*endpoint)?).ok()?;
     let router = env.pid(*router)?;
-    let [schema, in_flight_max, within, is_shared, reconnects] = env.tuple(*wishes)? else { return None };
+    let [schema, in_flight_max, within, is_shared, reconnects, same_user_only] = env.tuple(*wishes)? else {
+        return None;
+    };
     let mut wanted = Wishes {
         in_flight_max: u32::try_from(env.natural(*in_flight_max)?).ok()?,
         connect_within: Duration::from_millis(env.natural(*within)?),
         is_shared: same(*is_shared, atoms(env).yes),
         reconnects: same(*reconnects, atoms(env).yes),
+        same_user_only: same(*same_user_only, atoms(env).yes),
         ..Wishes::default()
     };
     if let Some(schema) = env.binary(*schema) {
@@ -361,6 +364,23 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
         }
         Err(why) => failed(env, &state, &why),
     })
+}
+
+/// `watch_process(Connection) -> boolean()`: the caller is sent `{select, Connection, undefined, ready_input}` once the worker's
+/// process has ended, whoever holds what it had open.
+pub(crate) fn watch_process(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let known = atoms(env);
+    let connection = handle::of(env, *connection)?;
+    let is_watched = handle::watch_process(env, connection, env.caller(), known.undefined);
+    Some(if is_watched { known.yes } else { known.no })
+}
+
+/// `kill_process(Connection) -> boolean()`: ends the worker's process, or says that it is not watched.
+pub(crate) fn kill_process(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let is_known = handle::of(env, *connection)?.lock().kill_process();
+    Some(if is_known { atoms(env).yes } else { atoms(env).no })
 }
 
 /// Sends a request whose answer nobody wants to know.

@@ -63,16 +63,7 @@ stop_pool(Name) -> thalweg_pool:stop(Name).
 
 %% @doc The numbers that the operating system knows a pool's workers by.
 -spec workers(atom()) -> [non_neg_integer()].
-workers(Name) ->
-    {_, Workers} = thalweg_directory:workers(Name),
-    lists:append([os_pid(Worker) || Worker <- tuple_to_list(Workers)]).
-
-%% One that just ends has none.
--spec os_pid(pid()) -> [non_neg_integer()].
-os_pid(Worker) ->
-    try [gen_server:call(Worker, os_pid)]
-    catch exit:_ -> []
-    end.
+workers(Name) -> thalweg_directory:os_pids(Name).
 
 %% @doc Calls in flight, per worker.
 -spec load(atom()) -> [non_neg_integer()].

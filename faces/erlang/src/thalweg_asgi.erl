@@ -32,6 +32,10 @@
 %% An answer that is under way, and the request's body.
 -type exchange() :: {thalweg_stream:stream(), thalweg_body:body()}.
 
+%% Parts of an answer that wait here for a client to take them: as many as keep a worker from waiting for each.
+-define(PARTS_MAX, 4).
+%% Characters that are told of why an answer was cut off.
+-define(REASON_CHARACTERS_MAX, 4096).
 %% Milliseconds until somebody is accepted again where nobody could be.
 -define(ACCEPT_PAUSE, 50).
 %% Milliseconds without a client after which who waits for one begins anew, or lies down: who runs no code of this module outlives
@@ -47,7 +51,7 @@ run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 run(App, Scope, Body, Options) ->
     ok = thalweg_options:demand(answer, Options),
     Timeout = maps:get(timeout, Options, 5000),
-    case begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options) of
+    case begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, maps:with([pool, runner], Options)) of
         {ok, Stream} -> whole(Stream, Timeout, none, []);
         {error, Reason} -> {error, Reason}
     end.
@@ -70,12 +74,12 @@ whole(Stream, Timeout, Head, Parts) ->
 -spec open(binary(), scope(), iodata(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 open(App, Scope, Body, Options) ->
     ok = thalweg_options:demand(answer, Options),
-    begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, Options).
+    begin_answer(App, Scope, {bytes, iolist_to_binary(Body)}, maps:with([pool, runner], Options)).
 
--spec begin_answer(binary(), scope(), {bytes, binary()} | pid(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
+-spec begin_answer(binary(), scope(), {bytes, binary()} | pid(), map()) -> {ok, thalweg_stream:stream()} | {error, term()}.
 begin_answer(App, Scope, Body, Options) ->
     [Module, Function] = binary:split(maps:get(runner, Options, <<"thalweg.asgi:respond">>), <<":">>),
-    thalweg_stream:open(Module, Function, [App, Scope, Body], maps:with([pool], Options)).
+    thalweg_stream:open(Module, Function, [App, Scope, Body], maps:without([runner], Options)).
 
 %% @doc Serves an application. The server ends with the process that starts it.
 -spec listen(options()) -> {ok, pid()} | {error, term()}.
@@ -235,10 +239,12 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
         <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers]
     },
     IsKept = Minor =:= 1 andalso not lists:any(fun is_close/1, Headers),
-    case begin_answer(maps:get(app, Options), Scope, thalweg_body:argument(Body), Options) of
+    Way = (maps:with([pool, runner], Options))#{credit => ?PARTS_MAX},
+    case begin_answer(maps:get(app, Options), Scope, thalweg_body:argument(Body), Way) of
         {ok, Stream} ->
-            {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket),
+            {First, Read} = thalweg_body:next(Stream, maps:get(timeout, Options, 30000), Body, Socket, head),
             case is_head(First) of
+                gone -> gen_tcp:close(Socket);
                 {refused, Status} -> refuse(Socket, Status);
                 {true, Status, Told, Length} ->
                     %% What is left of a body would be taken for the next request.
@@ -255,7 +261,7 @@ answer(Socket, Options, {Method, {Path, Query}, Minor, Headers}, Body) ->
 
 %% The connection when an answer has ended, or was cut off. Where a client still sends it finds the answer all the same.
 -spec behind(gen_tcp:socket(), options(), {ok | error, thalweg_body:body()}, boolean()) -> ok.
-behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body));
+behind(Socket, Options, {ok, Body}, true) -> serve(Socket, Options, thalweg_body:rest(Body, Socket));
 behind(Socket, _Options, {ok, Body}, false) ->
     case thalweg_body:is_read(Body) of
         true -> gen_tcp:close(Socket);
@@ -272,8 +278,9 @@ is_close(_) -> false.
 %% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
 %% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
 -spec is_head(term()) ->
-    {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | false.
+    {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | {refused, pos_integer()} | gone | false.
 is_head({error, {refused, Status}}) -> {refused, Status};
+is_head({error, gone}) -> gone;
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
     case lists:all(fun is_line/1, Told) andalso lengths_of(Told) of
         [] -> {true, Status, without_encoding(Told), none};
@@ -319,7 +326,7 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
 %% Where it is cut off whoever reads it learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.
 parts(Socket, {Stream, Before}, Timeout, Body) ->
-    {Next, Read} = thalweg_body:next(Stream, Timeout, Before, none),
+    {Next, Read} = thalweg_body:next(Stream, Timeout, Before, Socket, parts),
     case Next of
         {data, Part} when is_binary(Part) ->
             case part(Socket, Part, Body) of
@@ -338,7 +345,14 @@ parts(Socket, {Stream, Before}, Timeout, Body) ->
         %% Whatever came next would be taken for what is missing.
         done when element(1, Body) =:= left, element(2, Body) > 0 -> {error, Read};
         done -> {ok, Read};
-        {error, _} -> {error, Read}
+        %% The client's own doing.
+        {error, {refused, _}} -> {error, Read};
+        {error, gone} -> {error, Read};
+        {error, Reason} ->
+            %% Of what comes behind a head its client is told nothing but the end, so it is said here.
+            Words = io_lib:format("~tp", [Reason], [{chars_limit, ?REASON_CHARACTERS_MAX}]),
+            ok = logger:warning("an answer was cut off: ~ts", [Words]),
+            {error, Read}
     end.
 
 %% One part of a body, and what may follow it.
@@ -363,4 +377,5 @@ part(Socket, Part, Body) ->
 refuse(Socket, Status) ->
     Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
     _ = gen_tcp:send(Socket, Head),
+    _ = inet:setopts(Socket, [{active, false}]),
     thalweg_request:linger(Socket).

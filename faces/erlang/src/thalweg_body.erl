@@ -5,10 +5,10 @@
 %% memory of a piece, who sends it is held up by TCP until it is wanted, and a client that waits for `100 Continue' is told so when
 %% it is. Of a body in chunks nobody knows how long it is, so it comes that way in any case, and is refused where it goes beyond what it
 %% may have, or is none. That process ends with the connection's; it alone reads from the socket until the body is over, and never writes there:
-%% the connection does, which hears of each piece that is asked for, and of its coming ({@link next/4}).
+%% the connection does, which hears of each piece that is asked for, and of its coming ({@link next/5}).
 -module(thalweg_body).
 
--export([begin_with/4, argument/1, next/4, is_read/1, rest/1]).
+-export([begin_with/4, argument/1, next/5, is_read/1, rest/2]).
 -export([from_python/1]).
 -export_type([body/0]).
 
@@ -16,8 +16,17 @@
 -define(AT_ONCE_BYTES_MAX, 65536).
 -define(PIECE_BYTES_MAX, 65536).
 
-%% Whole, with what came behind it; or the process that reads it, and whether all of it was read.
--opaque body() :: {whole, binary(), binary()} | {pieces, pid(), boolean()}.
+-record(body, {
+    %% All of it, where it was read at once, or the process that reads it.
+    whole = <<>> :: binary(),
+    reader = none :: pid() | none,
+    is_read :: boolean(),
+    %% What came behind it, but for what the reader has, and whether the socket tells of its end.
+    early = <<>> :: binary(),
+    is_watched = false :: boolean()
+}).
+
+-opaque body() :: #body{}.
 
 %% How long a body is, or that it comes in chunks, of so many bytes in all at the most.
 -type size() :: non_neg_integer() | {chunks, Most :: non_neg_integer()}.
@@ -29,6 +38,9 @@
     buffer :: binary(),
     left :: non_neg_integer() | thalweg_chunks:chunks(),
     idle :: timeout(),
+    %% Of a body in chunks: milliseconds that may still be waited for what fills a piece, and how many bytes it lacks.
+    patience :: timeout(),
+    lacks = ?PIECE_BYTES_MAX :: pos_integer(),
     %% Nothing comes before the client is told to go on.
     waits :: boolean()
 }).
@@ -40,7 +52,7 @@ begin_with(Socket, Buffer, {Length, Waits}, Idle) when
     is_integer(Length), Length =< byte_size(Buffer); is_integer(Length), Length =< ?AT_ONCE_BYTES_MAX, not Waits
 ->
     case thalweg_request:body(Socket, Buffer, Length, Idle) of
-        {ok, Body, Rest} -> {ok, {whole, Body, Rest}};
+        {ok, Body, Rest} -> {ok, #body{whole = Body, early = Rest, is_read = true}};
         {error, timeout} -> late;
         {error, _} -> closed
     end;
@@ -52,51 +64,75 @@ begin_with(Socket, Buffer, {Size, Waits}, Idle) ->
         end,
     %% Of a client that sends already nothing is waited for (RFC 9110, 10.1.1).
     State = #state{
-        socket = Socket, owner = self(), buffer = Buffer, left = Left, idle = Idle, waits = Waits andalso Buffer =:= <<>>
+        socket = Socket, owner = self(), buffer = Buffer, left = Left, idle = Idle, patience = Idle, waits = Waits andalso Buffer =:= <<>>
     },
-    {ok, {pieces, spawn(fun() -> pieces(monitor(process, State#state.owner), State) end), false}}.
+    {ok, #body{reader = spawn(fun() -> pieces(monitor(process, State#state.owner), State) end), is_read = false}}.
 
 %% @doc What Python is given for it.
 -spec argument(body()) -> {bytes, binary()} | pid().
-argument({whole, Body, _}) -> {bytes, Body};
-argument({pieces, Reader, _}) -> Reader.
+argument(#body{reader = none, whole = Body}) -> {bytes, Body};
+argument(#body{reader = Reader}) -> Reader.
 
-%% @doc What comes next of the answer, or the status with which the body is to be refused. It is not late as long as the body is: that has its own time. Before there is an answer a
-%% client that waits for it is told to go on, through the socket.
--spec next(thalweg_stream:stream(), timeout(), body(), gen_tcp:socket() | none) -> {{data, term()} | done | {error, term()}, body()}.
-next(Stream, Timeout, {whole, _, _} = Body, _Socket) -> {thalweg_stream:next(Stream, Timeout), Body};
-next(Stream, Timeout, Body, Socket) -> next(Stream, {Timeout, Timeout}, thalweg_stream:reference(Stream), Body, Socket).
-
--spec next(thalweg_stream:stream(), {timeout(), timeout()}, reference(), body(), gen_tcp:socket() | none) ->
+%% @doc What comes next of the answer, or the status with which the body is to be refused, or that the client is gone. It is not late
+%% as long as the body is: that has its own time. Before there is an answer a client that waits for it is told to go on.
+-spec next(thalweg_stream:stream(), timeout(), body(), gen_tcp:socket(), head | parts) ->
     {{data, term()} | done | {error, term()}, body()}.
-next(Stream, {Now, Timeout}, Reference, {pieces, Reader, _} = Body, Socket) ->
+next(Stream, Timeout, Body, Socket, Stage) ->
+    await(Stream, {Timeout, Timeout}, thalweg_stream:reference(Stream), watching(Body, Socket), {Socket, Stage}).
+
+-spec await(thalweg_stream:stream(), {timeout(), timeout()}, reference(), body(), {gen_tcp:socket(), head | parts}) ->
+    {{data, term()} | done | {error, term()}, body()}.
+await(Stream, {Now, Timeout} = Times, Reference, #body{reader = Reader, early = Early} = Body, {Socket, Stage} = To) ->
     receive
         {thalweg, Reference, {data, _} = Data} ->
             ok = thalweg_stream:grant(Stream, 1),
             {Data, Body};
         {thalweg, Reference, End} -> {End, Body};
+        {tcp, Socket, Bytes} ->
+            %% Of the next request. More of it is left where it is, and the client's end with that.
+            await(Stream, Times, Reference, Body#body{early = <<Early/binary, Bytes/binary>>}, To);
+        {tcp_closed, Socket} ->
+            ok = thalweg_stream:close(Stream),
+            {{error, gone}, Body};
         {Reader, continue} ->
-            _ = [gen_tcp:send(Socket, <<"HTTP/1.1 100 Continue\r\n\r\n">>) || Socket =/= none],
-            next(Stream, {Now, Timeout}, Reference, Body, Socket);
+            _ = [gen_tcp:send(Socket, <<"HTTP/1.1 100 Continue\r\n\r\n">>) || Stage =:= head],
+            await(Stream, Times, Reference, Body, To);
         {Reader, {refused, _} = Refused} ->
             ok = thalweg_stream:close(Stream),
             {{error, Refused}, Body};
-        {Reader, asked} -> next(Stream, {infinity, Timeout}, Reference, Body, Socket);
-        {Reader, {came, IsOver}} -> next(Stream, {Timeout, Timeout}, Reference, {pieces, Reader, IsOver}, Socket)
+        {Reader, asked} -> await(Stream, {infinity, Timeout}, Reference, Body, To);
+        {Reader, {came, IsOver}} ->
+            await(Stream, {Timeout, Timeout}, Reference, watching(Body#body{is_read = IsOver}, Socket), To)
     after Now ->
         ok = thalweg_stream:close(Stream),
         {{error, timeout}, Body}
     end.
 
+%% Where nobody reads from the socket any more, its end is told of: a client that leaves wants no answer.
+-spec watching(body(), gen_tcp:socket()) -> body().
+watching(#body{is_read = true, is_watched = false} = Body, Socket) ->
+    _ = inet:setopts(Socket, [{active, once}]),
+    Body#body{is_watched = true};
+watching(Body, _Socket) -> Body.
+
 %% @doc Whether all of it was read, so that another request may follow.
 -spec is_read(body()) -> boolean().
-is_read({whole, _, _}) -> true;
-is_read({pieces, _, IsRead}) -> IsRead.
+is_read(#body{is_read = IsRead}) -> IsRead.
 
-%% @doc What came behind a body that was read, which is over.
--spec rest(body()) -> binary().
-rest({whole, _, Rest}) -> Rest;
-rest({pieces, Reader, true}) ->
+%% @doc What came behind a body that was read, which is over. The socket is read from as before.
+-spec rest(body(), gen_tcp:socket()) -> binary().
+rest(#body{is_read = true, reader = Reader, early = Early}, Socket) ->
+    _ = inet:setopts(Socket, [{active, false}]),
+    Late =
+        receive
+            {tcp, Socket, Bytes} -> Bytes
+        after 0 -> <<>>
+        end,
+    iolist_to_binary([behind(Reader), Early, Late]).
+
+-spec behind(pid() | none) -> binary().
+behind(none) -> <<>>;
+behind(Reader) ->
     Monitor = monitor(process, Reader),
     Reader ! {rest, self(), Monitor},
     receive
@@ -149,7 +185,7 @@ pieces(Monitor, #state{owner = Owner, left = Left, buffer = Buffer} = State) ->
     end.
 
 -spec piece(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
-piece(#state{left = Left} = State) when not is_integer(Left) -> chunk(State);
+piece(#state{left = Left} = State) when not is_integer(Left) -> chunks(State, [], 0);
 piece(#state{socket = Socket, buffer = <<>>, left = Left, idle = Idle} = State) ->
     case gen_tcp:recv(Socket, min(Left, ?PIECE_BYTES_MAX), Idle) of
         {ok, Bytes} -> {ok, Bytes, State#state{left = Left - byte_size(Bytes), waits = false}};
@@ -159,18 +195,41 @@ piece(#state{buffer = Buffer, left = Left} = State) ->
     {Bytes, Rest} = split_binary(Buffer, min(Left, byte_size(Buffer))),
     {ok, Bytes, State#state{buffer = Rest, left = Left - byte_size(Bytes)}}.
 
-%% The next of a body in chunks, none once it is over.
--spec chunk(#state{}) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
-chunk(#state{socket = Socket, left = Chunks, buffer = Buffer, idle = Idle} = State) ->
-    case thalweg_chunks:take(Chunks, Buffer, ?PIECE_BYTES_MAX) of
-        {data, Bytes, Rest, Next} -> {ok, Bytes, over(State#state{left = Next, buffer = Rest, waits = false})};
-        {over, Rest} -> {ok, <<>>, State#state{left = 0, buffer = Rest, waits = false}};
+%% What came of a body in chunks, as many of them as a piece holds; none once it is over.
+-spec chunks(#state{}, [binary()], non_neg_integer()) -> {ok, binary(), #state{}} | {refused, pos_integer()} | closed.
+chunks(State, Parts, ?PIECE_BYTES_MAX = Size) -> gathered(over(State), Parts, Size);
+chunks(#state{left = Chunks, buffer = Buffer} = State, Parts, Size) ->
+    case thalweg_chunks:take(Chunks, Buffer, ?PIECE_BYTES_MAX - Size) of
+        {data, Bytes, Rest, Next} -> chunks(State#state{left = Next, buffer = Rest}, [Bytes | Parts], Size + byte_size(Bytes));
+        {over, Rest} -> gathered(State#state{left = 0, buffer = Rest}, Parts, Size);
+        {more, Rest, Next} when Size > 0 -> gathered(State#state{left = Next, buffer = Rest}, Parts, Size);
         {more, Rest, Next} ->
-            case gen_tcp:recv(Socket, 0, Idle) of
-                {ok, Bytes} -> chunk(State#state{left = Next, buffer = <<Rest/binary, Bytes/binary>>});
-                {error, _} -> closed
+            case more(State) of
+                {ok, Bytes, Later} -> chunks(Later#state{left = Next, buffer = <<Rest/binary, Bytes/binary>>}, Parts, Size);
+                closed -> closed
             end;
         {refused, Status} -> {refused, Status}
+    end.
+
+-spec gathered(#state{}, [binary()], non_neg_integer()) -> {ok, binary(), #state{}}.
+gathered(#state{lacks = Lacks, idle = Idle} = State, Parts, Size) ->
+    Next =
+        case Lacks - Size of
+            Left when Left > 0 -> State#state{lacks = Left};
+            _ -> State#state{lacks = ?PIECE_BYTES_MAX, patience = Idle}
+        end,
+    {ok, iolist_to_binary(lists:reverse(Parts)), Next#state{waits = false}}.
+
+%% What comes next. All that is waited for what fills a piece is counted together, however it comes: bytes that come one by one
+%% are no reason to wait for ever.
+-spec more(#state{}) -> {ok, binary(), #state{}} | closed.
+more(#state{socket = Socket, patience = Patience} = State) ->
+    Began = erlang:monotonic_time(millisecond),
+    case gen_tcp:recv(Socket, 0, Patience) of
+        {ok, Bytes} ->
+            Waited = erlang:monotonic_time(millisecond) - Began,
+            {ok, Bytes, State#state{patience = max(0, Patience - Waited)}};
+        {error, _} -> closed
     end.
 
 %% The same, over where the last chunk is there already: then nobody has to ask for what is none.

@@ -24,6 +24,8 @@
     connect_within => non_neg_integer(),
     %% Whether the next call makes a connection that was lost anew; otherwise it stays lost, and the client with it.
     reconnect => boolean(),
+    %% Whether a server that another user runs, other than root, is refused.
+    same_user_only => boolean(),
     in_flight_max => pos_integer(),
     %% Of a call: milliseconds, which both ends keep.
     deadline => non_neg_integer(),
@@ -52,7 +54,8 @@ begin_to_connect(Endpoint, Options) ->
         maps:get(in_flight_max, Options, 1024),
         maps:get(connect_within, Options, 5000),
         maps:get(shared, Options, false),
-        maps:get(reconnect, Options, false)
+        maps:get(reconnect, Options, false),
+        maps:get(same_user_only, Options, true)
     },
     case thalweg_router:start(Endpoint, Wishes) of
         {ok, Router, Connection} -> {ok, {Router, Connection}};

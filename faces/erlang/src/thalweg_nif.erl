@@ -3,7 +3,7 @@
 -module(thalweg_nif).
 
 -export([
-    open/3, turn/1, call/4, source/4, gather/3, stream/4, request/4, request_stream/4, attend/1, answer/4, post/4,
+    open/3, turn/1, call/4, source/4, gather/3, stream/4, request/4, request_stream/4, attend/1, watch_process/1, kill_process/1, answer/4, post/4,
     forget/2, cast/2, grant/3, taken/2, cancel/2, cancel_group/2, await/2, await_group/2, load/1, tend/1, close/1, unpack/1, encode/1, decode/1
 ]).
 -export_type([connection/0, connections/0, call/0, wishes/0]).
@@ -19,7 +19,7 @@
     {atom() | iodata(), atom() | iodata(), [term()], map(), none | non_neg_integer()}.
 %% The schema, or that of Python workers; calls in flight; milliseconds to connect; shared memory on a plain socket; whether a call
 %% makes a connection that was lost anew.
--type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean(), boolean()}.
+-type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean(), boolean(), boolean()}.
 -type pending() :: {pending, connection(), non_neg_integer()}.
 
 -spec on_load() -> ok | {error, term()}.
@@ -57,6 +57,12 @@ request_stream(_Connection, _Reference, _Frame, _Wishes) -> erlang:nif_error(not
 
 -spec attend(connection()) -> ok | {error, term()}.
 attend(_Connection) -> erlang:nif_error(not_loaded).
+
+-spec watch_process(connection()) -> boolean().
+watch_process(_Connection) -> erlang:nif_error(not_loaded).
+
+-spec kill_process(connection()) -> boolean().
+kill_process(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec answer(connection(), non_neg_integer(), boolean(), term()) -> ok | {error, term()}.
 answer(_Connection, _Number, _IsOk, _Value) -> erlang:nif_error(not_loaded).

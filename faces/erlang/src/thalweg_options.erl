@@ -67,6 +67,7 @@ known(connection) ->
         shared => boolean,
         connect_within => {integer, 0, ?MILLISECONDS_MAX},
         reconnect => boolean,
+        same_user_only => boolean,
         in_flight_max => {integer, 1, ?NATIVE_MAX}
     };
 known(request) -> #{deadline => {none_or, {integer, 0}}};

@@ -55,7 +55,7 @@ init(Start) ->
 
 -spec handle_continue(start, start()) -> {noreply, #state{}} | {stop, term(), start()}.
 handle_continue(start, {Place, Pool, Index, Options} = Start) ->
-    Endpoint = endpoint(Pool, Index),
+    Endpoint = endpoint(),
     Interpreter = thalweg_python:interpreter(Options),
     Output = thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}),
     case connected(Start, Endpoint, Output) of
@@ -68,11 +68,13 @@ handle_continue(start, {Place, Pool, Index, Options} = Start) ->
 
 -spec connected(start(), file:filename_all(), {ok, pid(), port(), non_neg_integer() | none} | {error, term()}) ->
     {ok, #state{}} | {error, term()}.
-connected(_Start, _Endpoint, {error, Reason}) -> {error, Reason};
+connected(_Start, Endpoint, {error, Reason}) ->
+    ok = forget_endpoint(Endpoint),
+    {error, Reason};
 connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
     %% Who waits here is late first, and says so: in a connection's words nobody listens there yet.
-    Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false},
+    Wishes = {none, maps:get(in_flight_max, Options, 1024), 2 * Within + ?CONNECT_WITHIN, false, false, true},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
             State = #state{
@@ -80,11 +82,11 @@ connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
                 connection = Connection, endpoint = Endpoint, shut_down_within = thalweg_place:shut_down_within(Options)
             },
             ok = thalweg_nif:attend(Connection),
-            thalweg_directory:publish(Pool, Index, self(), Connection),
             until_ready(State, Place, Within);
         {error, Reason} ->
             %% Its input ends, and so does it.
             port_close(Port),
+            ok = forget_endpoint(Endpoint),
             {error, Reason}
     end.
 
@@ -94,6 +96,11 @@ until_ready(#state{output = Output, port = Port, router = Router} = State, Place
     receive
         {thalweg_event, ready, _, _} ->
             ok = thalweg_output:ready(Output),
+            %% Its connection and its output do not tell of its end as long as a child of it has them.
+            _ = thalweg_nif:watch_process(State#state.connection),
+            %% Before that nobody's call waits for what may never be.
+            #state{pool = Pool, index = Index, connection = Connection, os_pid = OsPid} = State,
+            ok = thalweg_directory:publish(Pool, Index, Connection, OsPid),
             {ok, State};
         {Port, {exit_status, Status}} -> failed(State, {exit_status, Status});
         {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason);
@@ -109,7 +116,6 @@ failed(#state{output = Output} = State, Reason) ->
     {error, {worker_failed, Reason, thalweg_output:printed(Output)}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call(os_pid, _From, State) -> {reply, State#state.os_pid, State};
 handle_call(_Request, _From, State) -> {reply, {error, badarg}, State}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
@@ -162,6 +168,8 @@ handle_info({thalweg_event, _, down}, State) ->
     {stop, {worker_died, down}, State};
 handle_info({Port, {exit_status, Status}}, #state{port = Port} = State) ->
     {stop, {worker_died, {exit_status, Status}}, State};
+handle_info({select, Connection, _, ready_input}, #state{connection = Connection} = State) ->
+    {stop, {worker_died, ended}, State};
 handle_info({'EXIT', Router, Reason}, #state{router = Router} = State) ->
     {stop, {worker_died, Reason}, State};
 handle_info({'EXIT', _Parent, Reason}, State) ->
@@ -195,7 +203,7 @@ terminate(_Reason, State) -> finish(State).
 %% Applications end before their worker does, which goes on meanwhile: nobody new finds it. What went wrong is logged.
 -spec shut_down(#state{}) -> #state{}.
 shut_down(#state{connection = Connection, shut_down_within = Within} = State) ->
-    thalweg_directory:publish(State#state.pool, State#state.index, self(), none),
+    ok = thalweg_directory:withdraw(State#state.pool, State#state.index, self()),
     Reference = make_ref(),
     Call = {<<"thalweg.asgi">>, <<"shut_down">>, [Within / 1000], #{}, none},
     case thalweg_nif:call(Connection, Reference, Call, false) of
@@ -212,6 +220,7 @@ until_shut_down(#state{port = Port} = State, Reference, Timer) ->
         {thalweg, Reference, Result} -> have_shut_down(State, Result);
         {timeout, Timer, shut_down} -> have_shut_down(State, {error, timeout});
         {thalweg_event, _, down} -> have_shut_down(State, {error, down});
+        {select, _, _, ready_input} -> have_shut_down(State, {error, ended});
         {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
         %% It may be amid a function that is given up just now.
         Message when Message =:= interrupt; Message =:= look_again; element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
@@ -231,12 +240,14 @@ have_shut_down(#state{output = Output} = State, Result) ->
 %% The connection first, so that every caller is told; then the process, however busy it is.
 -spec finish(#state{}) -> ok.
 finish(#state{pool = Pool, index = Index, connection = Connection, port = Port, os_pid = OsPid} = State) ->
-    thalweg_directory:publish(Pool, Index, self(), none),
+    ok = thalweg_directory:withdraw(Pool, Index, self()),
     _ = catch thalweg_nif:close(Connection),
     IsThere = erlang:port_info(Port) =/= undefined,
     _ = catch port_close(Port),
-    _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || IsThere, is_integer(OsPid)],
-    _ = file:delete(State#state.endpoint),
+    %% By its number only one that never was ready: of another that may be anybody's by now.
+    IsKilled = thalweg_nif:kill_process(Connection),
+    _ = [os:cmd("kill -KILL " ++ integer_to_list(OsPid)) || not IsKilled, IsThere, is_integer(OsPid)],
+    ok = forget_endpoint(State#state.endpoint),
     _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.
 
@@ -248,11 +259,24 @@ level(Level) when Level >= 30 -> warning;
 level(Level) when Level >= 20 -> info;
 level(_Level) -> debug.
 
--spec endpoint(atom(), pos_integer()) -> file:filename_all().
-endpoint(Pool, Index) ->
-    Unique = integer_to_list(erlang:phash2({node(), Pool}), 36),
-    Name = io_lib:format("thalweg-~s-~s-~b.shm", [os:getpid(), Unique, Index]),
-    filename:join(runtime_directory(), lists:flatten(Name)).
+%% In a directory that nobody else may enter, and that is made for this worker: no other user can be there first.
+-spec endpoint() -> file:filename_all().
+endpoint() ->
+    Unique = integer_to_list(rand:uniform(1 bsl 64), 36),
+    Directory = filename:join(runtime_directory(), "thalweg-" ++ os:getpid() ++ "-" ++ Unique),
+    case file:make_dir(Directory) of
+        ok ->
+            ok = file:change_mode(Directory, 8#700),
+            filename:join(Directory, "worker.shm");
+        {error, eexist} -> endpoint();
+        {error, Reason} -> error({Reason, Directory})
+    end.
+
+-spec forget_endpoint(file:filename_all()) -> ok.
+forget_endpoint(Endpoint) ->
+    _ = file:delete(Endpoint),
+    _ = file:del_dir(filename:dirname(Endpoint)),
+    ok.
 
 -spec runtime_directory() -> file:filename_all().
 runtime_directory() ->

@@ -7,6 +7,7 @@ all() ->
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
         long_heads, refused_while_it_sends, no_field, slow_lines, slow_reader, path_that_is_no_text, hosts, targets, late_heads, expectations, long_bodies, long_bodies_are_waited_for,
         bodies_in_chunks, chunks_that_are_none, chunks_taken_apart, bodies_that_stop, bodies_that_nobody_reads, pieces_that_are_given_up, pieces_for_several, said_behind_the_last_part,
+        clients_that_leave, chunks_that_trickle, many_chunks, returned_before_the_last_part, parts_of_any_length, parts_that_nobody_takes,
         answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, timeouts_that_are_none, told_to_shut_down, interrupted_to_shut_down
     ].
 
@@ -498,6 +499,107 @@ said_behind_the_last_part(Config) ->
         end
     end),
     {ok, {200, [], <<"whole">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/fail-behind">>}, <<>>).
+
+%% An answer whose last part is missing is not taken for a whole one, whoever asked for it.
+returned_before_the_last_part(Config) ->
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"4\r\nhalf\r\n">>} = http(Config, <<"GET /half HTTP/1.1\r\n\r\n">>),
+    {error, {exception, <<"RuntimeError">>, _, _}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/half">>}, <<>>).
+
+%% A part that no frame holds comes whole. Where another runner brings one, that is said where somebody may read it.
+parts_of_any_length(Config) ->
+    {<<"HTTP/1.1 200 ", Head/binary>>, Body} = http(Config, <<"GET /large HTTP/1.0\r\n\r\n">>),
+    {Head, 17825792} = {Head, byte_size(Body)},
+    {ok, {200, [], Same}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/large">>}, <<>>),
+    Body = Same,
+    thalweg_pool_SUITE:with_log(fun() ->
+        with_server(#{runner => <<"web:runner_of_large_parts">>}, fun(Other) ->
+            {<<"HTTP/1.1 200 ", _/binary>>, <<>>} = http(Other, <<"GET / HTTP/1.1\r\n\r\n">>)
+        end),
+        receive
+            {logged, warning, <<"an answer was cut off: {fault,frame_too_large,", _/binary>>} -> ok
+        after 60000 -> ct:fail(not_logged)
+        end
+    end).
+
+%% Of what a client does not take no more waits in its connection's process than a few parts.
+parts_that_nobody_takes(_Config) ->
+    {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, idle_ms_max => 500}),
+    Port = thalweg_asgi:port(Server),
+    {links, Before} = process_info(Server, links),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, <<"GET /endless HTTP/1.1\r\nhost: test\r\n\r\n">>),
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
+    {links, After} = process_info(Server, links),
+    [Connection] = [Process || Process <- After -- Before, is_pid(Process)],
+    Waiting = most_waiting(Connection, 0),
+    {Waiting, true} = {Waiting, Waiting > 0 andalso Waiting =< 8},
+    ok = gen_tcp:close(Socket),
+    ok = thalweg_asgi:stop(Server).
+
+%% The most that a process was seen not to have received, until it ended.
+most_waiting(Process, Most) ->
+    case process_info(Process, message_queue_len) of
+        {message_queue_len, Length} ->
+            timer:sleep(1),
+            most_waiting(Process, max(Length, Most));
+        undefined -> Most
+    end.
+
+%% An application hears that its client is gone, before its answer and amid it; what the client still sent is no reason to stay.
+clients_that_leave(Config) ->
+    Self = self(),
+    ok = thalweg:register(gone, fun([Type]) -> Self ! {heard, Type}, none end),
+    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    [
+        begin
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            ok = gen_tcp:send(Socket, <<"GET /until-gone", Query/binary, " HTTP/1.1\r\nhost: test\r\n\r\n">>),
+            thalweg_test:until(fun() -> thalweg:load(default) =:= [1] end),
+            ok = gen_tcp:close(Socket),
+            receive
+                {heard, Type} -> <<"http.disconnect">> = Type
+            after 20000 -> ct:fail({not_heard, Query})
+            end,
+            thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end)
+        end
+     || Query <- [<<>>, <<"?part">>]
+    ],
+    ok = thalweg:unregister(gone).
+
+%% What comes byte by byte, be it of a body or of what stands between its chunks, is not waited for any longer than the rest.
+chunks_that_trickle(_Config) ->
+    with_server(#{idle_ms_max => 200}, fun(Config) ->
+        [
+            begin
+                {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, thalweg_asgi:port(proplists:get_value(server, Config)), [binary, {active, false}]),
+                Head = <<"POST /count HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n">>,
+                ok = gen_tcp:send(Socket, [Head, Begun]),
+                {Begun, {ok, <<"HTTP/1.1 200 ", _/binary>> = Answer}} = {Begun, trickled(Socket, Bytes, 400)},
+                {match, _} = re:run([Answer | all_of(Socket)], "gone$"),
+                ok = gen_tcp:close(Socket)
+            end
+         || {Begun, Bytes} <- [{<<"1;">>, <<"a">>}, {<<>>, <<"1\r\na\r\n">>}]
+        ]
+    end).
+
+%% Sends the same again and again until there is an answer.
+trickled(_Socket, _Bytes, 0) -> no_answer;
+trickled(Socket, Bytes, Times) ->
+    _ = gen_tcp:send(Socket, Bytes),
+    case gen_tcp:recv(Socket, 0, 10) of
+        {error, timeout} -> trickled(Socket, Bytes, Times - 1);
+        Told -> Told
+    end.
+
+%% Short chunks are asked for together.
+many_chunks(_Config) ->
+    with_server(#{}, fun(Config) ->
+        Chunks = binary:copy(<<"1\r\na\r\n">>, 5000),
+        {<<"HTTP/1.1 200 ", _/binary>>, Told} =
+            http(Config, <<"POST /count HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n", Chunks/binary, "0\r\n\r\n">>),
+        [5000, Longest] = [binary_to_integer(Word) || Word <- binary:split(Told, <<" ">>)],
+        true = Longest > 100
+    end).
 
 with_server(Options, Test) ->
     {ok, Server} = thalweg_asgi:listen(Options#{app => <<"web:app">>}),

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -26,6 +26,46 @@ named_pools(_Config) ->
     {error, not_found} = thalweg:stop_pool(other),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => other}).
 
+%% A worker listens where no other user can be before it, and nothing is left of that behind it.
+sockets_are_nobody_elses(_Config) ->
+    {ok, _} = thalweg:start_pool(hidden, thalweg_test:pool(#{size => 2})),
+    Directories = [filename:dirname(argument(Worker, ".shm")) || Worker <- thalweg:workers(hidden)],
+    2 = length(lists:usort(Directories)),
+    [8#40700 = mode(Directory) || Directory <- Directories],
+    [Killed | _] = thalweg:workers(hidden),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Killed)),
+    thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
+    ok = thalweg:stop_pool(hidden),
+    [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% A child that has what its worker had open keeps nobody from hearing of the worker's end.
+dies_before_its_child(_Config) ->
+    {ok, _} = thalweg:start_pool(parents, thalweg_test:pool(#{size => 1})),
+    [
+        begin
+            {ok, Child} = thalweg:call(sample, Fork, [], #{pool => parents}),
+            [Worker] = thalweg:workers(parents),
+            Call = thalweg:spawn_call(time, sleep, [3600], #{pool => parents}),
+            [] = os:cmd("kill -KILL " ++ integer_to_list(Worker)),
+            {error, {fault, _, _}} = thalweg:await(Call, infinity),
+            thalweg_test:until(fun() -> [true || Other <- thalweg:workers(parents), Other =/= Worker] =:= [true] end),
+            {Fork, true} = {Fork, filelib:is_dir("/proc/" ++ integer_to_list(Child))},
+            [] = os:cmd("kill -KILL " ++ integer_to_list(Child))
+        end
+     || Fork <- [fork_and_stay, fork_unheard]
+    ],
+    ok = thalweg:stop_pool(parents).
+
+%% Of those that a process was started with the one that ends so.
+argument(OsPid, Ending) ->
+    {ok, Line} = file:read_file("/proc/" ++ integer_to_list(OsPid) ++ "/cmdline"),
+    [Found] = [Word || Word <- string:split(binary_to_list(Line), [0], all), lists:suffix(Ending, Word)],
+    Found.
+
+mode(Path) ->
+    {ok, Info} = file:read_file_info(Path),
+    element(8, Info).
+
 %% A pool whose worker is not ready, for the first time or again, is in no other's way, and can be ended.
 starting_holds_nobody_up(Config) ->
     Gate = filename:join(proplists:get_value(priv_dir, Config), "slow"),
@@ -43,8 +83,12 @@ starting_holds_nobody_up(Config) ->
     {ok, _} = thalweg:start_pool(slow, Options),
     ok = file:delete(Gate),
     {error, {fault, _, _}} = thalweg:call(sample, die, [3], #{pool => slow}),
-    %% The next one is on its way.
-    thalweg_test:until(fun() -> length(thalweg:load(slow)) =:= 1 end),
+    %% The next one is on its way, and nobody waits for that.
+    thalweg_test:until(fun() -> thalweg:load(slow) =:= [] end),
+    thalweg_test:until(fun() -> is_starting(slow) end),
+    [] = thalweg:workers(slow),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => slow, timeout => 3000}),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => slow, timeout => 3000, affinity => 1}),
     started_and_stopped(quick),
     ok = thalweg:stop_pool(slow),
     {error, not_found} = thalweg:stop_pool(slow).
@@ -62,6 +106,13 @@ ending_holds_nobody_up(_Config) ->
     receive
         {'DOWN', Monitor, process, _, Told} -> ok = Told
     end.
+
+%% Whether the worker of a pool of one has a process that is not ready.
+is_starting(Name) ->
+    {_, Pool, _, _} = lists:keyfind({pool, Name}, 1, supervisor:which_children(thalweg_sup)),
+    [{_, Place, _, _}] = supervisor:which_children(Pool),
+    {links, Links} = process_info(Place, links),
+    [Worker || Worker <- Links, is_pid(Worker), Worker =/= Pool] =/= [].
 
 started_and_stopped(Name) ->
     {ok, _} = thalweg:start_pool(Name, thalweg_test:pool(#{size => 1})),
@@ -512,13 +563,13 @@ calls_pass_over_who_is_not_there_yet(Config) ->
     ok = file:write_file(Script, Source),
     ok = file:change_mode(Script, 8#755),
     {ok, _} = thalweg:start_pool(gated, #{size => 2, python => Script, path => [thalweg_test:path()]}),
-    {_, {First, Second}} = thalweg_directory:workers(gated),
-    [Victim, Survivor] = [gen_server:call(Worker, os_pid) || Worker <- [First, Second]],
+    {_, {_, Second}} = thalweg_directory:workers(gated),
+    [Victim, Survivor] = thalweg:workers(gated),
     ok = file:write_file(Gate, <<>>),
     [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
     thalweg_test:until(fun() ->
         {_, Workers} = thalweg_directory:workers(gated),
-        tuple_size(Workers) =:= 2 andalso element(1, Workers) =/= First
+        Workers =:= {Second}
     end),
     [{ok, Survivor} = thalweg:call(os, getpid, [], #{pool => gated}) || _ <- lists:seq(1, 20)],
     ok = file:delete(Gate),

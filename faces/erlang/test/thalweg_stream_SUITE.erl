@@ -6,7 +6,7 @@ all() ->
     [
         generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, no_erlang_value_is_heard_of_at_once, values_come_as_they_are_made,
         closed, closed_while_it_runs, interrupted_once, not_interrupted_while_it_is_closed, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
-        coroutines_beside_credit, messages, pool_ends, timeouts_that_are_none
+        modules_in_place_of_others, coroutines_beside_credit, messages, pool_ends, timeouts_that_are_none
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -19,6 +19,20 @@ generator(_Config) ->
     {[1, 2, 3, 4, 5], done} = thalweg_test:collect(Stream, []),
     {ok, Named} = thalweg_stream:open(sample, count, [], #{keywords => #{first => 1, last => 2}}),
     {[1, 2], done} = thalweg_test:collect(Named, []).
+
+%% A call finds what a stream finds: the module that is there by its name now, and none where there is none.
+modules_in_place_of_others(_Config) ->
+    [
+        begin
+            {ok, none} = thalweg:call(sample, put_in_place, [N]),
+            {ok, N} = thalweg:call(anew, value, []),
+            {ok, Stream} = thalweg_stream:open(anew, values, []),
+            {[N], done} = thalweg_test:collect(Stream, [])
+        end
+     || N <- [1, 2]
+    ],
+    {ok, none} = thalweg:exec(<<"import sys; del sys.modules['anew']">>),
+    {error, {exception, <<"ModuleNotFoundError">>, _, _}} = thalweg:call(anew, value, []).
 
 asynchronous(_Config) ->
     [

@@ -21,6 +21,7 @@ pub const ClientOptions = extern struct {
     shared: bool,
     spin: bool,
     plain: bool,
+    same_user_only: bool,
 };
 
 pub const CallOptions = extern struct {

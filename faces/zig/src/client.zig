@@ -23,6 +23,7 @@ pub const ClientOptions = struct {
     shared: bool = false,
     spin: bool = true,
     plain: bool = false,
+    same_user_only: bool = true,
 
     pub fn inC(self: ClientOptions) c.ClientOptions {
         const of = c.thalweg_client_defaults();
@@ -39,6 +40,7 @@ pub const ClientOptions = struct {
             .shared = self.shared,
             .spin = self.spin,
             .plain = self.plain,
+            .same_user_only = self.same_user_only,
         };
     }
 };

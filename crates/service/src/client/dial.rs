@@ -9,7 +9,7 @@ use super::options::{ClientOptions, Reconnect};
 use super::ways::Ways;
 use crate::error::Error;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::{process, socket};
 use thalweg_transport::{Endpoint, Read, SharedEnd, Wanted, Written, receive_with_descriptor};
@@ -24,11 +24,16 @@ const GREETING: Duration = Duration::from_secs(1);
 /// What a stranger is told.
 pub(super) const NOBODY_ELSE: &str = "takes nobody but the user who runs its server";
 
+/// What is said of a server that is not spoken to.
+const ANOTHER_USER: &str =
+    "another user runs its server, so nothing was sent: say same_user_only = false if that is meant";
+
 /// A connection being made.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     endpoint: Endpoint,
     hello: Option<Hello>,
+    same_user_only: bool,
     spin: bool,
     until: Instant,
     pause: Duration,
@@ -108,6 +113,7 @@ impl Dialer {
         Ok(Self {
             endpoint: endpoint.clone(),
             hello,
+            same_user_only: options.same_user_only,
             spin: options.spin,
             until,
             pause,
@@ -177,7 +183,9 @@ impl Dialer {
     fn connect(&mut self) -> Result<(), Error> {
         let ways = match &self.endpoint {
             Endpoint::Socket(path) | Endpoint::Shared(path) => {
-                Ways::socket(socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?)
+                let socket = socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?;
+                self.recognise(socket.as_fd())?;
+                Ways::socket(socket)
             }
             Endpoint::Stdio => Ways::standard().map_err(|error| {
                 let detail =
@@ -187,6 +195,16 @@ impl Dialer {
         };
         self.attempt = Attempt::greeting(ways, self.until);
         Ok(())
+    }
+
+    /// Refuses who listens for somebody else, before anything is said.
+    fn recognise(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        if !self.same_user_only || socket::same_user_or_root(socket).unwrap_or(false) {
+            return Ok(());
+        }
+        let user = socket::peer(socket).map_or_else(|_| "nobody known".into(), |peer| peer.user.to_string());
+        let detail = format!("{}: {ANOTHER_USER} ({user})", self.endpoint);
+        Err(Error::new(Fault::PermissionDenied, detail))
     }
 
     fn greet(&mut self) -> Result<Option<Dialed>, Error> {

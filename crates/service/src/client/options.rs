@@ -39,6 +39,9 @@ pub struct ClientOptions {
     pub reconnect: Reconnect,
     /// Speak plain frames: no hello, answers in order, neither cancellation nor credit.
     pub plain: bool,
+    /// Only a server that this process's user runs, or root, is spoken to: whoever listens at a path that anybody may make reads
+    /// what is asked, and answers it.
+    pub same_user_only: bool,
 }
 
 impl Default for ClientOptions {
@@ -55,6 +58,7 @@ impl Default for ClientOptions {
             spin: true,
             reconnect: Reconnect::Never,
             plain: false,
+            same_user_only: true,
         }
     }
 }

@@ -50,6 +50,15 @@ pub fn same_user(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(peer(socket)?.user == rustix::process::geteuid().as_raw())
 }
 
+/// The same, or as the superuser, who may do everything in this process anyway. The superuser is also who listens on a socket
+/// that systemd hands to a service of another user.
+///
+/// # Errors
+/// For a socket that is not a connected Unix socket.
+pub fn same_user_or_root(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(same_user(socket)? || peer(socket)?.user == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,10 +72,12 @@ mod tests {
         assert_eq!(peer(ours.as_fd()).unwrap(), peer(theirs.as_fd()).unwrap());
         assert_eq!(peer(ours.as_fd()).unwrap().process, std::process::id());
         assert!(same_user(ours.as_fd()).unwrap());
+        assert!(same_user_or_root(ours.as_fd()).unwrap());
         let alone = stream_socket(AddressFamily::UNIX).unwrap();
         assert_eq!(peer(alone.as_fd()).unwrap_err().kind(), io::ErrorKind::NotConnected);
         let tcp = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 1).unwrap();
         assert!(same_user(tcp.as_fd()).is_err());
+        assert!(same_user_or_root(tcp.as_fd()).is_err());
         assert!(peer(tempfile::tempfile().unwrap().as_fd()).is_err());
     }
 }

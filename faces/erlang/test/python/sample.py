@@ -4,6 +4,7 @@ import _asyncio
 import asyncio
 import builtins
 import contextlib
+import ctypes
 import fcntl
 import itertools
 import logging
@@ -15,11 +16,36 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 
 from thalweg import erlang
 from thalweg.erlang import Atom, Channel, Interrupted, Pid, shared
+
+
+def put_in_place(number):
+    """A module `anew` in the place of the one before, as after a reload."""
+    module = types.ModuleType("anew")
+    module.value, module.values = (lambda: number), (lambda: iter([number]))
+    sys.modules["anew"] = module
+
+
+def fork_and_stay():
+    """A child that outlives its worker."""
+    return _stays(os.fork())
+
+
+def fork_unheard():
+    """The same by a library's doing, of which Python hears nothing."""
+    return _stays(ctypes.PyDLL(None).fork())
+
+
+def _stays(child):
+    if child == 0:
+        time.sleep(30)
+        os._exit(0)
+    return child
 
 
 def echo(value):

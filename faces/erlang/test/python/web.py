@@ -136,6 +136,26 @@ async def _fail_behind(scope, receive, send):
     raise ValueError("behind")
 
 
+async def _half(scope, receive, send):
+    await send(_start())
+    await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+
+async def _large(scope, receive, send):
+    await send(_start())
+    await send({"type": "http.response.body", "body": bytes(17 << 20)})
+
+
+async def _until_gone(scope, receive, send):
+    """Waits, with a part of its answer or without any, for its client to go."""
+    if scope["query_string"]:
+        await send(_start())
+        await send({"type": "http.response.body", "body": b"part", "more_body": True})
+    while (message := await receive())["type"] == "http.request":
+        pass
+    await erlang.acall("gone", message["type"])
+
+
 def what_was_raised():
     return raised
 
@@ -149,6 +169,9 @@ ASKED = {
     "/together": _together,
     "/say-more": _say_more,
     "/fail-behind": _fail_behind,
+    "/half": _half,
+    "/large": _large,
+    "/until-gone": _until_gone,
 }
 """Those that see to everything by themselves, by paths."""
 
@@ -193,6 +216,11 @@ async def _stay(send):
 
 
 leaves, fails, raises, stays = map(_living, (_leave, _fail, _raise, _stay))
+
+
+async def runner_of_large_parts(name, scope, body):
+    yield 200, []
+    yield bytes(17 << 20)
 
 
 async def runner(name, scope, body):

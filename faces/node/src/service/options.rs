@@ -45,6 +45,7 @@ pub struct ConnectOptions {
     pub ring_bytes: Option<u32>,
     pub spin: Option<bool>,
     pub plain: Option<bool>,
+    pub same_user_only: Option<bool>,
     pub reconnect: Option<bool>,
 }
 
@@ -62,6 +63,7 @@ impl ConnectOptions {
             ring_bytes: self.ring_bytes.unwrap_or(usual.ring_bytes),
             spin: self.spin.unwrap_or(usual.spin),
             plain: self.plain.unwrap_or(usual.plain),
+            same_user_only: self.same_user_only.unwrap_or(usual.same_user_only),
             reconnect: if self.reconnect.unwrap_or(false) { RECONNECT } else { Reconnect::Never },
         })
     }

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from . import erlang
+from ._native import named
 from .loop import run as run_in_loop
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -25,6 +26,12 @@ Runner: TypeAlias = Callable[..., Awaitable[None]]
 
 _AHEAD = 16
 """Messages that an application may be ahead of whoever reads them."""
+
+_PART_BYTES_MAX = 1 << 16
+"""A longer part of an answer leaves in pieces: what carries it bounds a message, and how many of them wait there."""
+
+_LEAVE_WITHIN = 5.0
+"""Seconds that an application has that heard that its client is gone."""
 
 _started: dict[str, "_Life"] = {}
 _background: set[asyncio.Task[None]] = set()
@@ -130,10 +137,7 @@ class Body:
 
 def _named(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for word in (attribute or "app").split("."):
-        found = getattr(found, word)
-    return found
+    return named(module, attribute or "app")
 
 
 def _bytes(value: bytes | str) -> bytes:
@@ -169,10 +173,12 @@ def _whole(scope: Message) -> Message:
 async def _answer(app: Application, scope: Message, body: bytes | str | erlang.Pid) -> AsyncIterator[Any]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
     is_begun = is_whole = left = False
+    hears = 0
     gone = asyncio.Event()
     request = Body(body)
 
     async def receive() -> Message:
+        nonlocal hears
         if not request.is_read and not gone.is_set():
             try:
                 piece, is_more = await request.read()
@@ -180,11 +186,17 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                 gone.set()
             else:
                 return {"type": "http.request", "body": piece, "more_body": is_more}
-        await gone.wait()
+        hears += 1
+        try:
+            await gone.wait()
+        finally:
+            hears -= 1
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         nonlocal is_begun, is_whole
+        if left:
+            raise OSError("the client is gone")
         if is_whole:
             raise RuntimeError(f"{message['type']} behind the last part of an answer")
         expected = "http.response.body" if is_begun else "http.response.start"
@@ -208,15 +220,18 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
             if message["type"] == "http.response.start":
                 yield message["status"], [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
             else:
-                if part := bytes(message.get("body", b"")):
-                    yield part
+                part = bytes(message.get("body", b""))
+                for at in range(0, len(part), _PART_BYTES_MAX):
+                    yield part[at : at + _PART_BYTES_MAX]
                 if not message.get("more_body", False):
                     is_over = True
                     break
         gone.set()
         if not is_over:
-            # What it raised amid its answer is the caller's.
+            # What it raised amid its answer is the caller's, and so is an answer without an end: nobody may take it for whole.
             await task
+            if is_begun:
+                raise RuntimeError("the application returned before the last part of its answer")
         else:
             # What an application does behind its answer it may do, and what it raises there is no part of that.
             _background.add(task)
@@ -224,9 +239,15 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
         is_over = True
     finally:
         if not is_over:
-            # Nobody reads what it may still have to say.
+            # Nobody reads what it may still have to say. One that waits to hear of that sees to its end by itself.
             left = True
-            task.cancel()
+            if hears > 0:
+                gone.set()
+                _background.add(task)
+                task.add_done_callback(_behind)
+                asyncio.get_running_loop().call_later(_LEAVE_WITHIN, task.cancel)
+            else:
+                task.cancel()
 
 
 def _behind(task: asyncio.Task[None]) -> None:

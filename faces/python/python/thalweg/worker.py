@@ -10,13 +10,14 @@ import builtins
 import contextlib
 import fcntl
 import functools
-import importlib
 import inspect
 import itertools
 import logging
 import math
 import os
 import signal
+import socket
+import stat
 import sys
 import threading
 import time
@@ -75,6 +76,7 @@ class Worker:
         asyncio.set_event_loop(self.loop)
         self._hear_interrupts()
         logging.getLogger().addHandler(_Forward(self))
+        os.register_at_fork(after_in_child=self._let_go)
         self.loop.add_reader(self.desk.fileno(), self._turn)
         self.loop.call_soon(self._turn)
         while True:
@@ -106,12 +108,26 @@ class Worker:
         """Erlang is gone."""
         with contextlib.suppress(OSError):
             os.unlink(self._endpoint)
+            # Erlang makes a directory for each worker; any other is not empty, or is left where it is.
+            if os.path.basename(os.path.dirname(self._endpoint)).startswith("thalweg-"):
+                os.rmdir(os.path.dirname(self._endpoint))
         # Nobody is left who could want anything, least of all what destructors and threads may still have in mind.
         os._exit(0)
 
     def attended(self) -> None:
         """Erlang hears what this worker says by itself."""
         self.desk.say(0, os.getpid(), sys.version)
+
+    def _let_go(self) -> None:
+        """In a child after a fork: the connection is to end with this worker, whatever becomes of its children. The numbers stay taken,
+        because what is left here of the desk still has them.
+        """
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(number).st_mode) and _listens_at(number, self._endpoint):
+                    os.dup2(nothing, number, inheritable=False)
+        os.close(nothing)
 
     def left(self) -> None:
         """What came while something was said, in whatever thread, is left to a turn, which the descriptor does not ask for."""
@@ -142,12 +158,9 @@ class Worker:
         self._jobs[job.number] = (task, job)
 
     def generate(
-        self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
+        self, job: Job, function: Callable[..., Any], positional: tuple[Any, ...], named: dict[str, Any], batch: int
     ) -> Coroutine[Any, Any, None]:
         """What has a generator bring one value after the other."""
-        function: Any = importlib.import_module(module)
-        for part in name.split("."):
-            function = getattr(function, part)
         return self._generate(job, function(*positional, **named), batch)
 
     def ended(self, job: Job, task: asyncio.Task[Any]) -> None:
@@ -447,6 +460,12 @@ class _Forward(logging.Handler):
                 self._worker.desk.say(_SAY_LOG, level, line)
             except (BlockingIOError, ValueError):
                 self._dropped += 1
+
+
+def _listens_at(number: int, path: str) -> bool:
+    """Whether a socket listens at a path, or came of one that does."""
+    with socket.socket(fileno=os.dup(number)) as copy:
+        return copy.family == socket.AF_UNIX and os.path.abspath(copy.getsockname() or "/") == path
 
 
 def _text(words: str) -> str:

@@ -127,7 +127,8 @@ impl Connection {
     #[new]
     #[pyo3(signature = (
         endpoint, *, schema=None, connect_within=5.0, deadline=None, in_flight_max=1024, unsent_bytes_max=64 << 20,
-        frame_bytes_max=16 << 20, shared=false, ring_bytes=0, spin=true, reconnect=None, plain=false
+        frame_bytes_max=16 << 20, shared=false, ring_bytes=0, spin=true, reconnect=None, plain=false,
+        same_user_only=true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -144,6 +145,7 @@ impl Connection {
         spin: bool,
         reconnect: Option<(f64, f64)>,
         plain: bool,
+        same_user_only: bool,
     ) -> PyResult<Self> {
         let reconnect = match reconnect {
             None => Reconnect::Never,
@@ -164,6 +166,7 @@ impl Connection {
             spin,
             reconnect,
             plain,
+            same_user_only,
         };
         let client = Client::begin(&super::endpoint(py, endpoint)?, options).raise(py)?;
         Ok(Self { client: Owned::new(client), left: Mutex::default() })

@@ -30,6 +30,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<terms::Reference>()?;
     module.add_class::<desk::Desk>()?;
     module.add_class::<job::Job>()?;
+    module.add_function(wrap_pyfunction!(modules::named, module)?)?;
     module.add_function(wrap_pyfunction!(encode_term, module)?)?;
     module.add_function(wrap_pyfunction!(decode_term, module)?)
 }

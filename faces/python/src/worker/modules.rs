@@ -1,12 +1,19 @@
-//! Functions by name. Modules are found once.
+//! Functions by name: the one place that finds them, for calls, streams and applications alike.
+//!
+//! A module that was found before costs one look at `sys.modules`: another in its place, as after a reload, is what counts.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 use std::collections::HashMap;
 
 #[derive(Default)]
-pub(super) struct Modules(Mutex<HashMap<String, Py<PyAny>>>);
+pub(super) struct Modules {
+    /// Names as Python looks for them.
+    names: Mutex<HashMap<String, Py<PyString>>>,
+    /// `sys.modules`.
+    loaded: Mutex<Option<Py<PyDict>>>,
+}
 
 impl Modules {
     /// A function by its module and its name, which may lead through objects.
@@ -16,18 +23,36 @@ impl Modules {
         module: &str,
         name: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let known = self.0.lock().get(module).map(|found| found.clone_ref(py));
-        let module = match known {
-            Some(found) => found.into_bound(py),
-            None => {
-                let found = py.import(module)?.into_any();
-                self.0.lock().insert(module.to_owned(), found.clone().unbind());
-                found
-            }
-        };
-        if name.contains('.') {
-            return name.split('.').try_fold(module, |object, part| object.getattr(part));
-        }
-        module.getattr(PyString::intern(py, name))
+        attribute(self.module(py, module)?, name)
     }
+
+    fn module<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let known = self.names.lock().get(name).map(|known| known.clone_ref(py));
+        let loaded = self.loaded.lock().as_ref().map(|loaded| loaded.clone_ref(py));
+        if let (Some(known), Some(loaded)) = (known, loaded)
+            && let Some(found) = loaded.bind(py).get_item(known)?
+            && !found.is_none()
+        {
+            return Ok(found);
+        }
+        let found = py.import(name)?.into_any();
+        self.names.lock().insert(name.to_owned(), PyString::new(py, name).unbind());
+        let loaded = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+        *self.loaded.lock() = Some(loaded.unbind());
+        Ok(found)
+    }
+}
+
+/// What a name leads to from an object on.
+fn attribute<'py>(object: Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    if name.contains('.') {
+        return name.split('.').try_fold(object, |object, part| object.getattr(part));
+    }
+    object.getattr(PyString::intern(object.py(), name))
+}
+
+/// The same for whoever asks seldom.
+#[pyfunction]
+pub(super) fn named<'py>(py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    attribute(py.import(module)?.into_any(), name)
 }

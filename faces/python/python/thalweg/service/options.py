@@ -29,6 +29,8 @@ class ClientOptions(TypedDict):
     failed, and never longer than so many. Without it further calls fail."""
     plain: NotRequired[bool]
     """Speak plain frames: no hello, answers in order, neither cancellation nor credit."""
+    same_user_only: NotRequired[bool]
+    """Only a server that this process's user runs, or root, is spoken to; as is unless said otherwise."""
 
 
 class ServerOptions(TypedDict):

@@ -63,10 +63,10 @@ impl Desk {
         let job = self.job(py, reply, false)?;
         self.state.lock().running.push(Running::Job(job.clone().unbind()));
         let outcome = py.check_signals().and_then(|()| {
-            let (module, name) = (&*request.module, &*request.name);
+            let function = self.modules.function(py, &request.module, &request.name)?;
             let positional = decode::arguments(py, &request.positional)?;
             let named = decode::named(py, request.named.as_deref())?;
-            let arguments = (&job, module, name, positional, named, request.batch.unwrap_or(0));
+            let arguments = (&job, function, positional, named, request.batch.unwrap_or(0));
             self.tasks.begin(&self.hooks.bind(py).call_method1("generate", arguments)?)
         });
         self.is_back();
