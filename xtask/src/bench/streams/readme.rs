@@ -1,5 +1,5 @@
-//! The table in README.md: a few rows of the results, between two comments, and held to them by the tiny run. All rows are
-//! in `bench/results/streams.md`.
+//! The table in README.md: a few rows of the results, between two comments, and held to them by the tiny run.
+//! All rows are in `bench/results/streams.md`.
 
 use super::super::quantity::spoken;
 use super::super::results::all_whens;
@@ -11,8 +11,8 @@ use std::path::Path;
 const BEGIN: &str = "<!-- bench streams -->\n";
 const END: &str = "<!-- /bench streams -->\n";
 
-/// The rows of README.md: for each kind of work one figure or two beside the peer, those included in which the peer is
-/// better.
+/// The rows of README.md: for each kind of work one figure or two beside the peer, those included in which the
+/// peer is better.
 const SHOWN: &[(&str, &str)] = &[
     ("idle SSE connection", "bytes each"),
     ("idle stream, 32-byte name, of 10,000", "bytes each"),
@@ -67,7 +67,8 @@ fn shown(rows: &[Value]) -> Result<Vec<Value>, String> {
             let peer = row["peer_name"].as_str().unwrap_or("");
             row["work"] == *work && row["unit"] == *unit && peer.starts_with(PEER)
         };
-        let missing = || format!("README.md's table shows {work:?} in {unit:?}, which the results do not have");
+        let missing =
+            || format!("README.md's table shows {work:?} in {unit:?}, which the results do not have");
         rows.iter().find(is_it).cloned().ok_or_else(missing)
     };
     SHOWN.iter().map(find).collect()
