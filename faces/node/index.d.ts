@@ -376,11 +376,8 @@ export interface Transaction {
   abort(): void
 }
 
-/**
- * Where to begin: at most one of them. Without any, at the oldest entry. Times are whole numbers, or an infinity; an offset is a whole
- * number, and not negative.
- */
-export interface Query {
+/** The places where a query can begin. Times are whole numbers, or an infinity; an offset is a whole number, and not negative. */
+interface Starts {
   /** Entries of this time or a later one. */
   start?: number
   /** Entries of a later time. */
@@ -393,6 +390,15 @@ export interface Query {
   tail?: boolean
   /** What the newest checkpoint does not cover. */
   checkpoint?: boolean
+}
+
+/** One member at most. The others are absent, or flags that are not set. */
+type AtMostOne<All> = {
+  [One in keyof All]: Pick<All, One> & { [Other in Exclude<keyof All, One>]?: true extends All[Other] ? false : undefined }
+}[keyof All]
+
+/** What is asked for: where to begin, which is one place at most and otherwise the oldest entry, and which entries to leave out. */
+export type Query = NonNullable<AtMostOne<Starts>> & {
   /** Only entries before this time. */
   end?: number
   /** Also what is written and not durable yet. In "sync" mode a power cut may take it back. */

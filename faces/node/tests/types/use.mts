@@ -1,7 +1,7 @@
 // Everything as a user would write it; what must not compile says so.
 
 import { CODES, ThalwegError, backup, open, parse, restore, verify } from "thalweg"
-import type { Backup, Damage, Durability, Entry, ErrorCode, Log, Piece, Recovery } from "thalweg"
+import type { Backup, Damage, Durability, Entry, ErrorCode, Log, Piece, Query, Recovery } from "thalweg"
 
 const durability: Durability = "os"
 const store = open("data", { durability, segmentBytesMax: 1 << 20 })
@@ -25,6 +25,14 @@ for (const { length, last } of log.query({ after: 3, lazy: true })) console.log(
 // @ts-expect-error only a lazy entry has a length of its own
 for (const { length } of log.query({ exact: 3 })) console.log(length)
 
+// @ts-expect-error a query begins in one place
+log.query({ start: 1, offset: 7 })
+// @ts-expect-error nor do two flags go together
+log.cursor({ start: 1 }).seek({ tail: true, checkpoint: true })
+const begun: Query = { start: 1, tail: false, end: 3 }
+
+log.cursor(begun)
+log.tail()
 const cursor = log.cursor({ offset: 7, uncommitted: true })
 while (cursor.next()) console.log(cursor.time, cursor.data.length, cursor.ended === "damaged")
 cursor.seek({ tail: true })
