@@ -73,7 +73,7 @@ impl Fork {
 
     /// Whether the parent, locked, can be forked there.
     pub(crate) fn check(&self, parent: &Inner) -> Result<(), CommitError> {
-        if parent.deleting {
+        if parent.phase.is_deleting() {
             return Err(CommitError::ParentDeleted);
         }
         if let Some(damage) = parent.damage() {
@@ -139,7 +139,7 @@ impl Log {
     /// Deleted, and kept because other logs inherit from it.
     pub fn is_tombstone(&self) -> bool {
         let inner = self.lock();
-        inner.deleting && inner.children > 0
+        inner.phase.is_deleting() && inner.children > 0
     }
 
     /// The log of the chain that an offset was first given out by: this one above its base, else whoever
@@ -170,9 +170,9 @@ impl Inner {
         self.phase == Phase::Deleted && self.children == 0
     }
 
-    /// It takes commits or is retained: nobody else can be given its name.
+    /// It takes commits or is a tombstone: no other log can be given its name.
     pub(crate) fn has_name(&self) -> bool {
-        !self.deleting || self.children > 0
+        !self.phase.is_deleting() || self.children > 0
     }
 
     /// Lets go of the parent. Answers it, and what it knows to be needed of it.

@@ -23,11 +23,18 @@ type Extents = SmallVec<[Extent; 1]>;
 /// Offsets of a parent that one of its forks needs; empty, if it needs none.
 pub(crate) type Need = Range<Offset>;
 
+/// What some forks need alike, and how many they are.
+#[derive(Debug)]
+struct Needed {
+    range: Need,
+    forks: u32,
+}
+
 /// What the forks of a log need of it.
 #[derive(Debug, Default)]
 pub(crate) struct Heirs {
-    /// By where they begin and end: different ones, and how many forks have each.
-    needs: SmallVec<[(Offset, Offset, u32); 1]>,
+    /// By where they begin and end, each once.
+    needs: SmallVec<[Needed; 1]>,
     /// What lies below it and is not needed is gone.
     pruned: Offset,
 }
@@ -40,34 +47,35 @@ impl Heirs {
     /// Complexity: a search, and a move of what lies behind; forks are mostly made near the end.
     fn add(&mut self, need: &Need) {
         match self.find(need) {
-            Ok(at) => self.needs[at].2 += 1,
-            Err(at) => self.needs.insert(at, (need.start, need.end, 1)),
+            Ok(at) => self.needs[at].forks += 1,
+            Err(at) => self.needs.insert(at, Needed { range: need.clone(), forks: 1 }),
         }
     }
 
-    /// Whether it may have been the only one to need some of that.
+    /// True unless one of the ranges beside it that other forks need covers all of it.
     fn remove(&mut self, need: &Need) -> bool {
         let Ok(at) = self.find(need) else { return false };
-        self.needs[at].2 -= 1;
-        if self.needs[at].2 > 0 {
+        self.needs[at].forks -= 1;
+        if self.needs[at].forks > 0 {
             return false;
         }
         self.needs.remove(at);
         // Who holds all of it stands most likely beside it.
-        let front = at.checked_sub(1).is_some_and(|at| self.needs[at].1 >= need.end);
-        let behind = self.needs.get(at).is_some_and(|(start, ..)| *start == need.start);
+        let front = at.checked_sub(1).is_some_and(|at| self.needs[at].range.end >= need.end);
+        let behind = self.needs.get(at).is_some_and(|needed| needed.range.start == need.start);
         !(front || behind)
     }
 
     fn find(&self, need: &Need) -> Result<usize, usize> {
-        self.needs.binary_search_by_key(&(need.start, need.end), |(start, end, _)| (*start, *end))
+        let key = |range: &Need| (range.start, range.end);
+        self.needs.binary_search_by_key(&key(need), |needed| key(&needed.range))
     }
 
     /// From the first offset below `base` that is needed to the last.
     fn below(&self, base: Offset) -> Need {
-        let needs = &self.needs[..self.needs.partition_point(|(start, ..)| *start < base)];
-        let end = needs.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
-        needs.first().map_or(0..0, |(start, ..)| *start..end.min(base))
+        let needs = &self.needs[..self.needs.partition_point(|needed| needed.range.start < base)];
+        let end = needs.iter().map(|needed| needed.range.end).max().unwrap_or(0);
+        needs.first().map_or(0..0, |first| first.range.start..end.min(base))
     }
 
     /// Which of some extents nobody needs: runs of them, by their places. Complexity: a step for each, and for each need that begins
@@ -76,8 +84,8 @@ impl Heirs {
         let (mut needs, mut reach) = (self.needs.iter().peekable(), 0);
         let mut runs: SmallVec<[Range<usize>; 2]> = SmallVec::new();
         for (place, extent) in extents.iter().enumerate() {
-            while let Some((_, end, _)) = needs.next_if(|(start, ..)| *start < extent.end()) {
-                reach = reach.max(*end);
+            while let Some(needed) = needs.next_if(|needed| needed.range.start < extent.end()) {
+                reach = reach.max(needed.range.end);
             }
             match runs.last_mut() {
                 _ if reach > extent.offset => {}

@@ -59,20 +59,57 @@ pub struct State {
     pub writer_seq: Option<Arc<[u8]>>,
 }
 
-/// A log's life as readers see it.
+/// A log's life: what is staged of it, and what readers see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Created, not visible yet.
     Creating,
+    /// Created and deleted, neither visible yet.
+    CreatedAndDeleted,
     Live,
+    /// Deleted, and readers see it still.
+    Deleting,
     Deleted,
+}
+
+impl Phase {
+    /// A delete is staged, or visible.
+    pub(crate) fn is_deleting(self) -> bool {
+        matches!(self, Phase::CreatedAndDeleted | Phase::Deleting | Phase::Deleted)
+    }
+
+    /// Readers see it.
+    pub(crate) fn is_visible(self) -> bool {
+        matches!(self, Phase::Live | Phase::Deleting)
+    }
+
+    /// Its creation is visible, whatever became of it since.
+    pub(crate) fn was_visible(self) -> bool {
+        !matches!(self, Phase::Creating | Phase::CreatedAndDeleted)
+    }
+
+    /// Behind a delete that is staged.
+    fn deleting(self) -> Phase {
+        match self {
+            Phase::Creating => Phase::CreatedAndDeleted,
+            Phase::Live => Phase::Deleting,
+            deleting => deleting,
+        }
+    }
+
+    /// Behind a creation that is visible.
+    fn created(self) -> Phase {
+        match self {
+            Phase::Creating => Phase::Live,
+            Phase::CreatedAndDeleted => Phase::Deleting,
+            visible => visible,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) phase: Phase,
-    /// A delete is staged.
-    pub(crate) deleting: bool,
     /// Of which opening of which store it is; see [`Catalogue::opening`](crate::catalogue::Catalogue::opening).
     pub(crate) opening: u32,
     /// Forks of it that are not visibly gone.
@@ -180,7 +217,6 @@ impl Log {
             lineage.as_ref().map_or((0, 0), |lineage| (lineage.branch.base, lineage.branch.first));
         let inner = Inner {
             phase: Phase::Creating,
-            deleting: false,
             opening: 0,
             children: 0,
             transactions: 0,
@@ -224,14 +260,14 @@ impl Log {
     /// The staged view; `None` once a delete is staged.
     pub fn staged(&self) -> Option<State> {
         let inner = self.inner.lock();
-        (!inner.deleting).then(|| inner.state(inner.first, inner.tail, inner.closed))
+        (!inner.phase.is_deleting()).then(|| inner.state(inner.first, inner.tail, inner.closed))
     }
 
     /// The visible view; `None` before the creation and after the deletion became visible. Version,
     /// closing producer and writer sequence are those staged.
     pub fn visible(&self) -> Option<State> {
         let inner = self.inner.lock();
-        (inner.phase == Phase::Live)
+        (inner.phase.is_visible())
             .then(|| inner.state(inner.first_visible, inner.tail_visible, inner.closed_visible))
     }
 
@@ -320,7 +356,7 @@ impl Inner {
     pub(crate) fn ended_by(&self, position: Position) -> Result<Option<Ended>, Unsure> {
         match self.last <= position {
             false => Err(Unsure),
-            true if self.deleting => Ok(Some(Ended::Deleted)),
+            true if self.phase.is_deleting() => Ok(Some(Ended::Deleted)),
             true if self.closed => Ok(Some(Ended::Closed)),
             true => Ok(None),
         }
@@ -328,7 +364,7 @@ impl Inner {
 
     /// Whether entries may be appended to it.
     pub(crate) fn check_open(&self) -> Result<(), CommitError> {
-        if self.deleting {
+        if self.phase.is_deleting() {
             return Err(CommitError::Deleted);
         }
         self.check_whole()?;
@@ -337,7 +373,7 @@ impl Inner {
 
     /// Whether damage is in the way of a commit to it; of one that is deleted there is none to be had.
     pub(crate) fn check_whole(&self) -> Result<(), CommitError> {
-        match self.damage().filter(|_| !self.deleting) {
+        match self.damage().filter(|_| !self.phase.is_deleting()) {
             Some(damage) => Err(CommitError::damaged(damage)),
             None => Ok(()),
         }
@@ -345,7 +381,7 @@ impl Inner {
 
     /// Whether it is as whoever commits has read it.
     pub(crate) fn check_version(&self, expected: u32) -> Result<(), CommitError> {
-        if self.deleting {
+        if self.phase.is_deleting() {
             return Err(CommitError::Deleted);
         }
         if self.version != expected {
@@ -400,6 +436,11 @@ impl Inner {
         self.accessed = self.accessed.max(change.time);
     }
 
+    /// Stages a delete.
+    pub(crate) fn stage_delete(&mut self) {
+        self.phase = self.phase.deleting();
+    }
+
     /// What the next batch is to say about places; nothing, unless there is something.
     pub(crate) fn say_places(&self) -> Vec<u8> {
         let mut said = Vec::new();
@@ -422,7 +463,7 @@ impl Inner {
 
     /// Makes all that is staged visible: it is known to be there.
     pub(crate) fn show(&mut self) {
-        self.phase = if self.deleting { Phase::Deleted } else { Phase::Live };
+        self.phase = if self.phase.is_deleting() { Phase::Deleted } else { Phase::Live };
         self.first_visible = self.first;
         self.tail_visible = self.tail;
         self.closed_visible = self.closed;
@@ -434,11 +475,7 @@ impl Inner {
         self.first_visible = self.first_visible.max(first);
         self.tail_visible = tail;
         self.closed_visible |= closed;
-        match self.phase {
-            _ if deleted => self.phase = Phase::Deleted,
-            Phase::Creating => self.phase = Phase::Live,
-            Phase::Live | Phase::Deleted => {}
-        }
+        self.phase = if deleted { Phase::Deleted } else { self.phase.created() };
         self.announce()
     }
 

@@ -121,7 +121,7 @@ impl<'a> Look<'a> {
                     Some(whole) => {
                         self.report.checkpoints += 1;
                         needs = Needs::of(Some(&whole));
-                        let there = whole.logs.iter().filter(|log| !log.lock().deleting);
+                        let there = whole.logs.iter().filter(|log| !log.lock().phase.is_deleting());
                         (self.logs, self.replays) = (there.map(|log| log.id()).collect(), start);
                     }
                     None => self.lost(name, start),

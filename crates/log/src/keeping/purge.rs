@@ -9,7 +9,7 @@
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
-use crate::log::{Inner, Log, Phase};
+use crate::log::{Inner, Log};
 use crate::options::Durability;
 use crate::query::Query;
 use crate::spare::Why;
@@ -87,7 +87,7 @@ impl Store {
         }
         let logs = match purge.log {
             Some(name) => {
-                let created = |log: &Arc<Log>| log.lock().phase != Phase::Creating;
+                let created = |log: &Arc<Log>| log.lock().phase.was_visible();
                 vec![self.find(name).filter(created).ok_or_else(|| CommitError::no_log(name))?]
             }
             None => self.logs(),

@@ -50,16 +50,20 @@ pub(crate) struct Reclaim {
     seen_bytes: u64,
     /// That and the payload let go, by the time of each of the checkpoints that are kept, the older one first.
     let_go_bytes: [u64; KEPT],
-    /// Bytes of the last checkpoint, and logs in it.
-    last: (u64, u64),
+    /// Bytes of the last checkpoint.
+    last_bytes: u64,
+    /// Logs in it.
+    last_logs: u64,
     /// Since when there is something worth waiting for.
     waiting_since: Option<Time>,
     /// Nobody looked since the last checkpoint, or there was more than one look takes.
     compacts: bool,
     /// Batches that the disk had no room for when settling last asked.
     refused: u64,
-    /// The same when a checkpoint was last judged, and how many checkpoints are wanted at once since it had none.
-    pressing: (u64, usize),
+    /// The same when a checkpoint was last judged.
+    refusals_seen: u64,
+    /// Checkpoints that are wanted at once, because the disk had no room.
+    urgent_checkpoints: usize,
     /// Segments that were not worth it when somebody looked, and what was needed of them then.
     in_vain: BTreeMap<u32, u64>,
 }
@@ -102,16 +106,16 @@ impl Reclaim {
 
     /// What a checkpoint of so many logs is going to take.
     fn cost_bytes(&self, logs: u64) -> u64 {
-        match self.last {
-            (_, 0) => logs.saturating_mul(RECORD_BYTES),
-            (bytes, of_logs) => (u128::from(bytes) * u128::from(logs) / u128::from(of_logs)) as u64,
+        match self.last_logs {
+            0 => logs.saturating_mul(RECORD_BYTES),
+            of_logs => (u128::from(self.last_bytes) * u128::from(logs) / u128::from(of_logs)) as u64,
         }
     }
 
     /// Of so many times that the disk had no room. Two checkpoints give back what was let go, for whoever is refused meanwhile.
     fn note_refusals(&mut self, failures: u64) {
-        if std::mem::replace(&mut self.pressing.0, failures) < failures {
-            self.pressing.1 = KEPT;
+        if std::mem::replace(&mut self.refusals_seen, failures) < failures {
+            self.urgent_checkpoints = KEPT;
         }
     }
 
@@ -125,7 +129,7 @@ impl Reclaim {
         let since = self.waiting_since.map_or(now, |since| since.min(now));
         self.waiting_since = Some(since);
         let wait = WAIT_US.saturating_mul((cost / worth).max(1));
-        let is_wanted = self.pressing.1 > 0 && worth >= cost;
+        let is_wanted = self.urgent_checkpoints > 0 && worth >= cost;
         is_wanted || worth >= at_once.max(cost.saturating_mul(COST_TIMES)) || now - since >= wait
     }
 }
@@ -183,8 +187,9 @@ impl Shared {
         let mut reclaim = self.reclaim.lock();
         reclaim.let_go_bytes.rotate_left(1);
         reclaim.let_go_bytes[KEPT - 1] = reclaim.seen_bytes + purged_bytes;
-        (reclaim.last, reclaim.waiting_since, reclaim.compacts) = ((bytes, logs), None, true);
-        reclaim.pressing.1 = reclaim.pressing.1.saturating_sub(1);
+        (reclaim.last_bytes, reclaim.last_logs) = (bytes, logs);
+        (reclaim.waiting_since, reclaim.compacts) = (None, true);
+        reclaim.urgent_checkpoints = reclaim.urgent_checkpoints.saturating_sub(1);
     }
 
     /// Sees to it that what reclaiming takes is set aside: the checkpoints that are missing, and another.
@@ -216,7 +221,8 @@ impl Store {
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);
-        let taken = match if reclaims { shared.make_room() } else { Ok(()) } {
+        let room = if reclaims { shared.make_room() } else { Ok(()) };
+        let taken = match room {
             Err(CommitError::Closed) => return Ok(false),
             Err(error) => Err(io::Error::other(error.to_string())),
             Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint_at_leisure(),

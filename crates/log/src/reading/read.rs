@@ -167,9 +167,8 @@ impl Store {
     /// # Errors
     /// [`ReadError`].
     pub fn read(&self, log: &Log, from: Offset, limit: usize) -> Result<Read, ReadError> {
-        let view = |inner: &Inner| {
-            (inner.phase == Phase::Live).then_some((inner.tail_visible, inner.closed_visible))
-        };
+        let view =
+            |inner: &Inner| inner.phase.is_visible().then_some((inner.tail_visible, inner.closed_visible));
         self.noted(self.read_view(log, from, limit, false, view))
     }
 
@@ -179,7 +178,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`].
     pub fn record(&self, log: &Log, from: Offset) -> Result<Read, ReadError> {
-        let view = |inner: &Inner| (!inner.deleting).then_some((inner.tail, inner.closed));
+        let view = |inner: &Inner| (!inner.phase.is_deleting()).then_some((inner.tail, inner.closed));
         self.noted(self.read_view(log, from, 1, true, view))
     }
 

@@ -47,8 +47,8 @@ impl Store {
         let tail = {
             let inner = log.lock();
             match inner.phase {
-                Phase::Creating => return Ok(None),
-                Phase::Live => inner.tail_visible,
+                Phase::Creating | Phase::CreatedAndDeleted => return Ok(None),
+                Phase::Live | Phase::Deleting => inner.tail_visible,
                 Phase::Deleted => return Err(ReadError::Deleted),
             }
         };

@@ -342,7 +342,9 @@ impl Shared {
     #[inline]
     pub(crate) fn staged(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
         inner.stage(change);
-        inner.deleting |= seen.deleted;
+        if seen.deleted {
+            inner.stage_delete();
+        }
         if inner.notes.is_some() {
             self.log_retention.note(log, inner, change.time);
         }

@@ -69,7 +69,7 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
 /// It, or something in it, would be longer than its length can say.
 pub(super) fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     let inner = log.lock();
-    if inner.deleting && inner.children == 0 {
+    if inner.phase.is_deleting() && inner.children == 0 {
         return Ok(());
     }
     let start = into.len();
@@ -78,7 +78,7 @@ pub(super) fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
         into.extend_from_slice(&word.to_le_bytes());
     }
     into.extend_from_slice(&inner.version.to_le_bytes());
-    into.extend_from_slice(&[u8::from(inner.closed), u8::from(inner.deleting), 0, 0]);
+    into.extend_from_slice(&[u8::from(inner.closed), u8::from(inner.phase.is_deleting()), 0, 0]);
     let mut scratch = Vec::new();
     let branch = inner.lineage.as_ref().map(|lineage| &lineage.branch);
     format::encode_create(log.name(), log.config(), branch, &mut scratch)?;
@@ -156,7 +156,10 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     {
         let mut inner = log.lock();
         (inner.last, inner.first, inner.tail, inner.version) = (last, first, tail, version);
-        (inner.closed, inner.deleting) = (closed, deleting);
+        inner.closed = closed;
+        if deleting {
+            inner.stage_delete();
+        }
         if !cutter.piece()?.is_empty() {
             inner.set_damage(Damage::of_logs(last, vec![id]));
         }

@@ -142,7 +142,7 @@ impl Recovery {
         while let Some(log) = gone {
             let parent = {
                 let mut inner = log.lock();
-                if !inner.deleting || inner.children > 0 || inner.last > passed {
+                if !inner.phase.is_deleting() || inner.children > 0 || inner.last > passed {
                     return;
                 }
                 inner.disown()
@@ -187,6 +187,8 @@ impl Recovery {
             end,
             time: batch.header.time,
         });
-        inner.deleting |= one.delete;
+        if one.delete {
+            inner.stage_delete();
+        }
     }
 }

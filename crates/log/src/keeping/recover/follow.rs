@@ -67,7 +67,7 @@ impl Recovery {
         }
         for gone in known.values() {
             let mut inner = gone.lock();
-            inner.deleting = true;
+            inner.stage_delete();
             inner.show();
         }
         Ok(())
@@ -133,13 +133,14 @@ impl Shown {
     pub(super) fn of(inner: &mut Inner) -> Shown {
         let purged = inner.first > inner.first_visible;
         inner.show();
-        Shown { deleted: inner.deleting, lets_go: inner.deleting || purged }
+        let deleted = inner.phase.is_deleting();
+        Shown { deleted, lets_go: deleted || purged }
     }
 }
 
 /// Whether a log has something in a segment that was not let go of. What is kept of it for its forks alone is not looked into.
 fn is_needed_by(inner: &Inner, number: u32) -> bool {
-    let is_needed = |extent: &Extent| !inner.deleting && extent.end() > inner.first_visible;
+    let is_needed = |extent: &Extent| !inner.phase.is_deleting() && extent.end() > inner.first_visible;
     inner.extents.of_segment(number).iter().any(is_needed)
 }
 

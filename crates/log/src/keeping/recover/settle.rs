@@ -24,7 +24,8 @@ impl Recovery {
     /// What replay could not tell: logs retained for forks that a checkpoint no longer had, and forks
     /// whose parent is lost.
     fn settle_forks(&mut self) {
-        let deleted: Vec<Arc<Log>> = self.logs.values().filter(|log| log.lock().deleting).cloned().collect();
+        let deleted: Vec<Arc<Log>> =
+            self.logs.values().filter(|log| log.lock().phase.is_deleting()).cloned().collect();
         deleted.iter().for_each(|log| self.collect(log, Position::MAX));
         let mut orphans = Vec::new();
         for log in self.logs.values() {
@@ -75,5 +76,5 @@ impl Recovery {
 
 /// Whether something of a log may have been let go of for what became of itself.
 fn lets_go(inner: &Inner) -> bool {
-    inner.first > 0 || inner.deleting
+    inner.first > 0 || inner.phase.is_deleting()
 }

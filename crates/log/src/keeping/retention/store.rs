@@ -13,7 +13,7 @@ use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
-use crate::log::{Log, Phase};
+use crate::log::Log;
 use crate::options::{Durability, Options};
 use crate::segment::Segment;
 use crate::spare::Why;
@@ -58,7 +58,7 @@ impl Store {
             }
             let inner = log.lock();
             match old_below(inner.extents.all(), keep_from) {
-                _ if inner.first_visible < inner.base() && inner.phase == Phase::Live => {
+                _ if inner.first_visible < inner.base() && inner.phase.is_visible() => {
                     forks.push(log.clone())
                 }
                 Some(first) if first > inner.tail_visible => later = true,
