@@ -45,7 +45,7 @@ impl Heirs {
         }
     }
 
-    /// Whether it may have been the only one to need some of that.
+    /// True unless a remaining fork visibly covers the whole range.
     fn remove(&mut self, need: &Need) -> bool {
         let Ok(at) = self.find(need) else { return false };
         self.needs[at].2 -= 1;

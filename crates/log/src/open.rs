@@ -64,8 +64,9 @@ pub struct Options {
     /// Whether the payload of sealed segments, out of which much is read in small records, is kept once more with each log's bytes
     /// together: at most as many bytes again as they have, none that `retain_bytes` has no room for, and the first to go on a full disk.
     pub settles: bool,
-    /// What [`Store::maintain`] writes, and whoever fills the next segment's file with zeros, rest so many times as long as they worked
-    /// after each mebibyte, the latter 50 ms at most; 0: they never do. Nobody rests while somebody waits for it ([`Store::hurry`]).
+    /// Throttle of background writes: after each MiB, [`Store::maintain`] and the preallocation of the next
+    /// segment's file sleep this many times as long as writing it took; the preallocation 50 ms at most. 0:
+    /// they never sleep. Neither sleeps while a caller waits for it ([`Store::hurry`]).
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,

@@ -283,7 +283,8 @@ impl Store {
         Reader::new(self.sight(), log.clone())
     }
 
-    /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity: one load.
+    /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity:
+    /// one load.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -329,8 +330,8 @@ impl Store {
         self.shared.control.durable()
     }
 
-    /// Has the watcher told when a ticket of somebody else's commit is complete. Answers what is left to
-    /// wait for: the ticket, or 0 when it is complete already.
+    /// Asks for [`Watch::complete`] once `ticket` is durable; it may be of another caller's commit. Answers
+    /// the ticket, or 0 if it is durable already.
     ///
     /// # Errors
     /// [`CommitError::Failed`]: the store failed before that, and nobody is told anything any more.
