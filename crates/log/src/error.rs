@@ -101,6 +101,7 @@ impl fmt::Display for Damage {
 
 /// Why a store does not open. Nothing was changed unless the variant says so.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// An option has a value that it cannot have.
     #[error("{option} is {value}; it must be {must}")]

@@ -108,6 +108,7 @@ impl Default for Options {
 
 /// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovered {
     /// Logs that exist.
     pub logs: u64,

@@ -227,6 +227,7 @@ fn mapped_bytes(segments: &Segments) -> u64 {
 
 /// A count of what a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Logs in the catalogue.
     pub logs: u64,

@@ -26,6 +26,7 @@ use thalweg_sys::disk::Disk;
 
 /// What verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Segments looked at.
     pub segments: u64,
