@@ -108,9 +108,12 @@ impl Stop {
     /// The damage that it stopped at, in a segment's file.
     pub(crate) fn damage(&self, file: impl Into<String>, number: u32) -> Damage {
         let logs = self.touched.as_ref().map(|logs| logs.iter().map(|(log, _)| *log).collect());
-        let damage = Damage::at(file, position(number, self.place));
-        let damage = damage.touching(logs.map_or(Touched::Unknown, Touched::these));
-        self.resumes.map_or(damage.clone(), |resumes| damage.up_to(position(number, resumes.place)))
+        let logs = logs.map_or(Touched::Unknown, Touched::these);
+        let damage = Damage::at(file, position(number, self.place)).touching(logs);
+        match self.resumes {
+            Some(resumes) => damage.up_to(position(number, resumes.place)),
+            None => damage,
+        }
     }
 }
 
@@ -261,9 +264,12 @@ impl<'a> Scan<'a> {
             let touched: Vec<_> = format::touched(&header, rest).collect();
             let end = self.at.saturating_add(header.length);
             let inside = end < self.end.min(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
-            let link = || Some(self.link_behind_broken(&header, end));
-            let resumes =
-                if inside { Some(Resume { at: end, place: self.place(end), link: link() }) } else { next };
+            let resumes = if inside {
+                let link = Some(self.link_behind_broken(&header, end));
+                Some(Resume { at: end, place: self.place(end), link })
+            } else {
+                next
+            };
             return Stop { at, place, link: self.link, blank: false, touched: Some(touched), resumes };
         }
         // A run has no zeros between its batches.
