@@ -23,9 +23,9 @@ pub struct Damage {
 /// Which logs a damaged span touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// None: what is damaged is nobody's payload.
+    /// No log: nothing that a log needs is lost.
     Nobody,
-    /// These, as intact headers say.
+    /// These, as intact headers or the logs' own extents say.
     These(Vec<LogId>),
     /// Unknown: the headers in the span are lost, too.
     Unknown,
@@ -59,7 +59,7 @@ impl Damage {
         Damage::at(file_name(numbers.start), from).up_to(to)
     }
 
-    /// What logs lost in a segment that nobody can name any more, known to lie at or behind a position.
+    /// What logs lost in a segment that can no longer be named; `from` is the position by which the loss was known.
     pub(crate) fn of_logs(from: Position, logs: Vec<LogId>) -> Damage {
         Damage::at("an earlier segment", from).touching(Touched::these(logs))
     }
@@ -101,6 +101,7 @@ impl fmt::Display for Damage {
 
 /// Why a store does not open. Nothing was changed unless the variant says so.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// An option has a value that it cannot have.
     #[error("{option} is {value}; it must be {must}")]

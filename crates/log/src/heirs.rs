@@ -52,7 +52,7 @@ impl Heirs {
         }
     }
 
-    /// True unless one of the ranges beside it that other forks need covers all of it.
+    /// True unless a remaining fork visibly covers the whole range.
     fn remove(&mut self, need: &Need) -> bool {
         let Ok(at) = self.find(need) else { return false };
         self.needs[at].forks -= 1;

@@ -29,7 +29,7 @@
 //! catalogue, names   the logs by name; the same in order, for listings
 //! log, rare          one log: its staged and its visible view; what few logs have
 //! fork, heirs        logs whose first bytes are another log's; what a log keeps for its forks
-//! extents, places    where a log's payload lies; a batch that says where earlier ones lie, so that memory stays bounded
+//! extents, places    where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch              who is told when something becomes durable
 //! error, words       what can go wrong; the word by which each language tells it
 //! ```
@@ -128,8 +128,8 @@ pub use packing::Runs;
 pub type LogId = u64;
 /// Logical payload bytes within a log.
 pub type Offset = u64;
-/// A point in a store's commit order: the segment's number in the high half, the *place* in it in the low. A place is the byte
-/// at which something was first written: it stays the same when compaction moves the byte itself.
+/// A point in a store's commit order: the segment's number in the high half, the *place* in it in the low. A
+/// place is the byte at which something was first written: it stays the same when compaction moves the byte.
 pub type Position = u64;
 /// Microseconds since the Unix epoch.
 pub type Time = u64;

@@ -352,7 +352,8 @@ impl Log {
 }
 
 impl Inner {
-    /// How it ended for whoever came to a position. `Err`: something of it lies behind, so that it cannot be said.
+    /// Whether and how the log had ended by `position`, for a reader that did not meet every entry in front
+    /// of it. `Err(Unsure)`: the log has batches behind `position`, so it cannot be said.
     pub(crate) fn ended_by(&self, position: Position) -> Result<Option<Ended>, Unsure> {
         match self.last <= position {
             false => Err(Unsure),

@@ -4,8 +4,9 @@
 //! first call of [`Store::order`] on, each shard of the catalogue keeps a sorted set beside its table, under
 //! the table's lock. Until then it costs nothing. Building it takes a shard's lock for a slice at a time.
 //!
-//! Invariant: a log is in its shard's set if it is in its table, once the set is whole; in reverse always.
-//! `a_page_is_what_sorting_would_give` checks both against a plain sorted map, with pages taken meanwhile.
+//! Invariant: a shard's set holds no log that its table does not hold; once the set is `whole`, it holds all
+//! that the table holds. `a_page_is_what_sorting_would_give` checks both against a plain sorted map, with
+//! pages taken meanwhile.
 
 use crate::catalogue::Catalogue;
 use crate::log::Log;
@@ -81,7 +82,7 @@ impl Catalogue {
     /// Has every shard keep its logs in order from now on.
     fn order(&self) {
         for shard in self.shards() {
-            // Entered from here on by whoever creates one; what is there already follows.
+            // From here on a create enters its log; those that are there already follow.
             shard.write().names.get_or_insert_default();
             let known: Vec<Arc<Log>> = {
                 let shard = shard.read();

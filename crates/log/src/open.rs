@@ -23,6 +23,7 @@ use thalweg_sys::disk::{Allocation, Disk, Lock, Map};
 
 /// What recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovered {
     /// Logs that exist.
     pub logs: u64,

@@ -177,22 +177,22 @@ impl<'v> Reach<'v> {
         self.unfold(log, extent).into_iter().flatten()
     }
 
-    /// Position of the log's first batch that ends behind `from`, `from` itself if that lies inside it. `extent` ends behind
-    /// `from`. A lower bound where damage hides the batch.
+    /// Position of the log's first batch that ends behind `from`, or `from` if that lies inside it. `extent`
+    /// ends behind `from`. A lower bound where damage hides the batch.
     pub(crate) fn behind(self, log: LogId, extent: &Extent, from: Position) -> Position {
         let next = self.known(log, extent).find(|one| one.end_position() > from);
         next.map_or(extent.position, |one| one.position).max(from)
     }
 
-    /// End of the log's last batch that begins in front of `to`, `to` itself if that lies inside it. `extent` begins in front of
-    /// `to`. An upper bound where damage hides the batch.
+    /// End of the log's last batch that begins in front of `to`, or `to` if that lies inside it. `extent`
+    /// begins in front of `to`. An upper bound where damage hides the batch.
     pub(crate) fn before(self, log: LogId, extent: &Extent, to: Position) -> Position {
         let last = self.known(log, extent).take_while(|one| one.position < to).last();
         last.map_or(extent.end_position(), |one| one.end_position()).min(to)
     }
 
-    /// End of the log's last batch in `extent` that begins below the offset `cut`; the extent does. An upper bound where
-    /// damage hides the batch.
+    /// End of the log's last batch in `extent` that begins below the offset `cut`, as the extent does. An
+    /// upper bound where damage hides the batch.
     pub(crate) fn end_below(self, log: LogId, extent: &Extent, cut: Offset) -> Position {
         let last = self.known(log, extent).take_while(|one| one.offset < cut).last();
         last.map_or(extent.end_position(), |one| one.end_position())

@@ -247,6 +247,7 @@ fn mapped_bytes(segments: &Segments) -> u64 {
 
 /// A count of what a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Logs in the catalogue.
     pub logs: u64,
@@ -303,7 +304,8 @@ impl Store {
         Reader::new(self.sight(), log.clone())
     }
 
-    /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity: one load.
+    /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity:
+    /// one load.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -349,8 +351,8 @@ impl Store {
         self.shared.control.durable()
     }
 
-    /// Has the watcher told when a ticket of somebody else's commit is complete. Answers what is left to
-    /// wait for: the ticket, or 0 when it is complete already.
+    /// Asks for [`Watch::complete`] once `ticket` is durable; it may be of another caller's commit. Answers
+    /// the ticket, or 0 if it is durable already.
     ///
     /// # Errors
     /// [`CommitError::Failed`]: the store failed before that, and nobody is told anything any more.

@@ -15,11 +15,11 @@
 //! | 24 | `visible`: end of what readers may see | the writer or, in `sync` mode, the committer |
 //! | 32 | `lateness`: by how much an entry's time ever lay behind an earlier entry's | the writer |
 //!
-//! The words that move with every commit have a cache line each, so that whoever polls one does not pay for
-//! the others. `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after
-//! the sync it speaks of. That makes it evidence in recovery, and so is `visible` as long as the machine runs on: what a process
-//! that was killed had stored is in the kernel's hands. A closed store's words are checksummed, and
-//! what no word uses is zero, so a flipped bit is noticed.
+//! The words that move with every commit have a cache line each, so that polling one does not slow down the
+//! others. `durable` on disk may lag behind the truth and never runs ahead of it: it is stored only after the
+//! sync that it speaks of. That makes it evidence in recovery. So is `visible` as long as the machine runs
+//! on: what a killed process had stored is in the kernel's hands. A closed store's words are checksummed, and
+//! unused words are zero, so a flipped bit is noticed.
 
 use crate::error::OpenError;
 use crate::format::FORMAT_VERSION;
@@ -34,7 +34,7 @@ use thalweg_sync::words::{Word, Words};
 use thalweg_sys::disk::{Disk, File, Map};
 
 pub(crate) const FILE_NAME: &str = "control";
-/// So many segments may be missing behind the last that is there: words that say more are not believed.
+/// Most segments that may be missing behind the last that is there: words that claim more are not believed.
 const MISSING_MAX: u32 = 1 << 16;
 const BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
@@ -57,11 +57,12 @@ pub(crate) struct Control {
     words: Words,
     file: Option<File>,
     pub(crate) store_id: u64,
-    /// This run of the machine, 0 where that is not known.
+    /// Number of this run of the machine, 0 if it is unknown.
     boot: u64,
-    /// End of the last batch, in its file or staged: it moves with every commit. Of the writing process alone, so it has no word.
+    /// End of the last batch, in its file or staged: it moves with every commit. It belongs to the writing
+    /// process alone, so it is no word of the file.
     staged_end: Word,
-    /// Held while words that a closed store must keep are changed, and while it is closed.
+    /// Held while the store is closed, and while a word is changed that must not change after that.
     changing: Mutex<()>,
 }
 
@@ -101,7 +102,7 @@ impl Control {
         Control::map(disk, directory, true)
     }
 
-    /// Opens the file of a store that somebody else may be writing. Only reading is possible.
+    /// Opens the file of a store that another process may be writing, for reading only.
     pub(crate) fn attach(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
         Control::map(disk, directory, false)
     }
@@ -127,7 +128,7 @@ impl Control {
         if file.length().map_err(failed)? < BYTES as u64 {
             return Err(OpenError::NotAStore { file: path, why: "the control file is too short" });
         }
-        // What cannot be read is an error here, and would be a signal in the map.
+        // An unreadable sector is an error here, and would be a signal through the map.
         file.read_at(&mut [0; BYTES], 0).map_err(failed)?;
         let words = Words::new(file.map(BYTES, writable).map_err(failed)?);
         if words.load(MAGIC_WORD) != MAGIC {
@@ -151,8 +152,8 @@ impl Control {
         Control { words, file, store_id, boot, staged_end: Word::default(), changing: Mutex::default() }
     }
 
-    /// Takes the store's id from its segments, where all that stand agree: what they say is checksummed, and
-    /// these words do not add up.
+    /// Takes the store's id from its segments, if all that stand agree: their headers are checksummed, and
+    /// these words failed their checksum.
     pub(crate) fn adopt_id(&mut self, disk: &Disk, directory: &Path) -> io::Result<()> {
         let mut ids = Vec::new();
         for name in disk.names(directory)?.iter().filter(|name| segment::number_of(name).is_some()) {
@@ -172,12 +173,12 @@ impl Control {
         self.words.store(STORE_ID, self.store_id);
     }
 
-    /// Where the words are mapped, and how many bytes.
+    /// Address and length of the mapped words.
     pub(crate) fn place(&self) -> (NonNull<u8>, usize) {
         self.words.place()
     }
 
-    /// End of the last batch, whether it is in its file or staged. Meaningful in the process that writes the store.
+    /// End of the last batch, in its file or staged. Kept only in the process that writes the store.
     pub(crate) fn staged_end(&self) -> Position {
         self.staged_end.load()
     }
@@ -226,7 +227,8 @@ impl Control {
         self.words.load(SEGMENTS)
     }
 
-    /// Has other processes look at the list again. A closed store's words stay as they are.
+    /// Moves the version, so that other processes list the segments again. A closed store's words stay as
+    /// they are.
     pub(crate) fn bump_segments(&self) {
         let _changing = self.changing.lock();
         if self.clean_end() != 0 {
@@ -235,12 +237,12 @@ impl Control {
         self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
     }
 
-    /// Whether it is this file that is at a path now.
+    /// Whether the file at a path is still this one.
     pub(crate) fn is_at(&self, path: &Path) -> io::Result<bool> {
         self.file.as_ref().map_or(Ok(true), |file| file.is_at(path))
     }
 
-    /// It is of a backup that nobody opened yet: nobody ever listed its segments.
+    /// Whether the store is a backup that was never opened: then no segment list has a version.
     pub(crate) fn was_put_back(&self) -> bool {
         self.segments_version() == 0
     }
@@ -249,7 +251,7 @@ impl Control {
         self.words.load(NEXT_LOG)
     }
 
-    /// Nothing is created in a closed store, so there it stays as it is.
+    /// Sets the next id. In a closed store nothing is created, so there the word stays as it is.
     pub(crate) fn set_next_log(&self, next: u64) {
         let _changing = self.changing.lock();
         if self.clean_end() == 0 {
@@ -264,7 +266,7 @@ impl Control {
     /// Records a clean close, or with 0 that the store is in use, durably.
     pub(crate) fn set_clean_end(&self, position: Position) -> io::Result<()> {
         let _changing = self.changing.lock();
-        // Whoever sees an end sees the checksum that belongs to it.
+        // In this order: a process that sees a clean end also sees its checksum.
         if position == 0 {
             self.words.store(CLEAN_END, 0);
             self.words.store(CHECKSUM, 0);
@@ -276,18 +278,19 @@ impl Control {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 
-    /// What the words add up to in a store that is closed at a position.
+    /// The checksum of the words in a store that is closed at a position.
     fn checksum(&self, clean_end: Position) -> u64 {
         checksum(|index| if index == CLEAN_END { clean_end } else { self.words.load(index) })
     }
 
-    /// The highest position that the words prove durable, where the last segment there is has this number; 0 when the words
-    /// prove nothing.
+    /// The highest position that the words prove durable, given the number of the last segment there is; 0 if
+    /// they prove nothing.
     pub(crate) fn evidence(&self, last: u32) -> Position {
         if self.is_intact() && self.is_credible(last) { self.claimed() } else { 0 }
     }
 
-    /// Whether the words say no more than can be. What an open or killed store has for durable has no checksum.
+    /// Whether the words claim no more than is possible. While a store is open, or was killed, no checksum
+    /// covers them.
     pub(crate) fn is_credible(&self, last: u32) -> bool {
         segment_of(self.claimed()) <= last.saturating_add(MISSING_MAX)
     }
@@ -297,7 +300,7 @@ impl Control {
         self.durable().max(self.clean_end()).max(kept)
     }
 
-    /// From here on `visible` is of this run of the machine.
+    /// Marks `visible` as stored in this run of the machine.
     pub(crate) fn set_boot(&self) {
         self.words.store(BOOT, self.boot);
     }
@@ -309,7 +312,7 @@ impl Control {
             if end == 0 || sum == self.checksum(end) {
                 return true;
             }
-            // Unless somebody opens or closes it this very moment.
+            // A mismatch counts only if no other process opened or closed the store during the look.
             if (end, sum) == (self.clean_end(), self.words.load(CHECKSUM)) {
                 return false;
             }

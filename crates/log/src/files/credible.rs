@@ -1,18 +1,19 @@
-//! What frames and checkpoints may say. A checksum proves that bytes are as they were written, and not that what wrote them was in its
-//! senses: nothing that is read here may overflow where it is added up, or lead out of a segment.
+//! What frames and checkpoints may say. A checksum proves that bytes are as they were written, not that a
+//! sane program wrote them: no value that is read may overflow when it is added up, or lead out of a segment.
 //!
-//! The bounds leave room: whoever adds a segment's bytes to an offset within them, or one to an id, needs no other check.
+//! The bounds leave room: a segment's bytes added to an offset within them, or one added to an id, cannot
+//! overflow.
 
 use crate::extents::Extent;
 use crate::format::{self, Created, Frame, Kind, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES};
 use crate::{LogId, Offset, Position, place_of};
 
-/// No log has this id or a higher one: they are counted up from the time of the store's creation.
+/// Upper bound of ids, excluded: they are counted up from the time of the store's creation.
 pub(crate) const ID_END: LogId = 1 << 63;
-/// No log ends behind this: it would take longer than there are segments to write.
+/// Upper bound of offsets, included. It would take more segments than there are numbers to write as much.
 pub(crate) const OFFSET_MAX: Offset = 1 << 62;
 
-/// Whether a frame says what can be.
+/// Whether a frame's values are possible.
 pub(crate) fn is_credible(frame: &Frame<'_>) -> bool {
     let end = frame.offset.checked_add(frame.payload.len() as u64);
     let says = match frame.kind {
@@ -24,7 +25,7 @@ pub(crate) fn is_credible(frame: &Frame<'_>) -> bool {
     says && frame.log < ID_END && frame.offset <= OFFSET_MAX
 }
 
-/// Whether a log, if it is a fork, can branch off there.
+/// Whether what a create frame says of a fork is possible.
 pub(crate) fn branches_off(created: &Created<'_>) -> bool {
     created.branch.as_ref().is_none_or(|branch| branch.first <= branch.base && branch.base <= OFFSET_MAX)
 }
@@ -35,7 +36,7 @@ pub(crate) fn is_place(position: Position) -> bool {
     (SEGMENT_HEADER_BYTES..=SEGMENT_BYTES_MAX).contains(&byte) && byte.is_multiple_of(8)
 }
 
-/// Whether the extents of a log that ends there can be these, in this order.
+/// Whether a log that ends at `tail` can have these extents, in this order.
 pub(crate) fn are_credible(extents: &[Extent], tail: Offset) -> bool {
     let lies = |extent: &Extent| {
         let said = extent.places == 0 || is_place(extent.places);

@@ -12,15 +12,16 @@
 //!   header   payload length 4 | kind 1 | flags 1 | reserved 2 | log 8 | offset 8 | time 8
 //! ```
 //!
-//! The header checksum covers the header, but for both of its checksums, and the touched table, the body checksum the frames;
-//! each batch repeats the length and header checksum of the one before, across segments too. A header
-//! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
-//! (Castagnoli; RFC 3720 appendix B.4). Those of a batch's header begin with its [`Seal`], so that a header stands nowhere but where
-//! it was written, and the brief one tells at once what is none. Versioned by the segment header: a reader refuses a newer one.
+//! The header checksum covers the header (without its two checksums) and the touched table; the body checksum
+//! covers the frames. Each batch repeats the length and header checksum of the one before, across segments
+//! too. A header that stands proves which logs a damaged body touched and where they ended. Checksums are
+//! CRC-32C (Castagnoli; RFC 3720 appendix B.4). Those of a batch's header begin with its [`Seal`], so that a
+//! header stands only where it was written; the brief checksum rejects most bytes that are no header at once.
+//! The format's version is in the segment header: a reader refuses a newer one.
 //!
-//! A segment can be walked flat, without knowing where batches end: its first word tells a batch header
-//! (the magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the
-//! magic read as a number. What no batch took is zero. Behind the batches of a segment that was written anew stands
+//! A segment can be walked flat, without knowing where batches end: the first word tells a batch header (the
+//! magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the magic
+//! read as a number. Bytes behind the last batch are zero. Behind the batches of a compacted segment stands
 //! the table of its runs ([`runs`]).
 
 mod payload;
@@ -71,14 +72,15 @@ pub enum Kind {
     Note = 7,
     /// Payload below an offset is purged.
     Trim = 8,
-    /// Of no log, and says nothing: the log ends behind it (`reclaim`). Its payload is the link of the batch in front.
+    /// Touches no log and changes nothing: it is written so that the store's end moves and another checkpoint
+    /// can begin there (`reclaim`). Its payload is the link of the batch in front.
     Gone = 9,
     /// Where earlier entries of the log lie (`places`).
     Places = 10,
 }
 
 impl Kind {
-    /// Its name, the same wherever a store is looked at.
+    /// Its name, the same in every tool and language.
     ///
     /// ```
     /// assert_eq!(thalweg_log::Kind::WriterSeq.name(), "writerSeq");
@@ -120,7 +122,7 @@ impl Kind {
 pub enum Lifetime {
     /// Until it is deleted.
     Unlimited,
-    /// Until it has not been accessed for so many seconds.
+    /// Until it has not been accessed for `ttl_s` seconds.
     Sliding {
         /// Window in seconds.
         ttl_s: u64,
@@ -176,11 +178,11 @@ pub(crate) struct SegmentHeader {
     pub(crate) after_damage: bool,
     /// The largest time of any entry in an earlier segment.
     pub(crate) latest: Time,
-    /// Bytes of its file if it was compacted; 0 while everything is there that ever was.
+    /// Bytes of its file if it was compacted, else 0.
     pub(crate) held: u32,
-    /// Runs of batches that it holds if it was compacted, fewer than two to the power of 24.
+    /// Runs of batches in it if it was compacted: fewer than two to the power of 24.
     pub(crate) runs: u32,
-    /// By this position of the store everything was gone that it lacks.
+    /// If it was compacted: at this position of the store, all that it lacks was gone.
     pub(crate) gone_by: Position,
 }
 
@@ -237,12 +239,12 @@ impl SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// What its batches' headers are sealed with.
+    /// The seal of its batches' headers.
     pub(crate) fn seal(&self) -> Seal {
         Seal::of(self.store_id, self.number)
     }
 
-    /// Batches are missing from it that nobody needed any more.
+    /// Whether it was compacted: batches that no log needed any more are missing from it.
     pub(crate) fn is_compacted(&self) -> bool {
         self.held > 0
     }
@@ -257,7 +259,7 @@ impl SegmentHeader {
         self.file_bytes().into()
     }
 
-    /// Where the table of runs begins, in one that was compacted.
+    /// The byte at which its table of runs begins, if it was compacted.
     pub(crate) fn table_at(&self) -> Option<u32> {
         let bytes = self.runs.checked_add(1)?.checked_mul(runs::ENTRY_BYTES)?;
         let at = self.held.checked_sub(bytes).filter(|at| *at >= SEGMENT_HEADER_BYTES);
@@ -304,8 +306,8 @@ impl BatchHeader {
         checksum
     }
 
-    /// The header at the start of `bytes`, which are those of a place, if its checksums hold; the body is not looked at. Complexity: of
-    /// its touched table, and constant unless a header was written there.
+    /// The header at the start of `bytes`, if its checksums hold for the place `here`; the body is not looked
+    /// at. Complexity: of its touched table, and constant unless a header was written there.
     pub(crate) fn decode(bytes: &[u8], here: SealedAt) -> Option<BatchHeader> {
         let header = BatchHeader::claimed(bytes)?;
         let whole = bytes.get(..header.body_start() as usize)?;
@@ -315,7 +317,8 @@ impl BatchHeader {
         stands.then_some(header)
     }
 
-    /// What the bytes say if a header begins there: for bytes that were verified, or will be before what it says is believed.
+    /// What the bytes say if a header begins there: for bytes that were verified, or will be before the
+    /// header is believed.
     pub(crate) fn claimed(bytes: &[u8]) -> Option<BatchHeader> {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize)?;
         if word32(fixed, 0) != BATCH_MAGIC {
@@ -334,8 +337,8 @@ impl BatchHeader {
         (header.length.is_multiple_of(8) && header.length >= header.body_start()).then_some(header)
     }
 
-    /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
-    /// adds up to.
+    /// The checksums that a header which does not stand may have had: the one it carries, and the one it adds
+    /// up to.
     pub(crate) fn claims(bytes: &[u8], here: SealedAt) -> [Option<u32>; 2] {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize);
         let carried = fixed.map(|fixed| word32(fixed, 8));
@@ -349,7 +352,7 @@ impl BatchHeader {
         [carried, sum]
     }
 
-    /// Makes whatever stands there a header that stands.
+    /// Gives bytes that should be a header the checksums of one.
     #[cfg(test)]
     pub(crate) fn forge(bytes: &mut [u8], here: SealedAt) {
         let Some(bare) = seal::bare(bytes) else { return };
@@ -406,7 +409,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload_at: u32,
 }
 
-/// What a frame says of itself: of which log it is, at which offset, and when it was.
+/// Log, offset and time of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamp {
     pub(crate) log: LogId,
@@ -431,7 +434,7 @@ pub(crate) fn frame_header(
     bytes
 }
 
-/// Bytes of a frame whose payload has so many.
+/// Bytes of a frame with a payload of this length.
 pub(crate) const fn frame_bytes(payload: u64) -> u64 {
     (FRAME_HEADER_BYTES as u64 + payload).next_multiple_of(8)
 }

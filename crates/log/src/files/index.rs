@@ -14,12 +14,12 @@
 //!
 //! Keys only grow, so they are found by interpolation: one guess, a look around it, else bisection.
 //!
-//! The index is a pure function of the segment's published bytes. Nobody owns it: whoever needs more of it
-//! extends it, and two who do so at once store the same words. Word 0 is stored last and only grows, so an
-//! entry that it counts has been stored. Word 1 may be ahead of it by what a rival has done meanwhile, but then
-//! the rival has made its entries, and an entry is made once. A search asks only that the key it begins at is
-//! below the time, so even a key larger than need be would make it begin earlier and never too late. Checked
-//! by the property tests below.
+//! The index is a pure function of the segment's published bytes. It has no owner: a thread that needs more
+//! of it extends it, and two that do so at once store the same words. Word 0 is stored last and only grows,
+//! so an entry that it counts has been stored. Word 1 may be ahead of it by what another thread has done
+//! meanwhile; but then that thread has made its entries, and an entry is made once. A search only needs the
+//! key it begins at to be below the time, so a key that is too large makes it begin earlier, never too late.
+//! Checked by the property tests below.
 
 use crate::Time;
 use crate::format::{self, BATCH_HEADER_BYTES, BATCH_MAGIC, Kind, SEGMENT_HEADER_BYTES, TOUCHED_BYTES};
@@ -42,7 +42,7 @@ const KEY_MAX: u64 = (1 << 56) - 1;
 const NEAR: u32 = 8;
 /// A segment has less than two to the power of 31 bytes, so that a slope has bits to spare.
 const SHIFT_MAX: u32 = 63;
-/// Least bytes that entries are taken to lie in.
+/// Least bytes that are prefetched for a search.
 const ABOUT_BYTES_MIN: usize = 256;
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Met {
     pub(crate) time: Option<Time>,
 }
 
-/// What stands at a byte where a header stands, or `None` where the segment ends. The bytes are verified.
+/// The header that stands at a byte, or `None` where the segment ends. The bytes are verified.
 pub(crate) fn meet(bytes: &[u8], at: u32) -> Option<Met> {
     let head = bytes.get(at as usize..at as usize + format::FRAME_HEADER_BYTES as usize)?;
     let first = word32(head, 0);
@@ -74,8 +74,8 @@ pub(crate) fn meet(bytes: &[u8], at: u32) -> Option<Met> {
     Some(Met { bytes, time })
 }
 
-/// What a search guesses from: the keys at both ends of an index, as of a mark of it. Kept by whoever searches, so that
-/// nothing has to be computed that is the same in the next search.
+/// What a search guesses from: the keys at both ends of an index, as of a value of word 0. Readers keep it,
+/// so that the next search need not compute it again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
     mark: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Line {
     /// Bytes per microsecond, times two to the power of `shift`.
     slope: u64,
     shift: u32,
-    /// The last guess was not near.
+    /// The last guess missed, so searches bisect.
     uneven: bool,
 }
 
@@ -104,8 +104,8 @@ impl Line {
         Line { mark, first, last, first_key, last_key, slope: slope as u64, shift, uneven: false }
     }
 
-    /// About where in the segment entries of these times are, the last one excluded: where a search is going to
-    /// lead if times grow evenly, known before anything of the index was read. Empty where they do not.
+    /// The bytes of the segment that a search for these times is going to lead to if times grow evenly, the
+    /// last time excluded: known before anything of the index was read. Empty if they do not grow evenly.
     #[inline]
     pub(crate) fn about(&self, since: Time, end: Time) -> Range<usize> {
         if self.uneven {
@@ -124,7 +124,7 @@ impl Line {
     }
 }
 
-/// A time that is sought, as keys are compared with it.
+/// A time that is searched for, in the form in which keys are compared with it.
 #[derive(Clone, Copy)]
 struct Bound(Time);
 
@@ -221,7 +221,7 @@ impl TimeIndex {
         blocks.max(block + 1)
     }
 
-    /// Enters a block that nobody has entered: a rival who came first had the smaller key.
+    /// Stores the entry of a block, if there is none: a thread that came first had the smaller key.
     fn enter(&self, block: u32, running: Time, start: u64) {
         let word = ENTRIES + block as usize;
         if self.words.load(word) == 0 {
@@ -229,9 +229,9 @@ impl TimeIndex {
         }
     }
 
-    /// Byte from which to look for the first entry at or after a time: before it, every entry is older. `line` is what
-    /// the caller was last left with for this index, or nothing.
-    /// Complexity: a cache line or two where times grow evenly, and at most a bisection.
+    /// Byte from which to look for the first entry at or after a time: everything in front of it is older.
+    /// `line` is what the caller's last search of this index left behind, or a default. Complexity: a cache
+    /// line or two where times grow evenly, else a bisection.
     #[inline]
     pub(crate) fn seek(&self, time: Time, line: &mut Line) -> u32 {
         let mark = self.words.load(MARK);
@@ -252,7 +252,7 @@ impl TimeIndex {
         at.max(SEGMENT_HEADER_BYTES)
     }
 
-    /// What is guessed from, as of a mark.
+    /// Makes the line anew for a value of word 0.
     #[cold]
     fn line(&self, mark: u64) -> Line {
         let Some(last) = ((mark >> 32) as u32).checked_sub(1) else { return Line::default() };
@@ -261,7 +261,8 @@ impl TimeIndex {
         Line::through(mark, first..last, self.word(first) >> 8..self.word(last) >> 8)
     }
 
-    /// The last block with a key below the bound, behind the line's first and in front of its last, and its word.
+    /// The last block with a key below the bound, and its word; it lies behind the line's first and in front
+    /// of its last.
     #[inline]
     fn below(&self, line: &mut Line, bound: Bound) -> (u32, u64) {
         let guess = (line.guess(bound) / u64::from(BLOCK_BYTES)).min(u64::from(line.last - 1)) as u32;
@@ -278,8 +279,8 @@ impl TimeIndex {
         })
     }
 
-    /// The last block with a key below the bound and its word, if it is near the guess; else the span to bisect,
-    /// whose lower end has such a key and whose upper end has not.
+    /// The last block with a key below the bound and its word, if it is near the guess; else the span to
+    /// bisect: its lower end has a key below the bound, its upper end has not.
     #[cold]
     fn near(&self, guess: u32, last: u32, bound: Bound) -> Result<(u32, u64), (u32, u32)> {
         if last < NEAR {
@@ -287,13 +288,13 @@ impl TimeIndex {
         }
         let base = guess.saturating_sub(NEAR / 2).min(last + 1 - NEAR);
         let words: [u64; NEAR as usize] = self.words.run(ENTRIES + base as usize);
-        // Counted, not branched upon: where between two entries a time lies is anybody's guess.
+        // Counted without branches, because a branch on where the time lies could not be predicted.
         let below: u64 = words.iter().map(|word| bound.ahead_by_sign(*word)).sum();
         match (below as u32, words.get((below as usize).wrapping_sub(1))) {
             (0, _) => Err((0, base)),
             (NEAR, _) => Err((base + NEAR - 1, last)),
             (below, Some(word)) if bound.is_behind(*word) => Ok((base + below - 1, *word)),
-            // Keys of rivals who extended the index at once need not be in order.
+            // Keys of threads that extended the index at once need not be in order.
             _ => Err((0, last)),
         }
     }

@@ -1,9 +1,10 @@
 //! Which segments a store needs, and which of them it lacks.
 //!
-//! Purpose: verification, parsing and backups say the same of a file that is not there. Segments go when nobody needs them any more, so
-//! that a gap in their numbers proves nothing. The newest checkpoint that is whole says which are needed in front of it, and behind it all
-//! are; and whatever is removed, no checkpoint that is newer by then speaks of. So who looks for a segment first and for
-//! the newest checkpoint then can tell one that is missing for good from one that somebody removed meanwhile.
+//! Purpose: verification, parsing and backups say the same of a file that is not there. Segments are removed
+//! when no log needs them any more, so a gap in their numbers proves nothing. The newest whole checkpoint
+//! says which segments in front of it are needed; behind it, all are. Whatever is removed, no newer
+//! checkpoint speaks of. So a caller that first looks for the segments and then for the newest checkpoint can
+//! tell a segment that is lost from one that was removed meanwhile.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::format::SegmentHeader;
@@ -17,10 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 
-/// Times that the newest checkpoint is looked for while others come.
+/// Attempts to read the newest checkpoint while it is replaced by newer ones.
 const LOOKS_MAX: u32 = 16;
 
-/// What a store needs, as a checkpoint has it.
+/// Which segments a store needs, as of a checkpoint.
 pub(crate) struct Needs {
     /// Segments that hold payload of some log in it.
     held: BTreeSet<u32>,
@@ -47,7 +48,8 @@ impl Needs {
         self.held.range(..self.replays_from).copied().chain(self.replays_from..=last)
     }
 
-    /// Those of them that are not there, side by side: a number far away is one hole.
+    /// Those of them that are not there, as ranges. A single segment of a number far away makes one range,
+    /// not as many entries.
     pub(crate) fn missing(&self, there: &BTreeSet<u32>, last: u32) -> Vec<Range<u32>> {
         let held = self.held.range(..self.replays_from).filter(|number| !there.contains(number));
         let mut holes: Vec<Range<u32>> = held.map(|number| *number..*number + 1).collect();
@@ -77,15 +79,16 @@ pub(crate) fn newest(disk: &Disk, directory: &Path, store_id: u64) -> io::Result
             checkpoint::read(disk, directory, *start, store_id, &mut |config| config).transpose()
         });
         match whole.transpose() {
-            // It goes once there are newer ones.
+            // A checkpoint is removed once there are newer ones.
             Err(error) if error.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
             newest => return newest,
         }
     }
 }
 
-/// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
-/// what a power cut left of the end, which the next open discards. The headers are of those there are, in order.
+/// The first missing segment, if nothing from there on is known to have been durable: then a power cut took
+/// the end, and the next open discards what lies behind it. `u32::MAX`: there is no such. The headers are of
+/// the segments there are, in order.
 pub(crate) fn torn_from(
     disk: &Disk,
     directory: &Path,

@@ -13,7 +13,7 @@
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
 //!
-//! Knows no callers and, `verify` and `parse` aside, decides nothing: what is found wrong is said, to whoever looked.
+//! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
 
 pub(crate) mod control;
 pub(crate) mod credible;

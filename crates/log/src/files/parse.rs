@@ -1,11 +1,12 @@
 //! Parsing: what stands in a segment file or a store, piece by piece, without opening it.
 //!
-//! Purpose: to look at what is there, whole or not. It owns nothing, changes nothing and believes nothing: a batch
-//! is taken apart only when its checksums hold, and whatever does not read back is named, with the place
-//! where the batches resume. So is a segment of a store that should be there and is not, where it would stand.
+//! Purpose: to look at what is there, whole or not. It owns nothing, changes nothing and believes nothing: a
+//! batch is taken apart only if its checksums hold. What does not read back is reported as damage, with the
+//! position where the batches resume. A segment that should be there and is not is reported as well, in its
+//! place.
 //!
-//! Invariants: pieces come in the order of the bytes; every byte of a file lies in exactly one batch, one damaged
-//! span, the segment's header or what is unused behind its end. Checked by the tests.
+//! Invariants: pieces come in the order of the bytes; every byte of a file lies in exactly one batch, one
+//! damaged span, the segment's header or the unused rest behind its end. Checked by the tests.
 
 use crate::checkpoint;
 use crate::control::Control;
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 
-/// What parsing comes to.
+/// A piece of a segment or a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A segment begins.
@@ -67,15 +68,15 @@ pub struct BatchPiece {
     pub bytes: u32,
     /// When it was committed.
     pub time: Time,
-    /// What was known to be durable then.
+    /// End of what was known to be durable then.
     pub durable: Position,
     /// Frames it says it has.
     pub frames: u32,
     /// The logs it touches, and where each ends with it.
     pub touched: Vec<(LogId, Offset)>,
-    /// It carries the link of the batch before it; what does not is not believed.
+    /// It carries the link of the batch before it; a batch that does not is not believed.
     pub linked: bool,
-    /// Its body matches its checksum; of one that does not the frames are not shown.
+    /// Its body matches its checksum; if not, its frames are not shown.
     pub whole: bool,
 }
 
@@ -88,7 +89,7 @@ pub struct FramePiece {
     pub kind: Kind,
     /// The log it is about.
     pub log: LogId,
-    /// That log's name, if it was met or a checkpoint knows it.
+    /// That log's name, if its creation was met or a checkpoint has it.
     pub name: Option<Arc<[u8]>>,
     /// Offset within the log.
     pub offset: Offset,
@@ -108,7 +109,7 @@ pub struct EndPiece {
     /// Bytes behind it.
     pub unused_bytes: u32,
     /// How many of these, up to the last one that is not zero, belong to commits that were never
-    /// acknowledged: the next open discards them.
+    /// acknowledged. The next open discards them.
     pub torn_bytes: u32,
 }
 
@@ -116,13 +117,13 @@ pub struct EndPiece {
 pub struct Parse {
     disk: Disk,
     waiting: VecDeque<PathBuf>,
-    /// 0 where no control file says.
+    /// 0 if no control file says.
     store_id: u64,
-    /// Segments that should be there and are not, side by side.
+    /// Segments that should be there and are not, as ranges of numbers.
     missing: VecDeque<Range<u32>>,
-    /// Those that should not be blank.
+    /// Segments whose files are blank and should not be.
     blanked: BTreeSet<u32>,
-    /// What is known to have been durable; nothing is of a file that is looked at alone.
+    /// End of what is known to have been durable; `None` if a file is looked at alone.
     known: Option<Position>,
     names: HashMap<LogId, Arc<[u8]>>,
     open: Option<Open>,
@@ -181,7 +182,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     };
     let mut listed = match disk.names(path) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            // It need not be there: without it what lost its segment's header is not known to be a batch.
+            // There may be none. Without it batches of a segment that lost its header cannot be told.
             let beside = path.parent().and_then(|directory| control(disk, directory).ok()?);
             parse.store_id = beside.map_or(0, |control| control.store_id);
             parse.begin(path)?;
@@ -193,7 +194,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         let last_present = listed.iter().filter_map(|name| segment::number_of(name)).max().unwrap_or(0);
         parse.store_id = control.store_id;
         let known = control.evidence(last_present);
-        // Whatever it speaks of is there by now, or is missing.
+        // Listed again: all that the control file speaks of is there by now, or is missing.
         listed = disk.names(path).map_err(|source| failed("list", path, source))?;
         for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
             parse.learn_names(path, start)?;
@@ -210,7 +211,8 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     Ok(parse)
 }
 
-/// The control file of a store. Checkpoints are held against the store's id, and so are batches whose segment lost its header.
+/// The control file of a store. Its id is needed to judge checkpoints, and batches of a segment that lost its
+/// header.
 fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
     let mut control = Control::attach(disk, directory)?;
     if let Some(control) = control.as_mut().filter(|control| !control.is_intact()) {
@@ -219,8 +221,8 @@ fn control(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> 
     Ok(control)
 }
 
-/// Segments that a store needs, of which there is nothing among what was listed, and those that are blank. Of one whose header is lost
-/// there is something.
+/// Segments that a store needs and that were not listed, and those whose files are blank. A segment that lost
+/// its header is not missing.
 fn missing(
     disk: &Disk,
     directory: &Path,
@@ -232,10 +234,10 @@ fn missing(
     for name in listed {
         let Some(number) = segment::number_of(name) else { continue };
         match segment::read_header(disk, &directory.join(name)) {
-            // A spare, or what should be full.
+            // A spare, or a segment that should be full.
             Ok(None) => _ = blank.insert(number),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // What cannot be read is said once it is come to.
+            // An error is reported once the file is reached.
             header => {
                 there.insert(number);
                 let header = header.ok().flatten().and_then(Result::ok);
@@ -243,7 +245,8 @@ fn missing(
             }
         }
     }
-    // Looked for behind that: whatever may go is needed by none that there is then.
+    // The checkpoint is looked for after the segments were listed: the newest one by then does not need those
+    // that were removed.
     let needs = Needs::of(lacking::newest(disk, directory, store_id)?.as_ref());
     let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known)?;
     let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
@@ -259,12 +262,12 @@ fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
 }
 
 impl Parse {
-    /// The name of a log, if it was met by now or a checkpoint knows it.
+    /// The name of a log, if its creation was met by now or a checkpoint has it.
     pub fn name(&self, log: LogId) -> Option<&[u8]> {
         self.names.get(&log).map(|name| &name[..])
     }
 
-    /// Logs that were created in segments which are gone are known to the checkpoints.
+    /// Takes names from a checkpoint: logs may have been created in segments that are gone.
     fn learn_names(&mut self, directory: &Path, start: Position) -> Result<(), OpenError> {
         let read = checkpoint::read(&self.disk, directory, start, self.store_id, &mut |config| config);
         let whole = read.map_err(|source| failed("read a checkpoint of", directory, source))?;
@@ -274,7 +277,7 @@ impl Parse {
         Ok(())
     }
 
-    /// What is missing in front of the next file.
+    /// The next missing segments in front of the next file.
     fn missed(&mut self) -> Option<Range<u32>> {
         let next = self.waiting.front().and_then(|path| segment::number_of(path.file_name()?.to_str()?));
         let first = self.missing.front()?.start;
@@ -324,7 +327,7 @@ impl Parse {
         Ok(())
     }
 
-    /// A segment's header stands. It also says how the segment before it ended.
+    /// Reports a segment whose header stands. The header also says how the segment before it ended.
     fn enter(&mut self, file: &str, header: &SegmentHeader) {
         if let Some((end, link)) = self.ended.take() {
             let follows = crate::segment_of(end) + 1 == header.number && !header.after_damage;
@@ -342,7 +345,7 @@ impl Parse {
         }));
     }
 
-    /// One more batch, or whatever stands in its place.
+    /// Reports the next batch, or what stands in its place.
     fn advance(&mut self, mut open: Open) {
         let segment = open.segment.clone();
         let mut scan = segment.scan(open.at, open.link);

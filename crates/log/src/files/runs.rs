@@ -5,15 +5,17 @@
 //! end   place 4 | link of the last batch 8 | checksum 4      where the segment ended, and what follows on from it
 //! ```
 //!
-//! Purpose: files in proportion to what is live, and places that stay. A segment that is written anew
-//! ([`compact`](crate::keeping::compact)) holds the batches that are needed, side by side, and behind them this table. Its *places* are the bytes of
-//! the segment as it was first written: positions are made of them, so whatever knows a position (extents, checkpoints, forks, readers
-//! at work, another process) knows it for good. Its *bytes* are the file's. In a segment that was never written anew the two are the same,
+//! Purpose: files in proportion to what is live, and places that stay. A compacted segment
+//! ([`compact`](crate::keeping::compact)) holds the batches that are still needed, side by side, and behind
+//! them this table. Its *places* are the bytes of the segment as it was first written. Positions are made of
+//! them, so whatever keeps a position (extents, checkpoints, forks, readers at work, another process) may
+//! keep it for good. Its *bytes* are the file's. In a segment that was never compacted the two are the same,
 //! and there is no table.
 //!
-//! Invariants: runs lie side by side, in the order of their places, and a batch lies wholly in one. Each entry has a checksum of its own
-//! (CRC-32C), so that one which is damaged takes only its run with it. Owns nothing: it is looked up where it is mapped, in steps that
-//! grow with the logarithm of the runs. *Checked by* the tests below, those of compaction, and the crash simulation.
+//! Invariants: runs lie side by side, in the order of their places, and a batch lies wholly in one. Each
+//! entry has a checksum of its own (CRC-32C), so a damaged one costs its own run only. Owns nothing: the
+//! mapped table is searched in place, in a number of steps logarithmic in the runs. *Checked by* the tests
+//! below, those of compaction, and the crash simulation.
 
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader, word32};
 use std::ops::Range;
@@ -87,12 +89,12 @@ fn entry(words: [u32; 3], into: &mut Vec<u8>) {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Runs<'a> {
     table: &'a [u8],
-    /// Entries that there are to be, the end's left out, and how many of them there are.
+    /// Entries that the header announces, without the end's; and how many of them the file holds.
     runs: usize,
     count: usize,
     /// Where the table begins, and so where batches end.
     at: u32,
-    /// Every entry stands.
+    /// Every entry's checksum was found to hold, so that look-ups need not check it again.
     is_sound: bool,
 }
 
@@ -106,12 +108,12 @@ impl<'a> Runs<'a> {
         (batches, Runs { table, count, runs: header.runs as usize, at, is_sound: false })
     }
 
-    /// Whether all of it stands: for whoever looks things up often.
+    /// Whether every entry stands, for a caller that looks up often.
     pub(crate) fn is_sound(&self) -> bool {
         self.end().is_some() && (0..self.runs).all(|index| self.get(index).is_some())
     }
 
-    /// The same table, of which that is known.
+    /// The same table, of which it is known whether it is sound.
     pub(crate) fn known(self, is_sound: bool) -> Runs<'a> {
         Runs { is_sound, ..self }
     }
@@ -132,12 +134,12 @@ impl<'a> Runs<'a> {
         Some(End { place, link: Link { length, checksum } })
     }
 
-    /// The run in which a byte lies, or the next one that stands.
+    /// The run in which a byte lies, or the next one whose entry stands.
     pub(crate) fn around(&self, byte: u32) -> Option<Run> {
         self.first(|run| run.end() > byte)
     }
 
-    /// The byte at which stands what stood at a place, or, if that is gone, what came next.
+    /// The byte at which lies what was written at a place; if that is gone, the byte of what came next.
     pub(crate) fn byte_of(&self, place: u32) -> u32 {
         if self.is_empty() {
             return place;
@@ -148,7 +150,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The place of a byte, or, where no run stands that holds it, of what comes next.
+    /// The place of a byte; if no run that stands holds it, the place of what comes next.
     pub(crate) fn place_of(&self, byte: u32) -> u32 {
         if self.is_empty() || byte < SEGMENT_HEADER_BYTES {
             return byte;
@@ -159,7 +161,8 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The bytes of what stood in a range of places, up to the end of the run that it begins in; `None` if its beginning is gone.
+    /// The bytes of what was written in a range of places, up to the end of the run that the range begins in;
+    /// `None` if its beginning is gone.
     pub(crate) fn bytes_of(&self, places: Range<u32>) -> Option<Range<u32>> {
         if self.is_empty() {
             return Some(places);
@@ -169,12 +172,12 @@ impl<'a> Runs<'a> {
         Some(start..run.end().min(start.saturating_add(places.end - places.start)))
     }
 
-    /// The first run that stands and is behind something, if all that follow it are.
+    /// The first run that stands for which `is_behind` holds; it must hold for all that follow such a run.
     fn first(&self, is_behind: impl Fn(&Run) -> bool) -> Option<Run> {
         let (mut low, mut high, mut found) = (0, self.count, None);
         while low < high {
             let middle = low + (high - low) / 2;
-            // The next one that stands tells for those that do not.
+            // Entries that do not stand are judged by the next one that does.
             match (middle..high).find_map(|index| self.get(index).map(|run| (index, run))) {
                 Some((index, run)) if !is_behind(&run) => low = index + 1,
                 Some((_, run)) => (high, found) = (middle, Some(run)),

@@ -1,10 +1,11 @@
 //! Walking a segment's batches: the proof of where a log ends, and what is wrong where it does not go on.
 //!
-//! One walker serves recovery, verification and first reads. A batch is taken when its header and body
-//! match their checksums and its link names the batch before it. Where the walk stops, the stop says what
-//! stood there, which logs it touched if that can be known, and where the next whole header begins. In a segment that was
-//! written anew it goes from run to run ([`Runs`]): within a run each link names the batch before, and the end of the table the last.
-//! Bytes of a file are brought in before they are looked at, so that what lies in a bad sector is damage like any other and no signal.
+//! One walker serves recovery, verification and first reads. A batch is taken if its header and body match
+//! their checksums and its link names the batch before it. Where the walk stops, the [`Stop`] says what
+//! stands there, which logs it touches if that can be known, and where the next whole header begins. In a
+//! compacted segment the walk goes from run to run ([`Runs`]): within a run each link names the batch before,
+//! and the end of the table names the last. Bytes of a file are brought in before they are looked at, so that
+//! an unreadable sector is damage like any other, and no signal.
 
 use crate::error::{Damage, Touched};
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};
@@ -13,10 +14,11 @@ use crate::{LogId, position};
 use std::ops::Range;
 use thalweg_sync::region::Region;
 
-/// Brought in at a time.
+/// Bytes brought in at a time.
 const AHEAD_BYTES: u32 = 1 << 20;
 
-/// Bytes of a file that nobody has looked at: they may have to come from the disk, which may not have them.
+/// Bytes of a file that were not looked at yet: they may have to come from the disk, and the disk may fail to
+/// give them.
 #[derive(Debug)]
 pub(crate) struct Unseen<'a> {
     region: &'a Region,
@@ -28,7 +30,7 @@ impl<'a> Unseen<'a> {
         Unseen { region, bytes }
     }
 
-    /// Brings in those in front of a byte, and some that lie behind it.
+    /// Brings in the bytes in front of `to`, and some more.
     fn reach(&mut self, to: u32) {
         if to > self.bytes.start && !self.bytes.is_empty() {
             let end = to.max(self.bytes.start.saturating_add(AHEAD_BYTES)).min(self.bytes.end);
@@ -106,9 +108,12 @@ impl Stop {
     /// The damage that it stopped at, in a segment's file.
     pub(crate) fn damage(&self, file: impl Into<String>, number: u32) -> Damage {
         let logs = self.touched.as_ref().map(|logs| logs.iter().map(|(log, _)| *log).collect());
-        let damage = Damage::at(file, position(number, self.place));
-        let damage = damage.touching(logs.map_or(Touched::Unknown, Touched::these));
-        self.resumes.map_or(damage.clone(), |resumes| damage.up_to(position(number, resumes.place)))
+        let logs = logs.map_or(Touched::Unknown, Touched::these);
+        let damage = Damage::at(file, position(number, self.place)).touching(logs);
+        match self.resumes {
+            Some(resumes) => damage.up_to(position(number, resumes.place)),
+            None => damage,
+        }
     }
 }
 
@@ -137,7 +142,7 @@ impl<'a> Scan<'a> {
         Scan { bytes, seal: header.seal(), at, link, runs: Runs::default(), end, shift: 0, unseen: None }
     }
 
-    /// The same in a segment that may have been written anew, whose table of runs this is.
+    /// The same in a segment that may have been compacted, with its table of runs.
     pub(crate) fn through(
         header: &SegmentHeader,
         (bytes, runs): (&'a [u8], Runs<'a>),
@@ -152,12 +157,12 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// The same walk over bytes some of which nobody has looked at.
+    /// The same walk, over bytes some of which have to be brought in first.
     pub(crate) fn over(self, unseen: Unseen<'a>) -> Scan<'a> {
         Scan { unseen: Some(unseen), ..self }
     }
 
-    /// Has the bytes in front of one there before they are looked at.
+    /// Brings in the bytes in front of `to` before they are looked at.
     #[inline]
     fn reach(&mut self, to: u32) {
         if let Some(unseen) = &mut self.unseen {
@@ -165,7 +170,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes on with the run that follows on, if one stands there.
+    /// Enters the run at `self.at`, if one stands there.
     fn enter(&mut self) {
         let Some(run) = self.runs.around(self.at).filter(|run| run.byte <= self.at) else { return };
         if run.byte == self.at {
@@ -205,7 +210,7 @@ impl<'a> Scan<'a> {
                 Step::Batch(batch)
             }
             None => {
-                // Where it goes on is looked for in all that is left.
+                // The next header is searched for in all that is left.
                 self.reach(self.end);
                 Step::Stop(self.stop(rest, linked))
             }
@@ -232,7 +237,8 @@ impl<'a> Scan<'a> {
         byte.wrapping_add(self.shift)
     }
 
-    /// Behind a run that no other follows on from: the segment's end, or entries of its table are damaged.
+    /// The stop behind a run that no other run follows directly: the segment's end, or damaged entries of its
+    /// table.
     fn between(&self) -> Stop {
         let next = self.runs.around(self.at);
         let end = self.runs.end().filter(|_| next.is_none() && self.at as usize >= self.bytes.len());
@@ -246,9 +252,11 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `broken`: the header at the stop, when it stands and only the body does not.
+    /// The stop at a batch that is not taken. `broken`: its header, if that stands and only the body does
+    /// not.
     fn stop(&self, rest: &[u8], broken: Option<BatchHeader>) -> Stop {
-        // What is damaged hides nothing of the next run. Whatever a table says, the walk does not go back.
+        // Damage in one run does not hide the next. A run that begins at or in front of `at` is not believed:
+        // the walk never goes back.
         let next = self.runs.around(self.end).filter(|run| run.byte > self.at);
         let next = next.map(Resume::from);
         let (at, place) = (self.at, self.place(self.at));
@@ -256,12 +264,15 @@ impl<'a> Scan<'a> {
             let touched: Vec<_> = format::touched(&header, rest).collect();
             let end = self.at.saturating_add(header.length);
             let inside = end < self.end.min(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
-            let link = || Some(self.link_behind_broken(&header, end));
-            let resumes =
-                if inside { Some(Resume { at: end, place: self.place(end), link: link() }) } else { next };
+            let resumes = if inside {
+                let link = Some(self.link_behind_broken(&header, end));
+                Some(Resume { at: end, place: self.place(end), link })
+            } else {
+                next
+            };
             return Stop { at, place, link: self.link, blank: false, touched: Some(touched), resumes };
         }
-        // Nothing of a run is blank.
+        // A run has no zeros between its batches.
         let blank = self.runs.is_empty() && rest.iter().all(|byte| *byte == 0);
         let found = if blank { None } else { self.successor(rest) };
         let found = found.map(|(at, header)| {
@@ -271,16 +282,18 @@ impl<'a> Scan<'a> {
         Stop { at, place, link: self.link, blank, touched: None, resumes: found.or(next) }
     }
 
-    /// What follows a broken batch names it; what follows one that stood for others names the last of those.
+    /// The link that the batch behind a broken one carries: it names the broken one; or, if that stood for
+    /// others, the last of those.
     fn link_behind_broken(&self, header: &BatchHeader, end: u32) -> Link {
         let next = || BatchHeader::decode(self.bytes.get(end as usize..)?, self.sealed(end));
         let carried = (header.touched == 0).then(next).flatten().map(|next| next.previous);
         carried.unwrap_or_else(|| header.link())
     }
 
-    /// Where the walk goes on behind a batch whose header is lost: at the header that names it as the one before,
-    /// by the checksum it carries or ought to. Failing such a header, because more than one is lost, at the first that stands. What
-    /// merely looks like a batch, because a payload holds one, stands nowhere.
+    /// Where the walk goes on behind a batch whose header is lost: at the header whose link names the lost
+    /// one, by the checksum that it carries or ought to carry. If there is none, because more than one header
+    /// is lost, at the first that stands. Bytes in a payload that look like a batch do not stand: they have
+    /// another seal.
     fn successor(&self, lost: &[u8]) -> Option<(u32, BatchHeader)> {
         let claims = BatchHeader::claims(lost, self.sealed(self.at));
         let (mut first, mut after) = (None, self.at);
@@ -308,7 +321,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The highest `durable` that any header attests from where a walk begins; 0 when none stands there.
+/// The highest `durable` in any header that stands from where a walk begins; 0 if none does.
 pub(crate) fn attested_durable(mut scan: Scan<'_>, runs: Runs<'_>) -> u64 {
     scan.reach(u32::MAX);
     let mut highest = 0;
@@ -318,7 +331,7 @@ pub(crate) fn attested_durable(mut scan: Scan<'_>, runs: Runs<'_>) -> u64 {
             scan.at = at;
         }
         let Some(next) = runs.around(scan.end).filter(|next| next.byte >= scan.end) else { return highest };
-        // A header may stand at its very beginning, too.
+        // The search looks behind a byte, so the header at the run's beginning is looked at by itself.
         scan.at = next.byte;
         scan.enter();
         let first = BatchHeader::decode(scan.rest(), scan.sealed(next.byte));

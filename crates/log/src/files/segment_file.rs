@@ -1,9 +1,9 @@
-//! A segment's file, for whoever looks through it from one end to the other: recovery, verification, parsing, backups.
+//! A segment's file, for callers that look through all of it: recovery, verification, parsing, backups.
 //!
-//! Purpose: one place that maps such a file and knows what may be wrong with that. In a store that is in use it may have been written anew
-//! since its header was read, so it is read once more. And its bytes are brought in before they are looked at, so that a sector that
-//! cannot be read is damage like any other, and no signal. Owns its map. *Checked by* the tests of damage, with files that are cut
-//! short under their maps.
+//! Purpose: one place that maps such a file and knows what may be wrong with it. In a store that is in use
+//! the segment may have been compacted since its header was read, so the header is read once more. Bytes are
+//! brought in before they are looked at, so that an unreadable sector is damage like any other, and no
+//! signal. Owns its map. *Checked by* the tests of damage, with files that are cut short under their maps.
 
 use crate::Position;
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -24,7 +24,7 @@ pub(crate) struct SegmentFile {
 }
 
 impl SegmentFile {
-    /// The file of a segment whose header was read, of which bytes behind `bound` are none of the caller's business.
+    /// The file of a segment whose header was read; bytes at or behind `bound` are left out.
     pub(crate) fn open(
         disk: &Disk,
         directory: &Path,
@@ -36,7 +36,7 @@ impl SegmentFile {
         SegmentFile::map(&file, header, length, bound)
     }
 
-    /// The same of a file that was opened and has so many bytes.
+    /// The same of an open file of `length` bytes.
     pub(crate) fn map(
         file: &File,
         header: &SegmentHeader,
@@ -71,7 +71,7 @@ impl SegmentFile {
         self.region.bytes(0..self.length())
     }
 
-    /// Those of batches, from the header on, and where they stood.
+    /// The bytes of its batches, from the segment's first byte on, and the table that says where they stood.
     pub(crate) fn batches(&self) -> (&[u8], Runs<'_>) {
         Runs::split(&self.header, self.bytes())
     }
@@ -82,7 +82,7 @@ impl SegmentFile {
         Scan::through(&self.header, self.batches(), at, link).over(unseen)
     }
 
-    /// The highest `durable` that any header behind a place attests; 0 when none stands there.
+    /// The highest `durable` in any header that stands behind a place; 0 if none does.
     pub(crate) fn attested_durable(&self, behind: u32) -> Position {
         let (_, runs) = self.batches();
         scan::attested_durable(self.scan(runs.byte_of(behind), None), runs)

@@ -9,17 +9,19 @@
 //!            bounds 4 | checksum of ranges, bounds and checksums 4 | 0 12 | checksum of the end 4
 //! ```
 //!
-//! Purpose: history that the kernel sends by itself. Records of one log among others' lie far from each other in their segment, so that
-//! each is copied and brings its neighbours' pages in from a cold disk; here they are one range of a file. A *bound* is noted where
-//! a record begins that is 4 KiB or more behind the last, so that a read of any length ends where one does. A range begins at a bound.
+//! Purpose: reads of history that the kernel can send by itself. Records of one log in a busy store lie far
+//! from each other in their segment, so each is copied, and each brings its neighbours' pages in from a cold
+//! disk; here they are one range of a file. A *bound* is noted where a record begins that is 4 KiB or more
+//! behind the last bound, so that a read of any length can end where a record does. A range begins at a
+//! bound.
 //!
-//! Ownership: a file beside its segment's, made and given up by housekeeping ([`settle`](crate::settle)). The segment is the
-//! truth, has everything, and is what everybody else reads; this only says the same again. So it may be missing, or given up at any
-//! moment, and what is wrong with it harms nobody: reads go back to the segment, and it is made anew.
+//! Ownership: a file beside its segment's, made and removed by housekeeping ([`settle`](crate::settle)). The
+//! segment is the truth and has everything; this file only repeats it. So it may be missing, or be removed at
+//! any moment, and damage in it costs nothing: reads go back to the segment, and the file is made anew.
 //!
-//! Invariants: final once it has its name. What tells where things lie is verified before anything is looked up, each 64 KiB before it is
-//! first served, once per process. *Checked by* the tests below, those of settling, the flips test, the fuzz targets and the crash
-//! simulation.
+//! Invariants: the file is final once it has its name. Its tables are verified before the first look-up, and
+//! each 64 KiB of payload before it is first served, once per process. *Checked by* the tests below, those of
+//! settling, the flips test, the fuzz targets and the crash simulation.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod forged;
@@ -44,9 +46,9 @@ const MAGIC: [u8; 8] = *b"THALWEGs";
 const PREFIX: &str = "settled-";
 const RANGE_BYTES: u32 = 32;
 const END_BYTES: u32 = 64;
-/// What one checksum is of.
+/// Bytes of payload that one checksum covers.
 const BLOCK_BYTES: u32 = 64 << 10;
-/// No bound is nearer to the last one.
+/// Least bytes between two bounds.
 const BOUND_BYTES: u32 = if cfg!(any(test, fuzzing)) { 64 } else { 4 << 10 };
 
 pub(crate) fn file_name(number: u32) -> String {
@@ -57,12 +59,12 @@ pub(crate) fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX).filter(|digits| digits.len() == 10)?.parse().ok()
 }
 
-/// What the last bytes of a file say of the rest.
+/// The last 64 bytes of the file, which describe the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     segment: u32,
     store_id: u64,
-    /// Of the segment's last batch, and so of all that is in it.
+    /// Link of the segment's last batch, and so of all that is in it.
     link: Link,
     payload: u32,
     ranges: u32,
@@ -103,7 +105,7 @@ impl End {
         })
     }
 
-    /// Whether it is of the segment that another follows on from.
+    /// Whether it is of the segment that `next` follows on from.
     fn is_of(&self, next: &SegmentHeader) -> bool {
         let named = (self.segment.wrapping_add(1), self.store_id, self.link);
         named == (next.number, next.store_id, next.previous) && !next.after_damage
@@ -113,7 +115,7 @@ impl End {
         self.payload.div_ceil(BLOCK_BYTES)
     }
 
-    /// Bytes of ranges, bounds and checksums; `None` where no file has so many.
+    /// Bytes of ranges, bounds and checksums; `None` where no file can be as large.
     fn told_bytes(&self) -> Option<u32> {
         let bounds = self.bounds.checked_add(self.blocks())?.checked_mul(4)?;
         self.ranges.checked_mul(RANGE_BYTES)?.checked_add(bounds)
@@ -131,7 +133,7 @@ struct Stretch {
     offset: Offset,
     byte: u32,
     length: u32,
-    /// Its first bound among all.
+    /// Index of its first bound among all.
     bounds: u32,
 }
 
@@ -162,9 +164,10 @@ impl Stretch {
 /// How a log goes on from an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// In these bytes of the file. `all`: it is everything that is to be read of what lies together.
+    /// In these bytes of the file. `all`: they reach up to the cut or to the end of what lies together; else
+    /// up to a bound, and the read has to end there.
     Together { bytes: Range<u32>, all: bool },
-    /// A record at a time, up to this offset, where it can be gone on together.
+    /// Record by record from the segment, up to this offset, where a bound or another range follows.
     Apart(Offset),
 }
 
@@ -174,16 +177,16 @@ pub(crate) struct Settled {
     end: End,
     file: File,
     region: Arc<Region>,
-    /// Whether what tells where things lie is as it was written.
+    /// Whether the tables are as they were written, once that was checked.
     tells: OnceLock<bool>,
-    /// Blocks that are as they were written.
+    /// Blocks that were verified.
     looked: Marks,
-    /// One is not.
+    /// Set once a block, or a look-up, was found wrong.
     harmed: OnceLock<()>,
 }
 
 impl Settled {
-    /// Takes a file that is to be of the segment in front of another; `None` if it is not.
+    /// Opens the file that should be of the segment in front of `next`; `None` if it is not.
     ///
     /// # Errors
     /// What the disk said.
@@ -219,12 +222,12 @@ impl Settled {
         self.region.capacity().into()
     }
 
-    /// Nothing is known to be wrong with it.
+    /// Whether nothing is known to be wrong with it.
     pub(crate) fn is_sound(&self) -> bool {
         self.harmed.get().is_none() && self.tells.get() != Some(&false)
     }
 
-    /// The bytes that tell where things lie.
+    /// The tables: ranges, bounds and checksums.
     fn told(&self) -> &[u8] {
         self.region.bytes(self.end.payload..self.region.capacity() - END_BYTES)
     }
@@ -251,7 +254,7 @@ impl Settled {
         self.region.residency(range.end).has(range.start as usize..range.end as usize)
     }
 
-    /// Brings in and verifies what tells where things lie, and a range, waiting for the disk.
+    /// Brings in and verifies the tables and a range, waiting for the disk.
     pub(crate) fn warm(&self, range: Range<u32>) {
         if self.tells() {
             self.region.touch(self.end.payload..self.region.capacity());
@@ -260,8 +263,8 @@ impl Settled {
         }
     }
 
-    /// Makes sure that a range is as it was written, looking at each block once. `false`: it is not, and nothing is read from here any
-    /// more.
+    /// Verifies a range, looking at each block once. `false`: it is damaged, and nothing is read from this
+    /// file any more.
     pub(crate) fn verify(&self, range: Range<u32>) -> bool {
         let mut unseen = blocks(&range).filter(|block| !self.looked.has(*block));
         let stands = unseen.all(|block| {
@@ -277,7 +280,7 @@ impl Settled {
         stands
     }
 
-    /// Takes every block for what it is: it was just written.
+    /// Counts every block as verified: it was just written.
     fn trusted(self) -> Settled {
         (0..self.end.blocks()).for_each(|block| self.looked.set(block));
         self
@@ -298,14 +301,15 @@ impl Settled {
         self.tells() && self.verify(0..self.end.payload)
     }
 
-    /// How a log goes on from an offset that it has here: to `cut`, and not beyond `to` where a record goes on there. `None`: not from here.
-    /// Complexity: two bisections.
+    /// How to read a log on from `from`: to `cut` if that is at most `to`, else to the last bound at or in
+    /// front of `to`. `None`: the file does not hold `from`, or no bound lies between the two. Complexity:
+    /// two bisections.
     pub(crate) fn way(&self, log: LogId, from: Offset, cut: Offset, to: Offset) -> Option<Way> {
         if !self.is_sound() || !self.tells() || cut <= from {
             return None;
         }
         let way = self.told_way(log, from, cut, to)?;
-        // What was verified may have come from the disk once more, and not as it was.
+        // The pages may have been read from the disk again since they were verified, with other contents.
         let leads_on = match &way {
             Way::Together { bytes, .. } => bytes.start < bytes.end && bytes.end <= self.end.payload,
             Way::Apart(bound) => *bound > from,
@@ -336,7 +340,7 @@ impl Settled {
         (last > at).then(|| Way::Together { bytes: byte(at)..byte(last), all: false })
     }
 
-    /// The range that holds an offset of a log, and its place among all.
+    /// The range that holds an offset of a log, and its index.
     fn find(&self, log: LogId, offset: Offset) -> Option<(u32, Stretch)> {
         let behind = first(self.end.ranges, |index| {
             let range = self.range(index);
@@ -373,7 +377,7 @@ fn range(told: &[u8], index: u32) -> Stretch {
     Stretch::decode(&told[(index * RANGE_BYTES) as usize..])
 }
 
-/// The first of so many for which something holds that holds for all behind it; their count, if there is none.
+/// The first index for which `holds`, given that it holds for all behind that; `count` if there is none.
 fn first(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -383,10 +387,11 @@ fn first(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
     low
 }
 
-/// Whether every look-up leads somewhere: ranges are in order and within the payload, and each has bounds that begin at 0 and grow.
+/// Whether no look-up can lead out of the file: ranges are in order and within the payload, and each has
+/// bounds that begin at 0 and grow.
 fn makes_sense(end: &End, told: &[u8]) -> bool {
     let bound = |index: u32| word32(&told[(end.ranges * RANGE_BYTES) as usize..], index as usize * 4);
-    // Where the next one begins at the earliest.
+    // The lower bounds of the next range.
     let mut next = Stretch::default();
     for index in 0..end.ranges {
         let one = range(told, index);

@@ -1,11 +1,11 @@
 //! The signal file: where readers of a store, in any process, sleep until there is more to read.
 //!
-//! Purpose: the words of a [`Gate`] that several processes share. Readers write to it,
-//! and to nothing else of the store, so it is a file of its own: whatever somebody writes there can cost a wake
-//! too many or too few and no data. It says nothing about the store and needs no repair.
+//! Purpose: the words of a [`Gate`] that several processes share. Readers write to this file and to no other
+//! of the store: whatever is written there can cost a wake too many or too few, and no data. It says nothing
+//! about the store and needs no repair.
 //!
-//! A reader that may not write there can announce itself to nobody. It reads all the same, and while it waits it looks at the store's
-//! words every [`LOOK_EVERY`].
+//! A reader that may not write there cannot announce itself. While it waits it looks at the store's words
+//! every [`LOOK_EVERY`].
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,8 @@ use thalweg_sys::disk::{Allocation, Disk, Map};
 
 pub(crate) const FILE_NAME: &str = "signal";
 pub(crate) const BYTES: usize = 4096;
-/// How often somebody looks who waits and cannot be woken: what that costs is not to be seen, nor what it comes too late by.
+/// How often a reader looks that waits and cannot be woken: rarely enough to cost next to nothing, often
+/// enough for the delay not to be noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Maps the file, made if it is not there.
@@ -32,7 +33,7 @@ pub(crate) fn open(disk: &Disk, directory: &Path) -> io::Result<Map> {
     file.map(BYTES, true)
 }
 
-/// Where to wait for a store that somebody else opened.
+/// The gate at which to wait for a store that another process opened.
 pub(crate) fn attach(disk: &Disk, directory: &Path) -> io::Result<Gate> {
     match disk.open(&directory.join(FILE_NAME)).and_then(|file| file.map(BYTES, true)) {
         Err(error) if is_out_of_reach(error.kind()) => Gate::apart(LOOK_EVERY),
@@ -40,7 +41,7 @@ pub(crate) fn attach(disk: &Disk, directory: &Path) -> io::Result<Gate> {
     }
 }
 
-/// It may not be written, or was never made or never finished.
+/// Whether the file may not be written, was never made or never finished.
 fn is_out_of_reach(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, ReadOnlyFilesystem};
     matches!(kind, PermissionDenied | ReadOnlyFilesystem | NotFound | InvalidInput)

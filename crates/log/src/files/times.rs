@@ -1,12 +1,12 @@
 //! What is known of the times of entries: the largest, and how far one ever lay behind an earlier one.
 //!
-//! Purpose: queries with an end rely on both (see `source`). A batch sums its own up before the writer's lock is taken,
-//! and the writer joins that to what it knows. Invariant: joining the spans of batches comes to the same as noting
-//! every entry, which is what recovery does; checked by the property test below.
+//! Purpose: queries with an end rely on both (see `source`). A batch sums up its own times before the
+//! writer's lock is taken, and the writer joins that to what it knows. Invariant: joining the sums of batches
+//! comes to the same as noting every entry, which is what recovery does. Checked by the property test below.
 
 use crate::Time;
 
-/// What times add up to.
+/// The times of many entries, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     /// The largest of them.

@@ -1,9 +1,11 @@
 //! Offline verification: every bit of every file, without opening the store for writing.
 //!
-//! In a store that was closed cleanly a bit that flipped anywhere is found: segments and checkpoints carry
-//! checksums, what no batch took is zero, and the control file adds up. Three files hold nothing that could be lost, and no
-//! bit of them is judged: `signal`, which has a size, `lock`, which is empty when nobody holds the store, and `reserve`, which
-//! is only room. Nor is what is settled of a segment that is not there, or is written to: opening removes it. Checked by the flips test.
+//! In a store that was closed cleanly a flipped bit is found anywhere: segments and checkpoints carry
+//! checksums, bytes without a batch are zero, and the control file has a checksum. Three files hold nothing
+//! that could be lost, and their bits are not judged: `signal`, of which the size is checked, `lock`, which
+//! is empty when no process holds the store, and `reserve`, which is only room. Settled files of segments
+//! that are missing, or still written to, are not judged either: opening removes them. Checked by the flips
+//! test.
 
 use crate::checkpoint;
 use crate::control::{self, Control};
@@ -24,6 +26,7 @@ use thalweg_sys::disk::Disk;
 
 /// What verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Segments looked at.
     pub segments: u64,
@@ -43,12 +46,13 @@ pub struct Report {
     pub damage: Vec<Damage>,
 }
 
-/// Looks at a store in use that are taken at most. Who writes fast enough to change every list while it is read changes different
-/// things each time.
+/// Most looks at a store in use. A writer that is fast enough to change every list while it is read changes
+/// different things each time.
 const LOOKS_MAX: u32 = 16;
 
-/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn. What such a store seems to have
-/// lost while it was looked at is looked for again: a file may have come or gone between two of its names.
+/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn. If
+/// such a store seems to have lost something, it is looked at again: a file may have come or gone between two
+/// reads of the directory.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be read as a store at all.
@@ -64,7 +68,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             Err(OpenError::Io { source, .. })
                 if source.kind() == io::ErrorKind::NotFound && looks < LOOKS_MAX => {}
             Ok(mut report) if is_in_use && !report.damage.is_empty() => {
-                // What is lost is so whenever one looks.
+                // Real damage is found by every look.
                 let found: HashSet<_> = report.damage.iter().map(|d| (d.file.clone(), d.from)).collect();
                 let kept = suspected.map_or(found.clone(), |before| &before & &found);
                 report.damage.retain(|damage| kept.contains(&(damage.file.clone(), damage.from)));
@@ -79,7 +83,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     }
 }
 
-/// What changes whenever somebody writes to a store, or adds files to it or removes some.
+/// What changes whenever a store is written to, or files of it are added or removed.
 fn state(disk: &Disk, directory: &Path, control: &Control) -> Result<(Vec<String>, [u64; 3]), OpenError> {
     let failed = |source| OpenError::Io { action: "list", file: directory.to_owned(), source };
     let words = [control.segments_version(), control.file_end(), control.clean_end()];
@@ -91,9 +95,9 @@ struct Look<'a> {
     disk: &'a Disk,
     directory: &'a Path,
     report: Report,
-    /// That are there, as far as one has come.
+    /// The logs that exist, as of the batches verified so far.
     logs: HashSet<LogId>,
-    /// Where the newest checkpoint that is whole begins: it knows what came before.
+    /// Where the newest whole checkpoint begins: it knows the logs of what came before.
     replays: Position,
 }
 
@@ -129,12 +133,12 @@ impl<'a> Look<'a> {
             }
             let Some(number) = segment::number_of(name) else { continue };
             match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
-                // A spare, or what should be full: then it is missed below.
+                // A spare; or a segment that should be full, which is then found missing below.
                 None => {}
                 Some(Ok(header)) if header.number == number && header.store_id == control.store_id => {
                     headers.push(header);
                 }
-                // Whole, and not what should be there.
+                // Whole, but of another store or number.
                 Some(Ok(_)) => self.lost(name, position(number, 0)),
                 Some(Err(BadHeader::Damaged)) => self.lost(name, position(number, 0)),
                 Some(Err(BadHeader::Newer(found))) => {
@@ -157,9 +161,9 @@ impl<'a> Look<'a> {
             self.report.damage.push(Damage::segments(&hole));
         }
         for (index, header) in headers.iter().enumerate() {
-            // Behind one that was removed, or is missed already, follows another chain.
+            // Behind a segment that was removed, or is reported missing, another chain of links begins.
             let follower = match headers.get(index + 1) {
-                // It ends as it should, and what is missing is the segment behind it.
+                // It ends as it should, and the segment behind it is missing.
                 None if header.number < segment_of(known) => Follower::Gone,
                 None => Follower::None,
                 Some(next) if next.number == header.number + 1 => Follower::Next(next),
@@ -167,7 +171,7 @@ impl<'a> Look<'a> {
             };
             self.segment(header, follower, known).map_err(failed("read"))?;
             if self.report.torn_bytes > 0 && clean == Some(self.report.end) {
-                // Nothing was being written: what stands behind the end came by itself.
+                // The store was closed, so these bytes were not written by it.
                 self.lost(&segment::file_name(header.number), self.report.end);
                 self.report.torn_bytes = 0;
             }
@@ -226,8 +230,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
-    /// checkpoints stand behind it.
+    /// Reports compacted segments that a replay from the newest checkpoint has to read: a segment is
+    /// compacted only in front of two checkpoints.
     fn check_compacted(
         &mut self,
         names: &[String],
@@ -238,14 +242,15 @@ impl<'a> Look<'a> {
             headers.iter().filter(|header| header.number >= replays_from && header.is_compacted());
         let mut compacted = compacted.map(|header| header.number).peekable();
         let newest = |names: &[String]| names.iter().filter_map(|name| checkpoint::start_of(name)).max();
-        // In a store that is in use checkpoints may have come since they were listed.
+        // In a store in use newer checkpoints may have come since they were listed.
         if compacted.peek().is_some() && newest(names) == newest(&self.disk.names(self.directory)?) {
             compacted.for_each(|number| self.lost(&segment::file_name(number), position(number, 0)));
         }
         Ok(())
     }
 
-    /// What is settled of the segment in front of another, if it is there. It is nobody's loss, but the disk's mistake.
+    /// Checks the settled file of the segment in front of `next`, if it is there. Damage in it harms no log,
+    /// but the disk made a mistake.
     fn check_settled(&mut self, next: &SegmentHeader) -> io::Result<()> {
         let number = next.number - 1;
         let name = settled::file_name(number);
@@ -269,7 +274,8 @@ impl<'a> Look<'a> {
         control.evidence(last_present)
     }
 
-    /// The control file and the signal. What words that do not add up say is not believed, not even whose they are.
+    /// Checks the control file and the signal file. If the control file's checksum fails, none of its words
+    /// is believed, nor the store's id in it.
     fn check_small_files(&mut self, control: &mut Control) -> io::Result<()> {
         if !control.is_intact() {
             self.lost(control::FILE_NAME, 0);
@@ -281,24 +287,24 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Says that a file does not read as it was written, from a place on.
+    /// Reports that a file does not read as it was written, from a position on.
     fn lost(&mut self, name: &str, at: Position) {
         self.report.damage.push(Damage::at(name, at));
     }
 }
 
-/// What comes behind a segment.
+/// What follows a segment.
 #[derive(Clone, Copy)]
 enum Follower<'a> {
     /// Nothing: it is the newest.
     None,
     Next(&'a SegmentHeader),
-    /// One or some that are not there.
+    /// One or more segments that are missing.
     Gone,
 }
 
 impl Follower<'_> {
-    /// Whether a segment may end here, as far as that is told by what follows it.
+    /// Whether what follows the segment allows it to end here.
     fn continues(self, stop: &Stop) -> bool {
         match self {
             Follower::None => false,

@@ -55,6 +55,7 @@ pub struct Backup {
 
 /// Why there is no backup, or nothing was restored. Whatever had been written of it is gone again.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BackupError {
     /// Something is in the way.
     #[error("{directory} is not empty; choose a directory that is, or that is not there yet")]

@@ -35,6 +35,7 @@ pub struct Purge<'a> {
 
 /// What was purged of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Purged {
     /// The log's name.
     pub name: Vec<u8>,

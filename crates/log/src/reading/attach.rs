@@ -1,14 +1,14 @@
 //! Reading a store that another process writes.
 //!
-//! Purpose: the same readers in a neighbour process. An attached store maps the files read-only, and learns
-//! what is there from the words of the control file. Nothing is asked of the writer, nothing is changed but the
-//! signal words on which sleepers announce themselves, and nothing can fault: files that are mapped never
+//! Purpose: the same readers in another process. An attached store maps the files read-only, and learns what
+//! is there from the words of the control file. It asks nothing of the writer, and changes nothing but the
+//! words of the signal file on which sleepers announce themselves. Nothing can fault: mapped files never
 //! shrink, and a removed one stays for as long as it is mapped.
 //!
-//! What logs there are and where each one lies is found by the recovery that opens a store, bounded by what was
-//! visible, and kept up to date by replaying what was committed since, whenever somebody asks for a log by name.
-//! Readers need none of that: they walk the segments up to the visible end. Checksums are verified once by this
-//! process too; what the writer's process vouches for counts for nothing here.
+//! Which logs there are and where each one lies is found by the recovery that opens a store, bounded by what
+//! was visible. It is kept up to date by replaying what was committed since, whenever a log is asked for by
+//! name. Readers need none of that: they walk the segments up to the visible end. This process verifies every
+//! checksum itself, once; what the writer's process verified does not count here.
 
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError, ReadError, Touched};
@@ -53,7 +53,7 @@ struct Neighbour {
     /// Version of the segment list that was last read from the directory, modulo 2^32.
     seen: Published,
     catalogue: Mutex<Followed>,
-    /// Of its catalogue, which may be made anew.
+    /// The opening that its logs carry; it stays when the catalogue is made anew.
     opening: u32,
     damage: Vec<Damage>,
     presence: Arc<Presence>,
@@ -73,9 +73,9 @@ impl std::fmt::Debug for Followed {
 }
 
 impl Attached {
-    /// Attaches to the store in `directory`. Whoever may write its `signal` file and waits is woken by the writer; whoever may not, on
-    /// a read-only mount say, looks every 10 ms. Everything else is only read. The store is looked for where `directory` is now,
-    /// wherever the process goes later.
+    /// Attaches to the store in `directory`. Readers that may write its `signal` file are woken by the
+    /// writer; where that file cannot be written, on a read-only mount say, they look every 10 ms. Everything
+    /// else is only read. The store is looked for where `directory` is now, wherever the process goes later.
     ///
     /// # Errors
     /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
@@ -132,7 +132,7 @@ impl Attached {
     /// The log of that name, as of now. Complexity: what was committed since the last call is replayed.
     ///
     /// # Errors
-    /// [`ReadError::Io`]: it cannot be told what was committed since.
+    /// [`ReadError::Io`]: it cannot be found out what was committed since.
     pub fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>, ReadError> {
         Ok(self.neighbour.catch_up().map_err(unlisted)?.recovery.catalogue().find(name))
     }
@@ -140,7 +140,7 @@ impl Attached {
     /// Visits every log there is by now, in no order. The visitor must not call the store.
     ///
     /// # Errors
-    /// [`ReadError::Io`]: it cannot be told what was committed since; none was visited.
+    /// [`ReadError::Io`]: it cannot be found out what was committed since; none was visited.
     pub fn visit(&self, visitor: impl FnMut(&Arc<Log>)) -> Result<(), ReadError> {
         self.neighbour.catch_up().map_err(unlisted)?.recovery.catalogue().visit(visitor);
         Ok(())
@@ -157,12 +157,12 @@ impl Attached {
         self.sight.segments.release(keep);
     }
 
-    /// Where it is.
+    /// The disk and the directory it is in.
     pub(crate) fn home(&self) -> (&Disk, &Path) {
         (&self.neighbour.disk, &self.neighbour.directory)
     }
 
-    /// So many threads are not to be had for tasks that wait.
+    /// Threads that fail to start for tasks that wait, for tests.
     #[cfg(test)]
     pub(crate) fn refuse_threads(&self) -> &Mutex<u32> {
         &self.neighbour.follower.refusals
@@ -180,7 +180,7 @@ impl Attached {
 }
 
 impl Neighbour {
-    /// The catalogue, with everything that is visible by now.
+    /// Brings the catalogue up to what is visible now, and answers it.
     fn catch_up(&self) -> io::Result<MutexGuard<'_, Followed>> {
         let mut followed = self.catalogue.lock();
         if self.presence.look(&self.control) {
@@ -196,20 +196,20 @@ impl Neighbour {
         }
     }
 
-    /// Brings the list of segments up to date, and the catalogue up to what is visible in them. The list is as it was when it
-    /// fails, and readers have no other; the catalogue may be ahead of it.
+    /// Brings the list of segments up to date, and the catalogue up to what is visible in them. If it fails,
+    /// the list stays as it was, which is the only one that readers have; the catalogue may be ahead of it.
     fn go_on(&self, followed: &mut Followed) -> io::Result<()> {
         let version = self.control.segments_version();
         let known = self.segments.latest();
-        // A backup that nobody opened yet is of the version of no list at all.
+        // The control file of a backup that was never opened has version 0, as if nothing was listed yet.
         let moved = known.all().is_empty() || self.seen.bytes() != version as u32;
         let segments = if moved { Some(self.read_directory(&followed.recovery)?) } else { None };
         let view = match &segments {
             Some(segments) => Arc::new(View::of(segments.clone())),
             None => known,
         };
-        // After the list, because whatever took a segment off it was visible before. What is not listed yet
-        // waits for the version to move.
+        // Read after the list: what removed a segment was visible before that. A segment that is not listed
+        // yet waits for the version to move.
         let listed = view.all().last().map_or(0, |segment| segment.header.number);
         let limit = self.control.visible().min(position(listed + 1, SEGMENT_HEADER_BYTES));
         if followed.up_to < limit {
@@ -227,22 +227,22 @@ impl Neighbour {
         if let Some(mut segments) = segments {
             self.miss(&view, &mut followed.recovery)?;
             Segment::stand_in(&mut segments, followed.recovery.missing(), Time::MAX)?;
-            // Whoever takes the new list looks where logs begin now.
+            // A reader that takes over the new list also looks where logs begin now.
             self.segments.set(segments);
             self.seen.publish(version as u32);
         }
         Ok(())
     }
 
-    /// Whether the list of segments is as of its version.
+    /// Whether the list of segments is of the present version.
     fn is_listed(&self) -> bool {
         self.seen.bytes() == self.control.segments_version() as u32
     }
 
-    /// Reads which segments there are from the directory; those that are known stay mapped.
+    /// Reads from the directory which segments there are; those that are known stay mapped.
     fn read_directory(&self, recovery: &Recovery) -> io::Result<Vec<Arc<Segment>>> {
-        // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
-        // need not move again before something is.
+        // A later segment may be half made. Once it is made it is listed, even while nothing is in it: the
+        // version need not move again before something is.
         let newest = segment_of(self.control.file_end());
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
@@ -276,10 +276,11 @@ impl Neighbour {
         Ok(segments)
     }
 
-    /// Makes sure that what was listed is of this store, and whole: a list without what somebody removed with the store, or with
-    /// segments of another that was made in its place, would have entries missed in silence. The newest segment is never let go of as
-    /// long as there is a store, and who removes one begins with it. What the first list has recovery has just judged: after a
-    /// power cut the words may speak of a segment whose name was not on the disk yet.
+    /// Makes sure that what was listed is of this store, and whole. A list without files that were removed
+    /// with the store, or with segments of another store made in its place, would pass over entries in
+    /// silence. The newest segment is never removed as long as the store exists, so if it is missing the
+    /// store is being removed. Recovery has just judged the first list: after a power cut the words may speak
+    /// of a segment whose name was not on the disk yet.
     fn is_still_there(&self, known: &View, missing: &BTreeMap<u32, Damage>) -> io::Result<()> {
         let newest = segment_of(self.control.file_end());
         if !known.all().is_empty() && newest > 0 && !is_missing(missing, newest) {
@@ -294,7 +295,7 @@ impl Neighbour {
         Err(self.another())
     }
 
-    /// Why a store cannot be followed whose control file is not at the path any more.
+    /// The error where the control file is not at the path any more, or is another one.
     fn replaced(&self) -> io::Error {
         let there = self.disk.open_read_only(&self.directory.join(control::FILE_NAME));
         there.err().map_or_else(|| self.another(), |error| self.removed(control::FILE_NAME, error))
@@ -311,8 +312,8 @@ impl Neighbour {
         })
     }
 
-    /// Has segments stood in for that are gone though something is needed of them: whoever lets go of one has said so before. It is
-    /// as where a store is opened without them.
+    /// Has segments stood in for that are gone although logs need something of them, as where a store is
+    /// opened without them: a writer that removes one says so beforehand.
     fn miss(&self, view: &View, recovery: &mut Recovery) -> io::Result<()> {
         let known = self.segments.latest();
         let numbers = known.all().iter().map(|segment| segment.header.number);
@@ -320,11 +321,13 @@ impl Neighbour {
         let lost = recovery.needed_of(&gone);
         let listed = view.all().last().map_or(0, |segment| segment.header.number);
         if !lost.is_empty() && self.control.visible() > position(listed + 1, SEGMENT_HEADER_BYTES) {
-            // What lets go of them may stand in a segment that came while the directory was read: looked at once that is listed.
+            // The frame that lets go of them may stand in a segment that came while the directory was read:
+            // try again once that is listed.
             return Err(io::ErrorKind::NotFound.into());
         }
         for number in &lost {
-            // A directory is read piece by piece: one that another took the place of meanwhile may not have been listed.
+            // Directories are read piece by piece, so a file that replaced another meanwhile may not have
+            // been listed.
             match self.disk.open_read_only(&self.directory.join(segment::file_name(*number))) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -332,14 +335,14 @@ impl Neighbour {
             }
         }
         if !lost.is_empty() {
-            // It may have been the first that went of a store that is being removed.
+            // It may be the first file to go of a store that is being removed.
             self.is_still_there(&known, recovery.missing())?;
             recovery.miss(&lost);
         }
         Ok(())
     }
 
-    /// Why something cannot be read that every store has.
+    /// The error where a file is missing that every store has.
     fn removed(&self, what: &str, error: io::Error) -> io::Error {
         if error.kind() != io::ErrorKind::NotFound {
             return error;
@@ -379,7 +382,8 @@ impl Home for Neighbour {
     }
 
     fn list(&self) -> io::Result<()> {
-        // Once: whoever asks had its limit before, and a writer that trims with every commit is ahead again by then.
+        // Once: the caller took its limit before, and a writer that trims with every commit is ahead again by
+        // then.
         if self.is_listed() && !self.presence.is_gone() { Ok(()) } else { self.learn() }
     }
 

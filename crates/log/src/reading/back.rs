@@ -1,11 +1,12 @@
 //! Reading backwards: the newest entries first.
 //!
 //! Frames do not say where the one before them begins, but the time index says where the first header in each
-//! kibibyte is. So a block is walked forwards, its entries are noted, and given out from the last one; then the
-//! block before it. Costs what reading forwards costs, and a look at the index per block; memory for one block.
+//! kibibyte is. So a block of one kibibyte is walked forwards, its entries are noted and given out from the
+//! last to the first; then comes the block before it. It costs what reading forwards costs and a look at the
+//! index per block, and memory for one block.
 //!
-//! Invariant: what is missing is noticed, as it is forwards: the last entry of a block ends where the first one behind it began,
-//! whichever of them the query takes.
+//! Invariant: a missing entry is noticed, as it is forwards: the last entry of a block has to end where the
+//! first one behind the block begins, whether or not the query takes them.
 
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
@@ -20,7 +21,7 @@ use crate::walk::{Filter, Step};
 use crate::{Offset, Position, position, segment_of};
 use smallvec::SmallVec;
 
-/// So many blocks without an entry, and it pays to ask where the log has its last one before.
+/// After this many blocks without an entry the extents are asked where the log has its last one before.
 const EMPTY_BLOCKS_MAX: u32 = 64;
 
 /// Entries of a query, newest first.
@@ -28,32 +29,34 @@ const EMPTY_BLOCKS_MAX: u32 = 64;
 pub struct EntriesBack<'r> {
     source: &'r Source,
     filter: Filter,
-    /// The stretch at hand, and the one in which the query begins, at this position.
+    /// The part of the lineage at hand, the one in which the query begins, and the position where it does.
     stretch: usize,
     first: usize,
     start: Position,
     limit: Position,
-    /// The place of the segment, and where what was not looked at yet ends.
+    /// Index of the segment in the view, and the byte up to which it is yet to be read.
     place: usize,
     end: u32,
-    /// Blocks without an entry since the last one.
+    /// Blocks in a row without an entry.
     empty: u32,
-    /// The segment was looked through for damage.
+    /// The segment at hand was verified.
     checked: bool,
-    /// Some was found, and told: what is missing there and next to it is no news.
+    /// It is damaged, and the caller was told: entries missing in it or next to it are not reported again.
     told: bool,
-    /// Where the entry begins that lies behind all that is to be looked at yet, and where it stands.
+    /// Offset and position of the entry that follows what is yet to be read.
     behind: Option<(Offset, Position)>,
-    /// The first offset that is missing in the block, or behind it, and the place in front of which it is.
+    /// The first offset missing in the block or behind it, and the position of the entry in front of which it
+    /// is missing.
     torn: Option<(Offset, Position)>,
-    /// What is asked for begins with the first entry, or at an offset: nothing may be missing in front, either.
+    /// The query starts at the first entry or at an offset, so an entry missing in front of the first one met
+    /// is damage.
     from_first: bool,
     /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
     block: SmallVec<[Found; 16]>,
     bytes: &'r [u8],
     segment: Option<&'r Segment>,
     state: State,
-    /// What was in the way of finding where it begins, until that is said.
+    /// The error met while looking for the beginning, until it is given out.
     error: Option<ReadError>,
 }
 
@@ -70,8 +73,9 @@ impl Reader {
     ///
     /// # Errors
     /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
-    /// nothing more until [`EntriesBack::resume`]. So it is at once when the search for an exact start came by damage. In a
-    /// process that is attached it is [`ReadError::Io`] and nothing else when it cannot be told what there is.
+    /// nothing more until [`EntriesBack::resume`]. The same comes first if the search for an exact start met
+    /// damage. In a process that is attached there is one [`ReadError::Io`] and nothing else if it cannot be
+    /// found out what there is.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -123,7 +127,7 @@ impl Reader {
         back
     }
 
-    /// Where the first entry of a query begins, wherever it lies, and what was in the way of it first.
+    /// Offset of the first entry of a query, and the first error met on the way to it.
     fn first(&mut self, query: &Query) -> (Option<Offset>, Option<ReadError>) {
         let mut entries = self.entries(query);
         let mut first = None;
@@ -146,13 +150,13 @@ impl<'r> EntriesBack<'r> {
         }
     }
 
-    /// Puts the walk right behind whatever ends at a position.
+    /// Goes to the byte at which what lies in front of a position ends.
     fn stand(&mut self, position: Position) {
         let (segments, number) = (self.source.view().all(), segment_of(position));
         let place = self.source.view().place(number);
         self.end = match segments.get(place) {
             Some(segment) if segment.header.number == number => segment.byte_of(position),
-            // All that there is from here on lies behind the position.
+            // That segment was removed: all that is left from this one on lies behind the position.
             Some(_) => SEGMENT_HEADER_BYTES,
             None => u32::MAX,
         };
@@ -161,13 +165,13 @@ impl<'r> EntriesBack<'r> {
         self.place = place;
     }
 
-    /// Whether everything from here on lies before the query.
+    /// Whether all that is left of this part of the lineage lies in front of the query.
     fn is_before(&self, segment: &Segment) -> bool {
         let start = if self.stretch == self.first { self.start } else { self.source.begins(self.stretch) };
         position_at(segment, self.end.min(u32::MAX - 1)) <= start
     }
 
-    /// Notes the entries of the next block in front that has any; `false` when none has.
+    /// Notes the entries of the next block, going back, that has any; `false`: none has.
     fn turn(&mut self) -> Result<bool, ReadError> {
         loop {
             let view: &'r View = self.source.view();
@@ -200,7 +204,7 @@ impl<'r> EntriesBack<'r> {
         }
     }
 
-    /// There is nothing more in front.
+    /// Everything was read: reports what is missing in front of the first entry, if the query asked for that.
     fn end(&mut self) -> Result<bool, ReadError> {
         match self.behind.take() {
             Some((first, at))
@@ -212,7 +216,7 @@ impl<'r> EntriesBack<'r> {
         }
     }
 
-    /// Notes the entries of the block in front of what was looked at; whether there are any.
+    /// Notes the entries of the next block, going back; answers whether there are any.
     fn note_block(&mut self, segment: &'r Segment, bound: u32) -> Result<bool, ReadError> {
         let failed =
             |error: std::io::Error| ReadError::Io { file: "a time index".into(), why: error.to_string() };
@@ -240,7 +244,7 @@ impl<'r> EntriesBack<'r> {
         Ok(false)
     }
 
-    /// Notes the entries whose headers lie in a span of a segment.
+    /// Notes the entries whose headers lie in `from..to` of a segment.
     fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
         (self.bytes, self.segment) = (segment.region().bytes(0..bound), Some(segment));
         let mut at = from;
@@ -264,7 +268,7 @@ impl<'r> EntriesBack<'r> {
 
     fn note_all(&mut self, segment: &'r Segment, (at, to): (&mut u32, u32), bound: u32) {
         while *at < to {
-            // Damage was met when the segment was checked; what is read past it, its reader was told to.
+            // Damage was reported when the segment was checked, and the caller told it to go on.
             *at = match segment.readable(*at, bound) {
                 Readable::To(end) if end > *at && self.note(segment, (*at, end), to) => end,
                 Readable::To(_) => return,
@@ -277,7 +281,8 @@ impl<'r> EntriesBack<'r> {
         }
     }
 
-    /// Notes the entries of a run of bytes whose headers lie in front of `to`; whether there may be more behind the run.
+    /// Notes the entries of a run of bytes whose headers lie in front of `to`; answers whether there may be
+    /// more behind the run.
     fn note(&mut self, segment: &Segment, (from, end): (u32, u32), to: u32) -> bool {
         let run = &self.bytes[..end as usize];
         let headers = &run[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
@@ -287,7 +292,7 @@ impl<'r> EntriesBack<'r> {
             match self.filter.step(headers, &mut at) {
                 Step::Found(found) if found.at >= to => return false,
                 Step::Found(found) if segment.position_of(found.at) < floor => {}
-                // One that reaches behind what may be read is met by whoever reads forwards.
+                // An entry that ends behind what may be read is reported by forward readers only.
                 Step::Found(found) if !found.is_within(run) => return false,
                 Step::Found(found) => self.block.push(found),
                 Step::Gap(0, offset) => self.behind = Some((offset, segment.position_of(at))),
@@ -298,7 +303,7 @@ impl<'r> EntriesBack<'r> {
                     }
                 }
                 Step::Foreign => {}
-                // What lies behind where a fork branches off is not its own, and says nothing of what is.
+                // What lies behind the cut is not inherited, and proves nothing about what is.
                 Step::Cut => {
                     let first = self.behind.unwrap_or((0, segment.position_of(from)));
                     self.behind = Some(first).filter(|(first, _)| self.filter.stop_at_cut(*first));
@@ -322,7 +327,7 @@ impl<'r> Iterator for EntriesBack<'r> {
 
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         loop {
-            // A block that something is missing in, or behind, waits for whoever goes on.
+            // After an error the block waits until the caller resumes.
             if self.state == State::Damaged {
                 return None;
             }

@@ -1,9 +1,9 @@
-//! Which logs are new: for whoever wants to hear of every log that comes.
+//! Which logs are new, for a caller that wants to hear of every log.
 //!
-//! Where the store is this process's own, ids only grow and are never reused, so whoever remembers the last one it saw has
-//! missed nothing: that costs one load when no log was created, and a look at the catalogue when one was. A neighbour
-//! finds logs in the order of their commits, which need not be that of their ids, and does not hear of ids that were
-//! given out in vain, so it remembers which ones it told of.
+//! In the process that owns the store ids only grow and are never reused, so it is enough to remember the
+//! last one: that costs one load when no log was created, and a look at the catalogue when one was. An
+//! attached process finds logs in the order of their commits, which need not be that of their ids, and does
+//! not hear of ids that were never committed, so it remembers which logs it reported.
 
 use crate::attach::Attached;
 use crate::error::ReadError;
@@ -25,7 +25,7 @@ pub struct Births {
     seen: Position,
 }
 
-/// Where logs are looked up, and which ones were told of.
+/// Where logs are looked up, and which ones were reported.
 #[derive(Clone, Debug)]
 enum Register {
     Own(Own),
@@ -36,15 +36,15 @@ enum Register {
 #[derive(Clone, Debug)]
 struct Own {
     store: Store,
-    /// Every log below it was told of, or is not going to be seen; none from there on was.
+    /// All logs below this id were reported or will never be visible; none at or above it was reported.
     below: LogId,
-    /// Logs from there on that nobody is told of, because they were there to begin with.
+    /// Logs at or above `below` that are not reported, because they existed at the beginning.
     known: BTreeSet<LogId>,
 }
 
 impl Store {
-    /// Hears of every log there is, or if `existing` is not asked for, of those that become visible from now on. Complexity: every
-    /// log is looked at here and whenever there are new ones.
+    /// Hears of every log there is; without `existing`, of those that become visible from now on. Complexity:
+    /// every log is looked at here, and again whenever there are new ones.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -67,10 +67,10 @@ impl Store {
 }
 
 impl Attached {
-    /// Hears of every log of the other process's store, or if `existing` is not asked for, of those to come.
+    /// Hears of every log of the other process's store; without `existing`, of those to come.
     ///
     /// # Errors
-    /// [`ReadError::Io`]: it cannot be told which there are.
+    /// [`ReadError::Io`]: it cannot be found out which there are.
     pub fn births(&self, existing: bool) -> Result<Births, ReadError> {
         let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
         let mut births = Births::new(self.sight.clone(), register);
@@ -90,7 +90,8 @@ impl Births {
     /// The next log; `None` when none has come yet.
     ///
     /// # Errors
-    /// [`ReadError::Io`] in a process that is attached: it cannot be told which there are by now. The next call tries again.
+    /// [`ReadError::Io`] in a process that is attached: it cannot be found out which there are by now. The
+    /// next call tries again.
     #[allow(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Result<Option<Arc<Log>>, ReadError> {
         if self.ready.is_empty() {
@@ -99,8 +100,8 @@ impl Births {
         Ok(self.ready.pop_front())
     }
 
-    /// Sleeps until something was committed since the last look, or the time is over; whether something was. It
-    /// need not have been a log's creation.
+    /// Sleeps until something was committed since the last look, or the time is over; `false`: the time is
+    /// over. What was committed need not be the creation of a log.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.sight.wait(timeout, || self.is_news())
     }
@@ -108,7 +109,7 @@ impl Births {
     /// The same for a task.
     ///
     /// # Errors
-    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
         self.sight.home.task_waits()?;
         self.sight.gate.until(|| self.is_news()).await;
@@ -156,9 +157,10 @@ impl Own {
         }
     }
 
-    /// What is visible from the mark on, in no order, and up to which log nothing else can be. `None`: nothing is new.
+    /// The visible logs at or above `below`, in no order, and the id below which there can be no others.
+    /// `None`: no log was created since.
     fn walk(&self) -> Option<(LogId, Vec<Arc<Log>>)> {
-        // Before the walk: every id below it belongs to a log that the walk comes by, or to none.
+        // Read before the walk: every id below it belongs to a log that the walk meets, or to none.
         let next = *self.store.shared.next_log.lock();
         if next <= self.below {
             return None;
@@ -174,9 +176,9 @@ impl Own {
     }
 }
 
-/// Of what a walk came by, the logs to tell of now, in order. Below `sure` it came by every log, and every one is visible or
-/// never will be. From there on it may have come by some and missed others that were made before them: what is visible there
-/// waits for those, whose commits are news.
+/// Of the logs that a walk met, those to report now, in order. Below `sure` it met every log, and each is
+/// visible or never will be. At or above `sure` it may have met some logs and missed older ones; visible logs
+/// there wait for those, whose commits will cause another look.
 fn surely(sure: LogId, mut visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
     visible.retain(|log| log.id() < sure);
     visible.sort_by_key(|log| log.id());

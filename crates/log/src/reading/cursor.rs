@@ -1,9 +1,9 @@
 //! Cursors: a reader that stays where it is and goes on when there is more.
 //!
-//! Purpose: following a log. A cursor owns its reader, so it may live as long as it likes; it comes to the end,
-//! says so, and the next call goes on with whatever was committed meanwhile, across segments that were begun,
-//! purged or removed. Polling it costs one load when there is nothing. Waiting is a sleep on the word that
-//! moves with every commit (`sync::gate`), in this process or another: nobody polls.
+//! Purpose: following a log. A cursor owns its reader, so it has no lifetime to obey; at the end it says so,
+//! and the next call goes on with what was committed meanwhile, across segments that were begun, purged or
+//! removed. Polling costs one load when there is nothing. Waiting is a sleep on the word that moves with
+//! every commit (`sync::gate`), in this process or another, without polling.
 
 use crate::Position;
 use crate::error::ReadError;
@@ -14,22 +14,22 @@ use crate::reader::Reader;
 use std::io;
 use std::time::Duration;
 
-/// A place in a log that moves forward: [`Reader::follow`] or [`Reader::cursor_up_to_now`] makes one.
+/// A place in a log that moves forward. [`Reader::follow`] and [`Reader::cursor_up_to_now`] make one.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     pub(crate) reader: Reader,
     uncommitted: bool,
     /// It goes on with what is committed after it began.
     follows: bool,
-    /// It could not begin with this query when it was asked to.
+    /// The query that it could not begin with; the next call tries again.
     unbegun: Option<Query>,
     /// The last call found nothing.
     pub(crate) drained: bool,
 }
 
 impl Reader {
-    /// A cursor that stands where the query begins, and goes on with what is committed from now on. Costs a search, as
-    /// [`Reader::entries`]; one that fails is made again, and told of, by the first [`Cursor::next`].
+    /// A cursor that stands where the query begins, and goes on with what is committed from now on. Costs a
+    /// search, as [`Reader::entries`]. If that fails, the first [`Cursor::next`] tries again and reports it.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Start, Store};
@@ -46,8 +46,8 @@ impl Reader {
         Cursor::begin(self, query, true)
     }
 
-    /// A cursor that stands where the query begins, and ends where the log ends now: it gives nothing that is committed later,
-    /// and what becomes of the log meanwhile does not change what it gives.
+    /// A cursor that stands where the query begins, and ends where the log ends now. It gives nothing that is
+    /// committed later, and what becomes of the log meanwhile does not change what it gives.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -75,7 +75,7 @@ impl Cursor {
     /// Stands where another query begins. Costs a search and no allocation.
     #[inline]
     pub fn seek(&mut self, query: &Query) {
-        // The next call tries again, and says why if it has to.
+        // The next call tries again, and reports the error if there still is one.
         self.unbegun = self.reader.progress.begin(&mut self.reader.source, query).err().map(|_| *query);
         (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
@@ -85,8 +85,8 @@ impl Cursor {
     ///
     /// # Errors
     /// [`ReadError::Damaged`] in front of damage, [`ReadError::Deleted`] where the log ends; the cursor has
-    /// [ended](Cursor::ended) then. [`ReadError::Io`] in a process that is attached, when it cannot be told what there is by
-    /// now: the next call tries again.
+    /// [ended](Cursor::ended) then. [`ReadError::Io`] in a process that is attached, if it cannot be found
+    /// out what there is by now: the next call tries again.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it borrows from itself")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
@@ -120,10 +120,12 @@ impl Cursor {
                 Next::Found(found) => return Ok(Some(found)),
                 Next::Nothing if self.catch_up()? => moved = true,
                 Next::Over if self.is_late() => {}
-                // What came since was looked at, too: whoever waits waits for more than that.
+                // Before it says that the query is over it also looks at what was committed since: a caller
+                // that waits then waits for more than that.
                 Next::Over if self.catch_up()? => moved = true,
                 Next::Nothing => return self.make_sure(),
-                // Who only looks once, at what was there, does not pay for what those want to know who follow the log.
+                // A caller that looks only once, at what was there, does not pay for what followers need to
+                // know.
                 Next::Over if moved || self.drained => return self.make_sure_behind(),
                 Next::Over => return Ok(None),
             }
@@ -144,30 +146,32 @@ impl Cursor {
         let Reader { source, progress } = &mut self.reader;
         let next = progress.step(source)?;
         if matches!(next, Next::Found(_)) {
-            // Behind its end a log has no entry, so that none of it was passed over.
+            // An entry of the log itself proves that its end was not passed over.
             progress.leapt &= progress.filter.log != source.log().id();
         }
         Ok(next)
     }
 
-    /// Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once.
+    /// Nothing more is there. If the walk passed over bytes, the frame that ends the log may have been among
+    /// them: then the log itself is asked, once.
     #[inline]
     fn make_sure(&mut self) -> Result<Option<Found>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         if !progress.leapt {
             return Ok(None);
         }
-        // A walk may stand behind its limit, where an own part that has nothing yet would begin.
+        // A walk may stand behind its limit, where a fork's own part would begin.
         progress.ask(source, progress.walk.position().min(progress.walk.limit))
     }
 
-    /// Nothing more that the query takes is there. What ends the log lies further on than it walks, so the log itself is asked.
+    /// The query takes nothing more, but the frame that ends the log may lie further on: so the log itself is
+    /// asked.
     fn make_sure_behind(&mut self) -> Result<Option<Found>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         progress.ask(source, progress.walk.limit)
     }
 
-    /// Whether everything was seen and nothing was committed since.
+    /// Whether everything was read and nothing was committed since.
     #[inline]
     fn is_at_limit(&self) -> bool {
         let walk = &self.reader.progress.walk;
@@ -179,7 +183,7 @@ impl Cursor {
     fn catch_up(&mut self) -> Result<bool, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         let limit = source.limit(self.uncommitted);
-        // Of a store that is gone the list tells.
+        // If the store is gone, refreshing the list reports it.
         if limit == progress.walk.limit && !source.is_gone() || progress.ended.is_some() {
             return Ok(false);
         }
@@ -193,13 +197,13 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Whether times go further back by now than they did when the query was found to be over.
+    /// Whether the store's `lateness` grew since the query was found to be over.
     fn is_late(&mut self) -> bool {
         let Reader { source, progress } = &mut self.reader;
         progress.filter.relax(source.sight.control.lateness())
     }
 
-    /// How far it looked, or will: up to what was visible when it began, or when it last came to the end.
+    /// How far it has read, or will: up to what was visible when it began, or when it last came to the end.
     #[inline]
     pub fn limit(&self) -> Position {
         self.reader.progress.walk.limit
@@ -229,7 +233,7 @@ impl Cursor {
         self.reader.progress.ended.or_else(|| self.is_over().then_some(Ended::StoreClosed))
     }
 
-    /// Everything was looked at, and nothing will be committed any more.
+    /// Everything was read, and nothing will be committed any more.
     fn is_over(&self) -> bool {
         let Reader { source, progress } = &self.reader;
         // In this order: nothing is committed once it is over.
@@ -261,18 +265,19 @@ impl Cursor {
             || self.reader.source.is_gone()
     }
 
-    /// Sleeps until something was committed that the cursor has not looked at, or nothing will be any more, or the time is over;
-    /// whether it was for one of the first two. What was committed need not be an entry of this log; what comes no more
-    /// [`Cursor::ended`] tells. In a process that is attached also where the store was moved or removed, as [`Cursor::next`] says then:
-    /// within a second or so. One that has looked at nothing yet does not sleep: its log may be over already.
+    /// Sleeps until something was committed that the cursor has not looked at, nothing will be committed any
+    /// more, or the time is over; `false`: the time is over. What was committed need not be an entry of this
+    /// log; that nothing more comes is said by [`Cursor::ended`]. In a process that is attached it also
+    /// returns within about a second once the store was moved or removed, which [`Cursor::next`] then
+    /// reports. A cursor that has looked at nothing yet does not sleep: its log may be over already.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.reader.source.sight.wait(timeout, || self.is_news())
     }
 
-    /// The same for a task, in whichever process.
+    /// The same for a task, in this process or an attached one.
     ///
     /// # Errors
-    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
         self.reader.source.sight.home.task_waits()?;
         self.reader.source.sight.gate.until(|| self.is_news()).await;

@@ -1,9 +1,9 @@
 //! A thread that sleeps for the tasks of a process that is attached.
 //!
-//! Where the writer is another process, nobody here publishes anything, so nobody would wake a task: a thread
-//! sleeps at the gate in their place and wakes them all when something moved. It is started when the first
-//! task waits, never by readers that block or poll, and ends with the attached store, or once that is gone. Where no thread is to be had, whoever
-//! was going to wait is told so instead, and the next one tries again.
+//! Where the writer is another process, no thread of this one publishes anything, so none would wake a task:
+//! this thread sleeps at the gate and wakes all tasks when something moved. It is started when the first task
+//! waits, never by readers that block or poll; it ends with the attached store, or once that is gone. If it
+//! cannot be started, the task that was going to wait gets the error, and the next one tries again.
 
 use crate::Position;
 use crate::control::Control;
@@ -23,7 +23,7 @@ pub(crate) struct Follower {
     gate: Arc<Gate>,
     presence: Arc<Presence>,
     started: Mutex<bool>,
-    /// So many threads are not to be had.
+    /// Threads that fail to start, for tests.
     #[cfg(test)]
     pub(crate) refusals: Mutex<u32>,
     /// 1 once the thread has to end.
@@ -43,10 +43,10 @@ impl Follower {
         }
     }
 
-    /// Sees to it that tasks are woken from now on.
+    /// Starts the thread, if it does not run yet.
     ///
     /// # Errors
-    /// There is no thread to wake them.
+    /// No thread could be started.
     pub(crate) fn start(&self) -> io::Result<()> {
         let mut started = self.started.lock();
         if !*started {
@@ -64,7 +64,8 @@ impl Follower {
         }
         let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
         let presence = self.presence.clone();
-        // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
+        // Read before the task that waits reads them, so that what moves while the thread starts is not
+        // missed.
         let seen = (control.visible(), control.file_end());
         let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
         builder.spawn(move || run(&control, &gate, &presence, &ended, seen)).map(drop)
@@ -78,11 +79,11 @@ fn run(
     ended: &Published,
     mut seen: (Position, Position),
 ) {
-    // Of a store that is gone nobody is woken again: whoever looks at it is told at once.
+    // Once the store is gone tasks are woken no more: each call that looks at it reports that.
     while ended.bytes() == 0 && !presence.is_gone() {
         let moved = || ended.bytes() != 0 || (control.visible(), control.file_end()) != seen;
         presence.wait(control, gate, None, moved);
-        // Before the tasks are woken: one that registers behind that waits for what moves behind this.
+        // Before the tasks are woken: a task that registers later waits for what moves later.
         seen = (control.visible(), control.file_end());
         gate.wake_tasks();
     }

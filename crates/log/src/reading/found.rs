@@ -1,9 +1,10 @@
 //! An entry at a place in mapped bytes, and where the next one is.
 //!
-//! Purpose: what every walk over frames takes one by one: whether a header is of an entry of the log, what it says, and where
-//! the header behind it stands, foreseen where entries have been alike. Owns nothing. Invariant: an entry that is
-//! handed out by [`lone`] or [`Pace::foreseen`] ends within the bytes it was found in, and the two never differ. Checked below, by the
-//! models of `tests/query.rs` and `tests/reader.rs`, and by flips and fuzzing.
+//! Purpose: what every walk over frames needs of one frame: whether its header is of an entry of the log,
+//! what it says, and where the next header stands. That is predicted where entries have had one length. Owns
+//! nothing. Invariant: an entry that [`lone`] or [`Pace::foreseen`] answers ends within the bytes it was
+//! found in, and the two never differ. Checked below, by the models of `tests/query.rs` and
+//! `tests/reader.rs`, and by flips and fuzzing.
 
 use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FRAME_HEADER_BYTES, Kind};
 use crate::format::{SEGMENT_BYTES_MAX, TOUCHED_BYTES, word16, word64};
@@ -14,7 +15,7 @@ pub(crate) const HEAD: usize = FRAME_HEADER_BYTES as usize;
 /// Header and touched table of a batch that touches one log.
 const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 
-/// Where a header's first word says that the entry is the last of its log in a transaction.
+/// The bit of a header's first word that marks the last entry of its log in a transaction.
 const LAST: u64 = (FLAG_LAST as u64) << 40;
 
 /// An entry that was found: where its frame begins and what its header says.
@@ -29,13 +30,14 @@ pub(crate) struct Found {
     pub(crate) last: bool,
 }
 
-/// Whether a header that begins so is of the last entry of its log in a transaction.
+/// Whether a header whose first word this is belongs to the last entry of its log in a transaction.
 #[inline(always)]
 pub(crate) fn is_last(first: u64) -> bool {
     first & LAST != 0
 }
 
-/// The entry at a header, or behind the header of a batch of this log alone, if it ends in front of where the bytes do.
+/// The entry whose header stands at `at`, or the first one of a batch of this log alone whose header stands
+/// there; `None` unless it ends within `bytes`.
 #[inline(always)]
 pub(crate) fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
     let rest = bytes.get(at as usize..)?;
@@ -59,8 +61,8 @@ pub(crate) fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
 }
 
 impl Found {
-    /// The entry whose header stands at a byte, if there is one of a log. The bytes need not be verified: it may end
-    /// anywhere.
+    /// The entry of `log` whose header stands at `at`, if there is one. The bytes need not be verified, so it
+    /// may claim to end anywhere.
     #[inline]
     pub(crate) fn read(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
         let head = bytes.get(at as usize..)?.first_chunk::<HEAD>()?;
@@ -84,8 +86,8 @@ impl Found {
         self.start() + self.length
     }
 
-    /// Whether all of it is there. What a batch holds is, once that was verified; unless whoever says how far one may read
-    /// says so of a place within a batch.
+    /// Whether all of its payload is in `bytes`. That holds of every verified batch, except where the limit
+    /// of reading lies within a batch.
     #[inline(always)]
     pub(crate) fn is_within(&self, bytes: &[u8]) -> bool {
         let start = self.at as usize + HEAD + self.skip as usize;
@@ -98,7 +100,7 @@ impl Found {
         self.at + FRAME_HEADER_BYTES + self.length.next_multiple_of(8)
     }
 
-    /// The entry, whose header's position is known, in the bytes that it was found in.
+    /// The entry itself, given its header's position and the bytes it was found in.
     #[inline(always)]
     pub(crate) fn entry(self, position: Position, bytes: &[u8]) -> Entry<'_> {
         let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
@@ -109,21 +111,21 @@ impl Found {
 
 /// How long entries have been of late.
 ///
-/// Where the next header stands follows from a length that has to be read first, so a walk waits for one header after
-/// the other. Where entries have the same length for a while the place is foreseen, and the processor reads
-/// several headers at once; that it was right is made sure of behind. Where lengths vary it would be wrong more often
-/// than it helps, so it stops and waits until they do not.
+/// The next header's byte follows from a length that has to be read first, so a walk waits for one header
+/// after the other. Where entries have had the same length for a while, the next header's byte is predicted,
+/// and the processor reads several headers at once; each prediction is checked against the header. Where
+/// lengths vary it would be wrong more often than it helps, so prediction stops until they are alike again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     length: u32,
     /// Bytes from a header to the next, at that length.
     pub(crate) frame_bytes: u32,
-    /// Entries of that length in a row, until there are enough of them.
+    /// Entries of that length in a row, counted up to [`ALIKE`].
     alike: u32,
     steady: bool,
 }
 
-/// Entries of one length in a row that are taken for a sign of more.
+/// Entries of one length in a row after which the next length is predicted.
 const ALIKE: u32 = 16;
 
 impl Pace {
@@ -131,7 +133,7 @@ impl Pace {
     #[inline(always)]
     pub(crate) fn next(&mut self, found: &Found) -> u32 {
         if self.steady {
-            // A branch, never a choice between two values: what is foreseen must not wait for what was read.
+            // A branch and not a conditional move: the predicted value must not depend on the load.
             if found.length == self.length {
                 return found.at + self.frame_bytes;
             }
@@ -146,7 +148,7 @@ impl Pace {
         found.next()
     }
 
-    /// The entry at a header that begins as those before it did, which one comparison tells of length and kind.
+    /// The entry at `at`, if its header has the predicted length and kind: one comparison tells.
     #[inline(always)]
     pub(crate) fn foreseen(&self, bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
         if !self.steady {
@@ -194,8 +196,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever frames there are, and wherever they are cut off: what is foreseen is there, and an entry that is as those before it
-        /// were is foreseen.
+        /// Whatever the frames are, and wherever the bytes are cut off: a predicted entry is there, and an
+        /// entry like those before it is predicted.
         #[test]
         fn what_is_foreseen_is_what_stands_there(
             frames in proptest::collection::vec(frame(), 1..12), cut in 0..24_usize, length in prop_oneof![4 => Just(16_u32), 1 => 0..40_u32],

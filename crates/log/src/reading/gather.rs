@@ -1,8 +1,9 @@
-//! Entries in columns: for whoever reads more of them than can be looked at one by one.
+//! Entries in columns: for callers that read too many of them to look at each.
 //!
-//! Purpose: a batch of entries is a few arrays, which a language that is slow at loops has a library for. One call
-//! fills them, at the cost of the walk. Owns nothing; goes on where the cursor stands. Invariant: what one call gathers
-//! lies in one segment, and in one map of it, so that places are bytes of the map that [`Reader::mapped`] answers next.
+//! Purpose: a language that is slow at loops has a library for arrays, and gets a batch of entries as a few
+//! of them. One call fills them, at the cost of the walk. Owns nothing; goes on where the cursor stands.
+//! Invariant: what one call gathers lies in one segment, and in one map of it, so that `places` are bytes of
+//! the map that [`Reader::mapped`] answers next.
 
 use crate::cursor::Cursor;
 use crate::error::ReadError;
@@ -47,8 +48,8 @@ impl Columns<'_> {
 }
 
 impl Cursor {
-    /// Takes entries until the columns are full, the segment ends or there are none for now. What is committed while it gathers is for
-    /// the next call.
+    /// Takes entries until the columns are full, the segment ends or there are none for now. What is
+    /// committed during the call is left to the next one.
     ///
     /// ```
     /// use thalweg_log::{Columns, Options, Query, Store};
@@ -64,14 +65,15 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::next`], when nothing lies in front of it; else the next call says it.
+    /// As [`Cursor::next`], if it is met before the first entry; behind one, the next call reports it.
     pub fn gather(&mut self, columns: &mut Columns<'_>) -> Result<Gathered, ReadError> {
         let room = columns.room();
         let mut gathered = Gathered::default();
         while gathered.count < room {
-            // What comes next may turn out to belong to the next call.
+            // To go back to, if the next entry belongs to the next call.
             let before = self.reader.progress.clone();
-            // A list of segments that is new may name another map, which need not hold what was gathered.
+            // Only the first entry may take over a new list of segments: that may name another map, without
+            // what was gathered.
             let looked = if gathered.count == 0 { self.look() } else { self.look_at_hand() };
             let found = match looked {
                 Ok(Some(found)) => found,
@@ -101,7 +103,7 @@ impl Cursor {
         Ok(gathered)
     }
 
-    /// Takes entries of the ordinary kind from the run at hand.
+    /// Takes plain entries from the run at hand.
     fn run(&mut self, columns: &mut Columns<'_>, gathered: &mut Gathered) {
         let Reader { source, progress } = &mut self.reader;
         let bytes = progress.walk.bytes(source.view());
@@ -114,14 +116,14 @@ impl Cursor {
             (*time, *offset, *length, *place) = (found.time, found.offset, found.length, found.start());
             (gathered.count, gathered.end) = (gathered.count + 1, found.end());
         });
-        // Each entry ends before the next begins, so that the last one is within the run tells it of all.
+        // Each entry ends before the next begins, so it is enough to check the last one.
         assert!(
             gathered.count == from || gathered.end as usize <= bytes.len(),
             "an entry that its run does not hold"
         );
     }
 
-    /// Stands again where it stood, in whatever view there is by now.
+    /// Goes back to where it stood, in the view that there is by now.
     fn go_back(&mut self, before: Progress) {
         let Reader { source, progress } = &mut self.reader;
         *progress = before;

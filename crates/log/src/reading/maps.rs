@@ -1,13 +1,13 @@
 //! The store's maps by address, for readers in languages of their own.
 //!
-//! Purpose: a reader that is not written in Rust walks the same bytes with the same rules (see `format`, `walk`
-//! and [`LAYOUT`](crate::LAYOUT)), and asks here for what only this side can do: which segments there are, how far
-//! their bytes are verified, the time index, where a log begins or goes on, and to be woken.
+//! Purpose: a reader that is not written in Rust walks the same bytes by the same rules (see `format`, `walk`
+//! and [`LAYOUT`](crate::LAYOUT)). It asks here for what only this side can do: which segments there are, how
+//! far their bytes are verified, the time index, where a log begins or goes on, and to be woken.
 //!
-//! Invariants for whoever reads through a [`Mapped`]: nothing is stored to; no byte at or behind the end that
-//! [`Maps::readable`] or, in what this process wrote itself, the visible or written word names is believed; words
-//! are loaded whole, or their high half again after their low. The map stays where it is for as long as the
-//! `Mapped` lives, whatever becomes of the store. Checked by the tests below and by those of the faces.
+//! Invariants for readers through a [`Mapped`]: nothing is stored to; no byte is believed at or behind the
+//! end that [`Maps::readable`] names or, in what this process wrote itself, the word `visible` or `file_end`;
+//! words are loaded whole, or their high half again after their low. The map stays where it is for as long as
+//! the `Mapped` lives, whatever becomes of the store. Checked by the tests below and by those of the faces.
 
 use crate::attach::Attached;
 use crate::error::{Damage, ReadError};
@@ -37,7 +37,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Bytes of `owner`, which stay where they are for as long as it lives.
+    /// Bytes that stay where they are for as long as `owner` lives.
     pub fn new(start: NonNull<u8>, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Mapped {
         Mapped { start, length, _owner: owner }
     }
@@ -62,15 +62,16 @@ pub struct MappedSegment {
     pub latest: Time,
     /// From this byte on its batches were written or replayed by this process and need no second look.
     pub trusted_from: u32,
-    /// Bytes that it takes of its file: fewer each time that it is written anew. Until then it is the same one.
+    /// Bytes of its file: fewer each time that the segment is compacted. As long as this is the same, so is
+    /// the file.
     pub held_bytes: u64,
     /// All of it, from its header on.
     pub bytes: Mapped,
-    /// What it was when it was asked for, whatever has its number by now.
+    /// The segment as of the call; another may have its number by now.
     segment: Arc<Segment>,
 }
 
-/// Offsets of a log that are held by it, or by one it was forked from.
+/// Offsets of a log that lie in its own frames, or in those of a log that it was forked from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The log whose frames hold them.
@@ -102,8 +103,8 @@ impl Attached {
 }
 
 impl Reader {
-    /// The segment in which a position lies, for whoever lends what was read of it; `None` when this reader's list
-    /// does not name it.
+    /// The segment in which a position lies, for a caller that lends out what was read of it; `None` if this
+    /// reader's list does not name it.
     pub fn mapped(&self, position: Position) -> Option<Mapped> {
         let segment = self.source.view().find(segment_of(position))?;
         let region = segment.region();
@@ -124,10 +125,10 @@ impl MappedSegment {
         }
     }
 
-    /// Where the batches lie that are left of it, if it was written anew: place, byte and bytes of each run of them, in order.
-    /// Positions are made of places, which are the bytes of the segment as it was first written; `None` where they still are. A run
-    /// ends at its end for whoever wants positions of what lies in it. Of a table that is damaged the runs that stand.
-    /// Complexity: a copy of them all.
+    /// The runs of batches that are left of it, if it was compacted: place, byte and bytes of each, in order.
+    /// Positions are made of places, which are the bytes of the segment as it was first written; `None` where
+    /// places still are bytes. Within a run, place and byte differ by one number. Of a damaged table the runs
+    /// that stand. Complexity: a copy of them all.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -140,9 +141,10 @@ impl MappedSegment {
         (!runs.is_empty()).then(|| runs.iter().map(|run| [run.place, run.byte, run.bytes]).collect())
     }
 
-    /// Another map of its bytes, for whoever cannot be kept from storing to them: what is stored stays in it and
-    /// reaches neither the file nor any other map. A page that was stored to shows nothing of what is written later,
-    /// so only what lies in pages that are filled up to their end may be handed out. `None`: it lies in memory alone.
+    /// Another map of its bytes, for a caller that cannot be kept from storing to them: what is stored stays
+    /// in this map and reaches neither the file nor any other map. A page that was stored to does not show
+    /// what is written later, so only pages that are filled up to their end may be lent out. `None`: the
+    /// segment is in memory only.
     ///
     /// # Errors
     /// Whatever the kernel says.
@@ -163,7 +165,7 @@ impl Maps {
     /// The segments there are now, in order of their numbers.
     ///
     /// # Errors
-    /// In a process that does not keep them: they cannot be listed. Whoever keeps what this answers asks again.
+    /// In a process that is attached: they cannot be listed. The caller may ask again.
     pub fn segments(&self) -> io::Result<Vec<MappedSegment>> {
         self.sight.home.list()?;
         Ok(self.sight.segments.latest().all().iter().map(MappedSegment::of).collect())
@@ -178,7 +180,7 @@ impl Maps {
     /// not seen before are verified on the way, up to a MiB at a time.
     ///
     /// # Errors
-    /// The damage at `from`, which goes on up to its end.
+    /// The damage at `from`, up to its end.
     pub fn readable(&self, segment: &MappedSegment, from: u32, to: u32) -> Result<u32, Box<Damage>> {
         let segment = &segment.segment;
         let to = to.min(segment.end(self.newest()));
@@ -208,7 +210,8 @@ impl Maps {
         Reach { view, limit: self.file_end() }
     }
 
-    /// Where the first entry lies that holds an offset or a later one, or one before it.
+    /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
+    /// earlier entry.
     pub fn position_of(&self, log: &Log, offset: Offset) -> Position {
         let known = self.sight.home.known();
         let first = log.lock().extents.covering(offset, Offset::MAX).first().copied();
@@ -218,7 +221,7 @@ impl Maps {
         })
     }
 
-    /// Where a log goes on at or behind a position.
+    /// Position at or behind `position` at which the log goes on. A lower bound.
     pub fn position_behind(&self, log: &Log, position: Position) -> Position {
         let known = self.sight.home.known();
         let next = log.lock().extents.behind(position).copied();
@@ -228,10 +231,10 @@ impl Maps {
         })
     }
 
-    /// How a log ended, for whoever came to a position without having met all that lies in front of it.
+    /// How a log ended, for a reader that did not meet every entry in front of `position`.
     ///
     /// # Errors
-    /// It cannot be said yet: something of the log lies behind, or what does cannot be looked at.
+    /// It cannot be said yet: the log has batches behind `position`, or what lies there cannot be read.
     pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
         self.sight.learn(position).map_err(|error| {
             tracing::warn!(%error, "cannot say whether a log is over; trying again when asked again");
@@ -240,7 +243,7 @@ impl Maps {
         self.sight.ended(log, position)
     }
 
-    /// Whether anything of what a log holds lies at or behind a position.
+    /// Whether anything of what `log` holds lies at or behind a position.
     pub fn holds_behind(&self, log: &Log, held: &Held, position: Position) -> bool {
         let last = log.lock().extents.covering(held.from, held.cut).last().copied();
         last.is_some_and(|extent| {
@@ -249,7 +252,7 @@ impl Maps {
         })
     }
 
-    /// Which logs hold what this one does, oldest first; the last one is its own.
+    /// The logs that hold this one's offsets, oldest first; the last one is the log itself.
     pub fn lineage(&self, log: &Arc<Log>) -> Vec<(Arc<Log>, Held)> {
         let held = |stretch: Stretch| {
             let Stretch { log, from, cut } = stretch;
@@ -267,12 +270,12 @@ impl Maps {
     /// Where the newest checkpoint begins.
     ///
     /// # Errors
-    /// [`ReadError::Io`]: the directory of another's store cannot be listed.
+    /// [`ReadError::Io`]: in a process that is attached, the directory cannot be listed.
     pub fn checkpoint(&self) -> Result<Position, ReadError> {
         self.sight.home.checkpoint().map_err(unlisted)
     }
 
-    /// End of what may be seen.
+    /// End of what readers may see.
     pub fn visible(&self) -> Position {
         self.sight.control.visible()
     }
@@ -287,32 +290,33 @@ impl Maps {
         self.sight.control.durable()
     }
 
-    /// Has a task woken by the next move of any of these words, in whichever process. `true`: `there` has found what
-    /// it looks for, and there is nothing to wait for.
+    /// Has a task woken when any of these words moves next, in any process. `true`: `there` answered true,
+    /// and there is nothing to wait for.
     ///
     /// # Errors
-    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> io::Result<bool> {
         self.sight.home.task_waits()?;
         Ok(self.sight.gate.register(waker, there))
     }
 
-    /// Wakes a task no more that was registered: whoever lets go of one that nothing may come for says so, by the very waker.
+    /// Takes back the registration of a task, by the very waker it was made with, so that a dropped task is
+    /// not kept.
     pub fn forget(&self, waker: &Waker) {
         self.sight.gate.forget(waker);
     }
 
-    /// Blocks until `there` finds what it looks for, or the time is over: in any process.
+    /// Blocks until `there` answers true or the time is over, in any process.
     pub fn wait(&self, timeout: Option<Duration>, there: impl FnMut() -> bool) -> bool {
         self.sight.wait(timeout, there)
     }
 
-    /// Has everybody who waits look again.
+    /// Wakes all sleepers to look again.
     pub fn wake_all(&self) {
         self.sight.gate.wake_all();
     }
 
-    /// Nothing lies behind this that may be read.
+    /// An upper bound of what may be read.
     fn newest(&self) -> Position {
         self.visible().max(self.file_end())
     }

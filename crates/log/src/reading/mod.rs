@@ -7,7 +7,7 @@
 //! source, view       where a reader's entries come from: words, the list of segments, what a log inherits
 //! walk, progress     which entries a query takes, and how far a reader has come
 //! found, records     one entry in mapped bytes; the records of an extent
-//! read, route, warm  payload by offset: borrowed or copied, settled or not, and what a read would have to wait for
+//! read, route, warm  payload by offset: borrowed or copied, settled or not; what a read would have to wait for
 //! births             which logs are new
 //! attach, follower   a store that another process writes, and the thread that sleeps for this process's tasks
 //! presence           whether such a store is still at its path

@@ -1,9 +1,9 @@
 //! Reading an entry again, where it was.
 //!
-//! Purpose: random reads at the cost of the bytes. Whoever has read an entry keeps its [`Place`], and the header that
-//! stands there says whether it is still the one: of this log, at this offset. Offsets are never used twice and what
-//! is published does not change, so a header that agrees is the entry's. Where it does not, the entry is
-//! found by its offset. Owns nothing; reads by the reader's own view.
+//! Purpose: random reads at the cost of the bytes. A caller that has read an entry keeps its [`Place`]; the
+//! header that stands there now says whether it is still that entry: of this log, at this offset. Offsets are
+//! never reused and published bytes do not change, so a header that agrees is the entry's. If it does not
+//! agree, the entry is found by its offset. Owns nothing; reads by the reader's own view.
 
 use crate::error::ReadError;
 use crate::found::Found;
@@ -29,11 +29,12 @@ impl Entry<'_> {
 }
 
 impl Reader {
-    /// The visible entry that holds an offset, from there on; `None` when there is none, or none any more. Complexity:
-    /// a few nanoseconds where the place is an entry's; else as a query that starts at the offset.
+    /// The visible entry that holds the place's offset, from that offset on; `None` if there is none, or none
+    /// any more. Complexity: a few nanoseconds where the place is an entry's; else as a query that starts at
+    /// the offset.
     ///
-    /// A place is taken for what it says it is: one that nobody read, but made up to point into a payload that looks like
-    /// an entry of this log, is believed.
+    /// A place is trusted. One that was not read but made up, so that it points into a payload which looks
+    /// like an entry of this log, is believed.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -47,7 +48,7 @@ impl Reader {
     /// ```
     ///
     /// # Errors
-    /// [`ReadError`]: it cannot be read, or something that stands before it.
+    /// [`ReadError`]: the entry, or something in front of it, cannot be read.
     #[inline]
     pub fn at(&mut self, place: Place) -> Result<Option<Entry<'_>>, ReadError> {
         let limit = self.source.limit(false);
@@ -55,7 +56,7 @@ impl Reader {
         match self.stands(place, limit) {
             Some((found, at)) => {
                 let segment = &self.source.view().all()[at];
-                // Nothing behind what is published is an entry's, and this one ends before it.
+                // The entry ends within what is published.
                 let bytes = segment.region().bytes(0..found.end());
                 Ok(Some(found.entry(place.position, bytes)))
             }
@@ -63,14 +64,14 @@ impl Reader {
         }
     }
 
-    /// The entry, if its header is where the place says, and where in the view that is.
+    /// The entry, if its header is where the place says, and the index in the view of its segment.
     #[inline]
     fn stands(&self, place: Place, limit: Position) -> Option<(Found, usize)> {
         let (log, from) = self.source.own()?;
         let view = self.source.view();
         let number = segment_of(place.position);
         let at = view.place(number);
-        // One that is missing has an end and no bytes.
+        // A segment that is missing has an end and no bytes.
         let segment = view.all().get(at).filter(|here| here.header.number == number && !here.is_lost())?;
         let byte = segment.byte_of(place.position);
         let bound = segment.needs_no_look_to(byte, segment.end(limit));
@@ -84,7 +85,7 @@ impl Reader {
         let mut entries = self.entries(&Query::from(Start::Offset(offset)));
         match entries.next().transpose()? {
             Some(entry) if entry.offset == offset => Ok(Some(entry)),
-            // What follows is there, so what was asked for has been.
+            // A later entry is there, so this one was purged or is missing.
             Some(_) => entries.missing(offset).map_or(Ok(None), Err),
             None => Ok(None),
         }

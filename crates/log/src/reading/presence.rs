@@ -1,8 +1,9 @@
 //! Whether a store that another process writes is still where it was found.
 //!
-//! Purpose: what is mapped stays as it is when its file is removed, so that a store that was moved away, or that another was put in
-//! the place of, looks like one to which nobody writes; and whoever sleeps until somebody does would sleep for ever. So the control
-//! file at the path is compared with the one that is mapped, by whoever asks for logs, and now and then by whoever sleeps.
+//! Purpose: mapped bytes stay as they are when their file is removed. So a store that was moved away, or
+//! replaced by another, looks like one to which nobody writes, and a reader that sleeps until the next commit
+//! would sleep for ever. Therefore the control file at the path is compared with the mapped one: whenever
+//! logs are asked for, and once per [`LOOK_EVERY`] by a sleeper.
 
 use crate::control::Control;
 use std::path::PathBuf;
@@ -10,15 +11,16 @@ use std::time::{Duration, Instant};
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::Published;
 
-/// How often who sleeps looks.
+/// How often a sleeper looks.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of it.
+/// Whether the store is still there, as of the last look.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    /// Of the control file.
+    /// The control file's path.
     path: PathBuf,
-    /// 1 once another file, or none, was at the path. It stays so: who sleeps was told, and nobody is left that would wake the next one.
+    /// 1 once a look found another file, or none, at the path. It stays 1: the thread that wakes tasks has ended
+    /// by then.
     gone: Published,
 }
 
@@ -27,20 +29,20 @@ impl Presence {
         Presence { path, gone: Published::new(0) }
     }
 
-    /// Whether it was gone when somebody looked.
+    /// Whether a look ever found it gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.bytes() != 0
     }
 
-    /// Looks whether it is gone, or was once. One that cannot be looked at is not. Complexity: two system calls.
+    /// Looks whether it is gone, now or at any look before. An error of the system does not count as gone. Complexity: two system calls.
     pub(crate) fn look(&self, control: &Control) -> bool {
         let gone = control.is_at(&self.path).is_ok_and(|is_there| !is_there);
         self.gone.advance(gone.into());
         self.is_gone()
     }
 
-    /// Sleeps at a gate until `there` finds what it looks for, the store is gone, or the time is over; whether it was for one of
-    /// the first two.
+    /// Sleeps at a gate until `there` answers true, the store is gone, or the time is over; `false`: the time
+    /// is over.
     pub(crate) fn wait(
         &self,
         control: &Control,

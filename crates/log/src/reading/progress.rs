@@ -1,8 +1,8 @@
 //! How far a reader has come, and how it goes on.
 //!
-//! Purpose: the one state of every forward reader: what is taken ([`Filter`]), where the walk stands ([`Walk`]),
-//! in whose part of the lineage. It begins a query in place and finds the next run of bytes when one is over.
-//! Owns nothing; the source it is used with is the reader's.
+//! Purpose: the one state of every forward reader: which entries are taken ([`Filter`]), where the walk
+//! stands ([`Walk`]), and in which log of the lineage. It begins a query in place and finds the next run of
+//! bytes when one is over. Owns nothing; it is used with the source of its reader.
 
 use crate::error::ReadError;
 use crate::found::Found;
@@ -24,7 +24,7 @@ pub enum Ended {
     StoreClosed,
 }
 
-/// Whether a log is over cannot be said yet.
+/// It cannot be said yet whether a log is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsure;
 
@@ -34,10 +34,11 @@ pub(crate) struct Progress {
     pub(crate) filter: Filter,
     pub(crate) walk: Walk,
     pub(crate) stretch: usize,
-    /// Bytes that had been purged.
+    /// Bytes that were passed over because they had been purged.
     pub(crate) skipped: u64,
     pub(crate) ended: Option<Ended>,
-    /// Something may lie in front of the walk that it did not come by, since it last asked whether the log is over.
+    /// The walk passed over bytes without looking at them since it last asked whether the log is over, so it
+    /// may have missed the frame that ends the log.
     pub(crate) leapt: bool,
 }
 
@@ -46,13 +47,13 @@ impl Progress {
     /// one of its blocks.
     ///
     /// # Errors
-    /// Nobody knows what there is to be read. Then it stands nowhere, and takes nothing.
+    /// It cannot be found out what there is to read. It then stands nowhere and takes nothing.
     #[inline]
     pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) -> Result<(), ReadError> {
         self.begin_below(source, query, source.limit(query.uncommitted))
     }
 
-    /// The same up to what could be read at some time.
+    /// The same with a limit that was taken earlier.
     #[inline]
     pub(crate) fn begin_below(
         &mut self,
@@ -85,14 +86,14 @@ impl Progress {
         Ok(())
     }
 
-    /// Has no run of bytes at hand, and a limit to begin below.
+    /// Leaves no run of bytes at hand, only the limit for another attempt.
     #[cold]
     fn stand_nowhere(&mut self, source: &Source, limit: Position) {
         self.filter = source.filter(Wanted::default(), self.filter.pace);
         (self.walk, self.stretch) = (Walk { limit, ..Walk::default() }, 0);
     }
 
-    /// A query that no entry is taken by, whatever comes.
+    /// Begins a query that takes no entry, whatever is committed.
     #[cold]
     fn begin_with_nothing(&mut self, source: &Source, limit: Position) {
         self.filter = source.filter(Wanted::of(0, Some(0), false, 0), self.filter.pace);
@@ -125,7 +126,7 @@ impl Progress {
         let start = start.min(limit);
         self.stretch = source.stretch_at(start, &mut self.filter);
         if matches!(query.start, Start::First | Start::Offset(_)) {
-            // What is asked for by its offset is there, or was purged, or is missed.
+            // An offset that is asked for is there, was purged, or is missing.
             self.filter.expect_first();
         }
         self.walk = Walk::at(source.view(), start, limit);
@@ -149,7 +150,7 @@ impl Progress {
         }
     }
 
-    /// Whatever a run came to but an entry: finds the next run. `false` when there is none for now.
+    /// Acts on what ended a run, other than an entry, and finds the next run. `false`: there is none for now.
     fn turn(&mut self, source: &Source, step: Step) -> Result<bool, ReadError> {
         let view = source.view();
         let more = match source.here(step, self.stretch, &self.filter) {
@@ -191,14 +192,15 @@ impl Progress {
         self.walk.more(source.view()).inspect_err(|error| source.failed(error))
     }
 
-    /// Nothing of the run at hand is taken any more, not even by those who look before they ask.
+    /// Ends the query at damage. The run at hand is emptied, so that the inlined check for a plain entry
+    /// finds nothing either.
     fn stop(&mut self) {
         self.ended = Some(Ended::Damaged);
         self.walk.end = 0;
         self.filter.jump();
     }
 
-    /// An entry reaches behind what may be read.
+    /// An entry that ends behind what may be read: the visible end lies within its batch.
     #[cold]
     fn torn(&mut self) -> ReadError {
         let error = self.gap();
@@ -206,7 +208,7 @@ impl Progress {
         error
     }
 
-    /// Asks whether the log is over at a position, in front of which there is nothing more to be taken.
+    /// Asks the log whether it had ended by a position, in front of which the query takes nothing more.
     #[cold]
     pub(crate) fn ask(&mut self, source: &Source, position: Position) -> Result<Option<Found>, ReadError> {
         if self.ended.is_some() {
@@ -221,7 +223,7 @@ impl Progress {
         }
     }
 
-    /// An entry is missing where none was purged.
+    /// The damage at the walk's position: an entry is missing that was not purged.
     pub(crate) fn gap(&self) -> ReadError {
         let (file, from) = (crate::segment::file_name(self.walk.number), self.walk.position());
         ReadError::Damaged(Box::new(Damage::at(file, from)))
@@ -235,7 +237,7 @@ impl Progress {
     }
 }
 
-/// What a look for the next entry came to.
+/// What a step to the next entry came to.
 pub(crate) enum Next {
     Found(Found),
     /// Nothing more, up to the limit.

@@ -1,7 +1,7 @@
 //! Reading a log's visible payload: through its extents, and from what is settled.
 //!
-//! Large pieces are borrowed from the map (the region lives as long as the bytes do), small ones are
-//! gathered into one buffer: a piece costs a reference count, a copy costs its length.
+//! Pieces of [`BORROW_BYTES_MIN`] or more are borrowed from the map, which lives as long as they do, and cost
+//! a reference count. Smaller ones are copied into one buffer and cost their length.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
@@ -22,15 +22,15 @@ use std::sync::Arc;
 use thalweg_sync::region::Region;
 use thalweg_sys::hint;
 
-/// Pieces shorter than this are copied together.
+/// Pieces of fewer bytes are copied together.
 pub(crate) const BORROW_BYTES_MIN: u32 = 4096;
 
 /// A borrowed piece of this many bytes or more comes with the file that holds it.
 const LENT_BYTES_MIN: usize = 64 << 10;
 
-/// So many extents ahead of the one that is read memory is asked for.
+/// Memory is fetched for the extent that lies this many ahead of the one being read.
 const AHEAD: usize = 4;
-/// And so much of each: what follows the processor fetches by itself.
+/// Bytes fetched of each: the processor fetches what follows by itself.
 const FETCHED_BYTES_MAX: usize = 512;
 
 /// Part of a log.
@@ -44,17 +44,17 @@ pub struct Read {
     pub at_tail: bool,
     /// The log is visibly closed.
     pub closed: bool,
-    /// It begins inside a record, not where one does.
+    /// It begins in the middle of a record.
     pub inside: bool,
 }
 
-/// Bytes of payload: borrowed from a map, or copied together where they are few.
+/// Bytes of payload: borrowed from a map, or small pieces copied together.
 #[derive(Clone, Debug, Default)]
 pub struct ReadPiece {
     /// The bytes.
     pub bytes: Bytes,
-    /// The segment's file and the byte at which they begin in it, so that a caller can have the kernel send them from there. Given
-    /// of borrowed pieces of 64 KiB or more.
+    /// The segment's file and the byte at which they begin in it, so that a caller can have the kernel send
+    /// them from there. Given of borrowed pieces of 64 KiB or more.
     pub file: Option<(Arc<OwnedFd>, u64)>,
 }
 
@@ -98,11 +98,11 @@ struct Gather<'v> {
     pieces: SmallVec<[ReadPiece; 3]>,
     small: Vec<u8>,
     bytes: usize,
-    /// The first byte is not the first of its record.
+    /// The first byte is in the middle of its record.
     inside: bool,
-    /// Bytes that were copied out of the segment that was last read.
+    /// The segment last read, and the bytes copied out of it so far.
     copied: Option<(&'v Segment, u64)>,
-    /// The segment that is written to. What is read of it is what is new, and says nothing of history.
+    /// The newest segment. Copies out of it are of new entries and say nothing about reads of history.
     newest: u32,
 }
 
@@ -122,7 +122,7 @@ impl<'v> Gather<'v> {
         }
     }
 
-    /// Adds bytes of a file that is mapped.
+    /// Adds bytes of a mapped file.
     fn put(&mut self, region: &Arc<Region>, range: Range<u32>, file: impl Fn() -> Option<Arc<OwnedFd>>) {
         self.bytes += range.len();
         if range.len() < BORROW_BYTES_MIN as usize {
@@ -136,14 +136,14 @@ impl<'v> Gather<'v> {
         self.pieces.push(ReadPiece { bytes, file });
     }
 
-    /// Says what was copied: a segment out of which much is copied is worth being settled.
+    /// Adds what was copied to the segment's count, by which housekeeping decides what to settle.
     fn count(&mut self) {
         if let Some((segment, bytes)) = self.copied.take() {
             segment.copied(bytes);
         }
     }
 
-    /// What was gathered, and whether its first byte is not the first of its record.
+    /// What was gathered, and whether it begins in the middle of a record.
     fn finish(mut self) -> (SmallVec<[ReadPiece; 3]>, bool) {
         self.count();
         self.flush();
@@ -172,8 +172,8 @@ impl Store {
         self.noted(self.read_view(log, from, limit, false, view))
     }
 
-    /// What is left of one record from an offset on, in the staged view: for whoever has to decide on
-    /// what the next commit will be judged by. Nothing at the staged end.
+    /// The rest of one record from an offset on, in the staged view: for a caller that decides on what its
+    /// next commit is judged by. Nothing at the staged end.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -182,7 +182,7 @@ impl Store {
         self.noted(self.read_view(log, from, 1, true, view))
     }
 
-    /// Has damage that a read came upon known.
+    /// Notes the damage that a read came upon.
     fn noted(&self, read: Result<Read, ReadError>) -> Result<Read, ReadError> {
         if let Err(ReadError::Damaged(damage)) = &read {
             self.shared.note_harm(damage);
@@ -214,7 +214,7 @@ impl Store {
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
             (spans(log, &inner, from, to, tail)?, to, tail, closed)
         };
-        // What was just seen of a log may be in no file yet.
+        // Staged batches may be in no file yet.
         if staged {
             let newest = segment_of(self.shared.control.staged_end());
             let failed =
@@ -222,7 +222,7 @@ impl Store {
             self.shared.flush_staged().map_err(failed)?;
         }
         let view = self.shared.segments.latest();
-        // Deleted or purged meanwhile, and its segments gone with it.
+        // A failed read of a log that was deleted or purged meanwhile: its segments went with it.
         let gone = |error| {
             let inner = log.lock();
             match inner.first_visible {
@@ -261,7 +261,7 @@ impl<'v> Reading<'v> {
                     self.gather.put(settled.region(), from..to, || settled.descriptor());
                     self.next += u64::from(to - from);
                 }
-                // It is not as it was written, and the segment is there.
+                // What is settled is damaged. The same bytes are in the segment.
                 Leg::Together { offset, .. } => route.again(offset),
                 Leg::Among { log, extent, cut, .. } => {
                     if let Some(extent) = route.ahead(AHEAD) {
@@ -276,7 +276,7 @@ impl<'v> Reading<'v> {
         Ok(())
     }
 
-    /// Reads what an extent holds of a log. `false`: as much was read as there may be.
+    /// Reads what an extent holds of a log. `false`: the limit is reached.
     fn among(&mut self, log: LogId, extent: &Extent, cut: Offset) -> Result<bool, ReadError> {
         let Reading { reach, limit, next, gather, .. } = self;
         let unfolded = reach.unfold(log, extent)?;
@@ -307,14 +307,14 @@ impl<'v> Reading<'v> {
     }
 }
 
-/// What the copy buffer may come to need.
+/// An upper bound of what the copy buffer needs.
 fn small_bytes(spans: &Spans) -> usize {
     let extents = spans.iter().flat_map(|span| &span.extents);
     extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
 }
 
-/// Has the processor fetch an extent that is read soon, or what says where it lies: records of one log lie far from each other
-/// among others'.
+/// Prefetches an extent that is read soon, or the frame that says where its parts lie. Records of one log in
+/// a busy store lie far apart, so the processor cannot foresee them.
 fn fetch(view: &View, extent: &Extent) {
     let (number, places) =
         if extent.is_folded() { said_in(extent) } else { (segment_of(extent.position), extent.bytes()) };

@@ -47,13 +47,13 @@ impl Reader {
     }
 
     /// Entries in the order of the log, up to what is visible now. Complexity: a search of the time index, or
-    /// of the log's extents for a start by offset; then a few nanoseconds per entry. Whoever takes all of them has
-    /// them soonest from [`Iterator::for_each`] or [`Iterator::fold`].
+    /// of the log's extents for a start by offset; then a few nanoseconds per entry. [`Iterator::for_each`]
+    /// and [`Iterator::fold`] are the fastest way to take all of them.
     ///
     /// # Errors
     /// Each entry is a `Result`: after [`ReadError::Damaged`] there is nothing more until
-    /// [`Entries::resume`]. In a process that is attached it is [`ReadError::Io`] and nothing else when it cannot be told
-    /// what there is.
+    /// [`Entries::resume`]. In a process that is attached there is one [`ReadError::Io`] and nothing else if
+    /// it cannot be found out what there is.
     #[inline]
     pub fn entries(&mut self, query: &Query) -> Entries<'_> {
         let refused = self.progress.begin(&mut self.source, query).err().map(Box::new);
@@ -74,8 +74,8 @@ pub struct Entries<'r> {
 }
 
 impl<'r> Entries<'r> {
-    /// Goes on behind damage, with what follows it. Without it an iteration that met damage has ended: a
-    /// transaction is not to be taken for whole because its missing half was passed over in silence.
+    /// Goes on behind damage. An iteration that met damage has ended until this is called, so that a
+    /// transaction is not taken for whole because its missing half was passed over in silence.
     pub fn resume(&mut self) {
         if self.progress.ended == Some(Ended::Damaged) {
             self.progress.resume();
@@ -93,12 +93,12 @@ impl<'r> Entries<'r> {
         self.progress.skipped
     }
 
-    /// Why an offset in front of the entry just read holds nothing; `None`: it was purged.
+    /// Why there is no entry at an offset in front of the entry just read; `None`: it was purged.
     pub(crate) fn missing(&self, offset: Offset) -> Option<ReadError> {
         (!self.source.is_purged(offset + 1)).then(|| self.progress.gap())
     }
 
-    /// The next entry, wherever it is, for an iteration that has come to anything but a plain one.
+    /// The next entry, wherever it is: for an iteration that has come to anything but a plain entry.
     #[inline(never)]
     fn step(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         if self.done {
@@ -138,7 +138,8 @@ impl<'r> Iterator for Entries<'r> {
         }
         self.step()
     }
-    /// All that are left, in one loop: what takes them one by one writes down after each how far it has come.
+    /// All that are left, in one loop: taking them one by one stores after each how far the iteration has
+    /// come.
     #[inline]
     fn fold<A, F: FnMut(A, Self::Item) -> A>(mut self, initial: A, mut each: F) -> A {
         let mut folded = initial;

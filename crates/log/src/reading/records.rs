@@ -1,6 +1,7 @@
 //! The records of a log in one of its extents.
 //!
-//! Purpose: one walk for whoever reads payload, to send it or to settle it. What is walked is verified first. Owns nothing.
+//! Purpose: the one walk over payload by offset, for reads and for settling. What is walked is verified
+//! first. Owns nothing.
 
 use crate::error::ReadError;
 use crate::extents::Extent;
@@ -21,8 +22,8 @@ pub(crate) struct Record {
     pub(crate) inside: bool,
 }
 
-/// Visits what an extent that is not folded holds of a log from `next` on, and moves that on; none behind the cut. `false`: the visitor
-/// wanted no more.
+/// Visits the records of a log in an extent that is not folded, from the offset `next` on and up to `cut`,
+/// and moves `next` on. `false`: the visitor wanted no more.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -74,7 +75,7 @@ pub(crate) fn each_record<'v>(
     Ok(true)
 }
 
-/// An extent ends before it should.
+/// The error where an extent holds less than its offsets say.
 pub(crate) fn nothing_holds(offset: Offset, extent: &Extent) -> ReadError {
     let why = format!("nothing holds offset {offset} there");
     ReadError::Io { file: file_name(segment_of(extent.position)), why }

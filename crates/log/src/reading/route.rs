@@ -1,10 +1,11 @@
-//! The way that a read of payload takes: from what lies together to what lies among others', and back.
+//! The way that a read of payload takes: through settled files and through segments.
 //!
-//! Purpose: whoever reads and whoever looks whether a read would wait go the same way. A log's extents say where its records are, each
-//! in its segment; of a segment that is [`settled`](crate::settled) what a read asks for is a range of a file, whatever extents it has.
-//! Owns nothing. Invariant: legs follow each other without a gap, up to where the read ends or something is missing, and each begins
-//! and ends where a record does, but where the read itself begins inside one or a fork branches off. *Checked by* the tests of
-//! settling, and the crash simulation, which reads everything in parts.
+//! Purpose: a read, and the question whether it would wait, take the same way. A log's extents say where its
+//! records are, each in its segment. In a segment that is [`settled`](crate::settled) a read is one range of
+//! a file, however many extents the log has there. Owns nothing. Invariant: legs follow each other without a
+//! gap, up to where the read ends or something is missing; each begins and ends where a record does, except
+//! where the read itself begins inside one or a fork branches off. *Checked by* the tests of settling, and
+//! the crash simulation, which reads everything in parts.
 
 use crate::extents::Extent;
 use crate::fork::{Span, Spans};
@@ -19,9 +20,9 @@ use std::sync::Arc;
 /// A part of the way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leg<'v> {
-    /// A range of a file, as it is, and the offset of its first byte.
+    /// A range of a settled file, and the offset of its first byte.
     Together { settled: &'v Arc<Settled>, from: u32, to: u32, offset: Offset },
-    /// Records of a log that lie in an extent, from an offset on and none behind the cut.
+    /// Records of a log in an extent of a segment, from an offset on and up to the cut.
     Among { log: LogId, extent: &'v Extent, offset: Offset, cut: Offset },
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Route<'v> {
 }
 
 impl<'v> Route<'v> {
-    /// Through what a read of `from..to` found.
+    /// The way of a read of `from..to` through the extents that were found for it.
     pub(crate) fn new(view: &'v View, spans: &'v Spans, from: Offset, to: Offset) -> Route<'v> {
         let in_order = spans.iter().rev();
         let extents =
@@ -45,18 +46,18 @@ impl<'v> Route<'v> {
         Route { view, extents, at: 0, next: from, to, ended: false }
     }
 
-    /// Goes on from an earlier offset again: that of the last leg, which could not be gone.
+    /// Goes back to the offset of the last leg, which could not be read.
     pub(crate) fn again(&mut self, from: Offset) {
         (self.next, self.ended) = (from, false);
     }
 
-    /// Settled segments that it may lead through, some more than once.
+    /// The settled files that it may lead through, some more than once.
     pub(crate) fn settled(&self) -> impl Iterator<Item = &'v Arc<Settled>> + use<'v, '_> {
         let segments = self.extents.iter().filter_map(|(_, extent)| self.segment(extent));
         segments.filter_map(|segment| segment.settled())
     }
 
-    /// The extent that is so many ahead of the one that the last leg led through.
+    /// The extent `count` ahead of the one that the last leg led through.
     pub(crate) fn ahead(&self, count: usize) -> Option<&'v Extent> {
         self.extents.get(self.at + count).map(|(_, extent)| *extent)
     }

@@ -8,9 +8,9 @@ use crate::{Offset, Time};
 use std::sync::Arc;
 
 impl Store {
-    /// Offset of a log's first visible entry of a time or a later one; `None` if every entry is older. Complexity: a
-    /// search of the time index, which is extended first where nobody has asked before, and a walk over what lies
-    /// between the place it names and the entry. May wait for the disk.
+    /// Offset of a log's first visible entry of a time or a later one; `None` if every entry is older.
+    /// Complexity: a search of the time index, which is extended first where it was not searched before, and
+    /// a walk from the place it names to the entry. May wait for the disk.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -24,7 +24,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] when damage hides the entry: what it took is not taken for older.
+    /// [`ReadError::Damaged`] if damage hides the entry: entries lost in it are not taken for older.
     /// [`ReadError::Deleted`].
     pub fn since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, ReadError> {
         self.first_of(log, Start::Time(time), time)
@@ -52,7 +52,8 @@ impl Store {
                 Phase::Deleted => return Err(ReadError::Deleted),
             }
         };
-        // A log is shown before the word moves that says how far readers may go, and nothing that it shows is to be missed.
+        // A log is shown before `visible` moves. With `uncommitted` the reader may see everything that the
+        // log shows already.
         let query = Query { uncommitted: true, ..Query::from(start) };
         let mut reader = self.reader(log);
         for entry in reader.entries(&query) {
@@ -60,7 +61,7 @@ impl Store {
                 Ok(entry) if entry.offset >= tail => break,
                 Ok(entry) if entry.time >= time => return Ok(Some(entry.offset)),
                 Ok(_) => {}
-                // Not for anybody who asked when it was there.
+                // The log was deleted after this call began, so no entry was found.
                 Err(ReadError::Deleted) => break,
                 Err(error) => return Err(error),
             }

@@ -1,8 +1,9 @@
 //! Where a reader's entries come from: the store's words and segments, and the logs that a log inherits from.
 //!
-//! Purpose: what readers share with the store they read, in whichever process, and where in it a log's offsets
-//! lie. Owns the reader's copy of the segment list. Locks are taken here and nowhere else in reading: when the
-//! list of segments changed, to find where a log begins, or goes on among others, and whether it ended where a reader has not looked.
+//! Purpose: what readers share with the store they read, in this process or another, and where in it a log's
+//! offsets lie. Owns the reader's copy of the segment list. Reading takes locks here and nowhere else: when
+//! the list of segments changed, to find where a log begins or goes on among others, and to find out whether
+//! it had ended by a position that a reader leapt over.
 
 use crate::control::Control;
 use crate::error::{Damage, ReadError};
@@ -36,13 +37,13 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// Sleeps until `there` finds what it looks for, or the time is over; whether it found it. In a process that is attached also where
-    /// the store is gone.
+    /// Sleeps until `there` answers true or the time is over; answers whether it did. In a process that is
+    /// attached it also answers true once the store is gone.
     pub(crate) fn wait(&self, timeout: Option<Duration>, mut there: impl FnMut() -> bool) -> bool {
         self.home.wait(&self.gate, timeout, &mut there)
     }
 
-    /// Has the logs known up to a position, as far as that is visible.
+    /// Brings what is known of the logs up to a position, as far as that is visible.
     pub(crate) fn learn(&self, position: Position) -> Result<(), ReadError> {
         match self.home.known() < position {
             true => self.home.learn().map_err(unlisted),
@@ -50,8 +51,8 @@ impl Sight {
         }
     }
 
-    /// How a log ended, for whoever came to a position without having met all that lies in front of it, and had the logs
-    /// known up to there.
+    /// How a log ended, for a reader that did not meet every entry in front of `position`. The caller has
+    /// brought what is known of the logs up to there ([`Sight::learn`]).
     pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
         if self.home.known() < position {
             return Err(Unsure);
@@ -60,14 +61,15 @@ impl Sight {
     }
 }
 
-/// Nobody knows which segments there are by now, or what became of the logs in them.
+/// The error of a read that cannot find out which segments there are, or what became of the logs in them.
 pub(crate) fn unlisted(error: io::Error) -> ReadError {
     ReadError::Io { file: "the list of segments".into(), why: error.to_string() }
 }
 
-/// What readers ask the store about, seldom.
+/// What readers ask of the store now and then: the process that writes it and one that is attached answer
+/// differently.
 pub(crate) trait Home: Send + Sync + std::fmt::Debug {
-    /// Of which opening of which store its logs are.
+    /// Number of the opening, of a store or an attachment, that its logs carry.
     fn opening(&self) -> u32;
     /// Whether the list of segments is kept by another process.
     fn follows(&self) -> bool {
@@ -85,22 +87,22 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
         gate.wait(timeout, there)
     }
-    /// Whoever sleeps would not be woken: the store was moved or removed, in a process that is attached to it.
+    /// The store was moved or removed, so that nothing will wake a sleeper. Only in a process that is
+    /// attached.
     fn is_gone(&self) -> bool {
         false
     }
-    /// A task of this process is going to wait.
-    /// Fails when nobody would wake it.
+    /// Called before a task of this process waits. Fails when nothing would wake it.
     fn task_waits(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Nothing will be committed any more.
+    /// True once nothing will be committed any more.
     fn is_over(&self) -> bool {
         false
     }
-    /// A reader came upon damage. Nothing is locked by whoever says so.
+    /// A reader came upon damage. The caller holds no lock.
     fn came_upon(&self, _damage: &Damage) {}
-    /// No extent of any log is missing below this position.
+    /// Below this position the extents of all logs are known.
     fn known(&self) -> Position;
     /// Where the newest checkpoint begins.
     fn checkpoint(&self) -> io::Result<Position>;
@@ -113,10 +115,10 @@ pub(crate) struct Source {
     log: Arc<Log>,
     /// Another process keeps the list of segments.
     follows: bool,
-    /// The log is none of the store's.
+    /// The log belongs to another store, or to another opening of this one.
     is_other: bool,
     cached: Cached<View>,
-    /// What searches for a time guess from, by the place of the segment.
+    /// Per segment, by its index in the view: what the next search for a time starts its guess from.
     lines: Vec<Line>,
     /// Oldest first; the last one is the log's own.
     stretches: SmallVec<[Stretch; 1]>,
@@ -134,7 +136,7 @@ impl Source {
         &self.log
     }
 
-    /// Has the damage known that is the reason for a failure.
+    /// Notes the damage that a read failed for.
     #[cold]
     pub(crate) fn failed(&self, error: &ReadError) {
         if let ReadError::Damaged(damage) = error {
@@ -142,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Whether nothing comes any more, because the store is not where another process keeps it.
+    /// Whether nothing comes any more because the store was moved or removed where another process keeps it.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
         self.follows && self.sight.home.is_gone()
@@ -154,8 +156,9 @@ impl Source {
         if uncommitted { self.sight.control.file_end() } else { self.sight.control.visible() }
     }
 
-    /// The payload of an offset is missing where none was purged, in front of a position. Named is the damage that the log is known to
-    /// have between what comes before and here, else where the offset lies, if that is known, else here.
+    /// The error where an offset is missing that was not purged; `here` is what the reader met instead. It
+    /// names the damage that the log is known to have between what comes before the offset and `here`;
+    /// failing that, a span from where the offset should lie, if that is known, or from `here`.
     #[cold]
     pub(crate) fn missing(&self, offset: Offset, here: Position) -> ReadError {
         let of = |offset: Offset| Some(self.position_of(offset)).filter(|at| *at < here);
@@ -166,8 +169,8 @@ impl Source {
         ReadError::Damaged(Box::new(known.unwrap_or_else(unknown)))
     }
 
-    /// Takes notice of segments that came and went and of what was purged; whether there was any such thing.
-    /// When it fails everything is as it was, and may end in front of what is visible by now.
+    /// Takes over segments that came and went, and what was purged; answers whether anything changed. If it
+    /// fails, the view stays as it was, and may end in front of what is visible by now.
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<bool, ReadError> {
         if self.is_other {
@@ -202,14 +205,15 @@ impl Source {
         }
     }
 
-    /// Takes what the oldest log of the lineage holds.
+    /// A filter for what the oldest log of the lineage holds.
     #[inline]
     pub(crate) fn filter(&self, wanted: Wanted, pace: Pace) -> Filter {
         let first = &self.stretches[0];
         Filter::new(first.log.id(), first.from, first.cut, wanted, pace)
     }
 
-    /// A walk before which every entry is older. `end` is where it is going to end, if that is known.
+    /// A walk that begins where all earlier entries are older than `time`. `end` is the query's, if it has
+    /// one.
     #[inline]
     pub(crate) fn walk_from_time(&mut self, time: Time, end: Option<Time>, limit: Position) -> Walk {
         let view = self.cached.value();
@@ -223,7 +227,8 @@ impl Source {
                 let bound = segment.end(limit);
                 // Without memory for an index the walk begins at the beginning.
                 let line = line_at(&mut self.lines, place);
-                // Where the search leads is foreseen, so that its misses and the walk's are waited for together.
+                // The search's result is guessed first, so that its cache misses and those of the walk are
+                // waited for together.
                 let about = line.about(time, end.unwrap_or(time));
                 thalweg_sys::hint::prefetch_run(segment.region().bytes(0..bound), about, ABOUT_BYTES_MAX);
                 let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
@@ -251,7 +256,8 @@ impl Source {
         self.select(passed, filter)
     }
 
-    /// Position of the first entry that holds an offset or a later one, or of one before it.
+    /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
+    /// earlier entry.
     pub(crate) fn position_of(&self, offset: Offset) -> Position {
         let first = self.stretches.iter().position(|stretch| offset < stretch.cut).unwrap_or(0);
         for stretch in &self.stretches[first..] {
@@ -267,8 +273,8 @@ impl Source {
         self.sight.home.known()
     }
 
-    /// Finds the stretch again that a walk is in, after what the lineage holds may have changed. One that is gone was purged: then
-    /// the walk goes on where the first begins that is left.
+    /// Finds the stretch again that a walk is in, after the lineage may have changed. One that is gone was
+    /// purged: the walk then goes on at the first that is left.
     pub(crate) fn settle(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) {
         match self.stretches.iter().position(|known| known.log.id() == filter.log) {
             Some(place) => {
@@ -282,7 +288,7 @@ impl Source {
         }
     }
 
-    /// How the log ended, for whoever came to a position without having met all that lies in front of it.
+    /// How the log ended, for a reader that did not meet every entry in front of `position`.
     pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
         self.sight.ended(&self.log, position)
     }
@@ -297,7 +303,8 @@ impl Source {
         true
     }
 
-    /// What a step means here: whatever ends an ancestor ends what is inherited from it.
+    /// What a step means in this part of the lineage: the end of an ancestor is the end of what is inherited
+    /// from it.
     pub(crate) fn here(&self, step: Step, stretch: usize, filter: &Filter) -> Step {
         let inherited = stretch + 1 < self.stretches.len();
         match step {
@@ -328,8 +335,8 @@ impl Source {
         self.position_of(self.stretches[stretch].from)
     }
 
-    /// Goes back to what the log before in the lineage holds: the position at which that ends. `None` before
-    /// the first one of interest.
+    /// Goes back to the log in front of this one in the lineage, and answers the position at which its part
+    /// ends. `None`: `first` was reached.
     pub(crate) fn previous(
         &self,
         stretch: &mut usize,
@@ -343,7 +350,7 @@ impl Source {
         Some(self.end_of(&self.stretches[*stretch]).unwrap_or(0))
     }
 
-    /// Where the last bytes of this log in front of a position end, when that is further back.
+    /// Where the last of this log's batches in front of `here` ends, if that is further back.
     pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
         let log = &self.stretches[stretch].log;
         let last = log.lock().extents.before(here).copied();
@@ -351,7 +358,7 @@ impl Source {
         (end < here).then_some(end)
     }
 
-    /// Where this log goes on behind a long stretch of others.
+    /// Moves the walk to this log's next batch, behind a long run of other logs' batches.
     pub(crate) fn leap(&self, stretch: usize, walk: &mut Walk) {
         let known = self.sight.home.known();
         let here = walk.position();
@@ -361,8 +368,8 @@ impl Source {
         walk.leap(self.view(), next.min(walk.limit));
     }
 
-    /// Whether offsets are missing because they were purged: from this log, since what another one purges of
-    /// what it inherits stays.
+    /// Whether everything below an offset was purged from this log. What an ancestor purges stays as far as
+    /// it is inherited.
     pub(crate) fn is_purged(&self, below: Offset) -> bool {
         self.log.lock().first_visible >= below
     }
@@ -376,7 +383,7 @@ fn first_of(log: &Log, offset: Offset) -> Option<Extent> {
 /// Most bytes that are fetched ahead for a query: more than a processor waits for at once.
 const ABOUT_BYTES_MAX: usize = 2048;
 
-/// What searches in the segment at a place guess from.
+/// The line for the segment at an index of the view.
 #[inline]
 fn line_at(lines: &mut Vec<Line>, place: usize) -> &mut Line {
     if place >= lines.len() {

@@ -1,9 +1,9 @@
 //! Which segments there are, as readers see it: a list that is replaced, never changed.
 //!
-//! Purpose: a reader keeps the list it last saw and asks only whether the version moved (`sync::snapshot`), so
-//! finding the next segment takes no lock. The list is replaced by whoever adds or removes a segment; a
-//! segment that is removed lives on for as long as somebody's list names it. In a process that is attached to
-//! somebody else's store the version is a word of the control file, and the list is read from the directory.
+//! Purpose: a reader keeps the list it last saw and only compares its version (`sync::snapshot`), so finding
+//! the next segment takes no lock. A thread that adds or removes a segment replaces the list. A removed
+//! segment lives for as long as some reader's list names it. In a process that is attached to another's store
+//! the version is a word of the control file, and the list is read from the directory.
 
 use crate::Time;
 use crate::segment::Segment;
@@ -29,7 +29,7 @@ impl View {
         &self.segments
     }
 
-    /// Place in the list of a segment, or of the next one there is.
+    /// Index in the list of a segment, or of the next one there is.
     pub(crate) fn place(&self, number: u32) -> usize {
         let first = self.segments.first().map_or(0, |segment| segment.header.number);
         // Numbers follow each other unless something was removed in between.
@@ -44,17 +44,18 @@ impl View {
         self.segments.get(self.place(number)).filter(|segment| segment.header.number == number)
     }
 
-    /// The last segment that may hold the first entry at or after a time: all before it are older.
+    /// Index of the last segment that may hold the first entry at or after a time: everything in front of it
+    /// is older.
     pub(crate) fn place_of_time(&self, time: Time) -> usize {
         match self.latest.last() {
-            // What is asked for most is what is new.
+            // Most queries ask for what is new.
             Some(latest) if *latest < time => self.latest.len() - 1,
             _ => self.latest.partition_point(|latest| *latest < time).saturating_sub(1),
         }
     }
 }
 
-/// The store's segments and whoever looks at them.
+/// The list of the store's segments, and the versions of it that readers hold.
 #[derive(Debug)]
 pub(crate) struct Segments {
     snapshots: Snapshots<View>,
@@ -95,12 +96,12 @@ impl Segments {
         self.snapshots.replace(|_| View::of(segments));
     }
 
-    /// Tells readers to look again though the list is the same: a log's beginning moved.
+    /// Makes a new version of the same list, so that readers look again: the beginning of a log moved.
     pub(crate) fn touch(&self) {
         self.snapshots.replace(|view| View::of(view.segments.clone()));
     }
 
-    /// Lets go of what all but the newest `keep` segments take of this process's memory.
+    /// Releases the memory that all but the newest `keep` segments take in this process.
     pub(crate) fn release(&self, keep: usize) {
         let old = |count: usize| ..count.saturating_sub(keep.max(1));
         let view = self.latest();

@@ -16,7 +16,7 @@ use crate::{LogId, Offset, Position, Time, place_of, position, segment_of};
 
 /// An offset that nobody expects: the next entry may begin anywhere.
 const ANYWHERE: Offset = Offset::MAX;
-/// After so many bytes of other logs it pays to ask where this one goes on.
+/// After this many bytes of other logs' batches a walk asks the extents where its own log goes on.
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
 
 /// Which times are taken.
@@ -25,12 +25,13 @@ pub(crate) struct Wanted {
     /// Both ends included.
     since: Time,
     until: Time,
-    /// A time after which none that is looked for can follow.
+    /// An entry later than this proves that nothing the query takes can follow.
     stop: Time,
     lateness: Time,
     /// Nothing is taken before an entry of exactly `since`.
     exact: bool,
-    /// Times that need no second look, if any: from the lowest one, so many more.
+    /// The plain case of the two bounds, as one comparison: times from `lowest` on, `window` more at most.
+    /// Only where `has_plain`.
     lowest: Time,
     window: Time,
     has_plain: bool,
@@ -44,8 +45,8 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
-    /// more than `lateness`.
+    /// Takes entries with `since <= time < end`, in a store where no entry's time lies more than `lateness`
+    /// behind an earlier entry's.
     #[inline]
     pub(crate) fn of(since: Time, end: Option<Time>, exact: bool, lateness: Time) -> Wanted {
         match end {
@@ -74,7 +75,8 @@ impl Wanted {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) log: LogId,
-    /// Offsets taken: from the first one to the one where a fork branches off.
+    /// Offsets taken: from `from` up to `cut`, where a fork branches off. Either may lie in the middle of an
+    /// entry.
     pub(crate) from: Offset,
     pub(crate) cut: Offset,
     wanted: Wanted,
@@ -96,7 +98,7 @@ pub(crate) enum Step {
     Blank,
     /// An entry later than any that the query can take.
     Over,
-    /// Offsets are missing between what was seen and what stands here.
+    /// Offsets are missing: from the first, where the next entry should begin, to the second, where it does.
     Gap(Offset, Offset),
     /// The place where a fork branches off.
     Cut,
@@ -112,14 +114,15 @@ impl Filter {
         Filter { log, from, cut, wanted, over: false, next: ANYWHERE, foreign: 0, pace }
     }
 
-    /// Times may now lie further back than was known; whether they do.
+    /// Takes over the store's present `lateness`; answers whether it grew.
     pub(crate) fn relax(&mut self, lateness: Time) -> bool {
         let Wanted { since, until, exact, lateness: known, .. } = self.wanted;
         self.wanted = Wanted::taking(since, until, exact, lateness);
         lateness > known
     }
 
-    /// The same times in another log, whose offsets go on where this one's end.
+    /// Goes on with the next log of a lineage, whose offsets begin where this one's end. The times taken
+    /// stay.
     pub(crate) fn go_on(&mut self, log: LogId, cut: Offset) {
         if self.next != ANYWHERE {
             self.next = self.next.min(self.cut);
@@ -127,47 +130,49 @@ impl Filter {
         (self.log, self.cut) = (log, cut);
     }
 
-    /// Looks at everything, however late: for a walk that does not go forwards.
+    /// Never stops at an entry that is too late. For a walk that does not go forwards.
     pub(crate) fn never_over(&mut self) {
         self.wanted.stop = Time::MAX;
     }
 
-    /// Takes up the walk at a place from which offsets need not follow on.
+    /// Lets the next entry begin at any offset: the walk goes on somewhere else.
     pub(crate) fn jump(&mut self) {
         self.next = ANYWHERE;
     }
 
-    /// Nothing may be missing in front of the first entry: it begins at the first offset taken, or before it.
+    /// Requires the first entry to begin at the first offset taken, or before it: else that is a gap.
     pub(crate) fn expect_first(&mut self) {
         self.next = self.from;
     }
 
-    /// Has the next entry say where it begins, by a gap in front of it, unless it is the first of all.
+    /// Expects offset 0 next, so that the next entry is reported as `Gap(0, its offset)`. For walks that do
+    /// not go forwards.
     pub(crate) fn expect_nothing(&mut self) {
         self.next = 0;
     }
 
-    /// The walk came to where a fork branches off, from an entry that begins there: whether that is in front of it. Then nothing in
-    /// between is missing, and else there was none.
+    /// The walk came to the cut, and `first` is where the first entry of its block begins. Answers whether
+    /// that is in front of the cut. If so, nothing between the two is missing; if not, the log has no entry
+    /// in front of the cut here.
     pub(crate) fn stop_at_cut(&mut self, first: Offset) -> bool {
         let is_own = first < self.cut;
         self.next = if is_own { self.cut } else { ANYWHERE };
         is_own
     }
 
-    /// Where the entry ends that was met last, taken or not; `None`: there was none since it was to begin anywhere, or expected
-    /// nothing.
+    /// The end of the last entry met, taken or not. `None`: no entry was met since the filter was told to
+    /// expect any offset or 0.
     pub(crate) fn came_to(&self) -> Option<Offset> {
         (self.next != ANYWHERE && self.next > 0).then_some(self.next)
     }
 
-    /// Whether everything below the cut was seen.
+    /// Whether the entries met reach up to the cut.
     pub(crate) fn reached_cut(&self) -> bool {
         self.next != ANYWHERE && self.next >= self.cut
     }
 
-    /// The next entry, if it follows directly and is of the ordinary kind: in the middle of the query, in a batch
-    /// of this log alone. What it is not is found out by [`Filter::step`].
+    /// The next entry, if it is a plain one: it follows directly, in a batch of this log alone, in the middle
+    /// of the query. All other cases are left to [`Filter::step`].
     #[inline(always)]
     pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
         let found = lone(bytes, *at, self.log)?;
@@ -176,14 +181,14 @@ impl Filter {
             && self.wanted.has_plain
             && found.offset >= self.from
             && end <= self.cut;
-        // An entry that none of this log has come before may begin anywhere.
+        // The first entry that a walk meets may begin anywhere.
         if !(inside && (found.offset == self.next || self.next == ANYWHERE)) {
             self.over = found.time > self.wanted.stop;
             return None;
         }
         *at = self.pace.next(&found);
-        // The header after the next, and where its payload begins, half of the time on another line: by the time they
-        // are wanted they are there, also where many walks take turns.
+        // Fetches the header after the next and the beginning of its payload, which is on another line half
+        // of the time: they are in the cache when they are wanted, also where many walks take turns.
         let after_next = (*at + (*at - found.at)) as usize;
         thalweg_sys::hint::prefetch(bytes, after_next);
         thalweg_sys::hint::prefetch(bytes, after_next + HEAD);
@@ -191,8 +196,8 @@ impl Filter {
         Some(found)
     }
 
-    /// Takes entries for as long as they are of the ordinary kind and follow on the one before, which was taken; folds each with a
-    /// row of `rows`. The loop of [`Filter::plain`] with everything in registers that does not change.
+    /// Takes plain entries that follow on the one before, which was taken, and folds each with a row of
+    /// `rows`. This is the loop of [`Filter::plain`] with all that does not change in registers.
     #[inline(always)]
     pub(crate) fn plain_run<A, R>(
         &mut self,
@@ -221,7 +226,7 @@ impl Filter {
         folded
     }
 
-    /// Passes over entries before the first time taken, as long as they are of the ordinary kind.
+    /// Passes over plain entries that are older than the first time taken.
     #[inline]
     pub(crate) fn skip_older(&mut self, bytes: &[u8], at: &mut u32) {
         if self.wanted.exact {
@@ -236,7 +241,7 @@ impl Filter {
         }
     }
 
-    /// An entry was met that is later than any the query can take.
+    /// Whether an entry was met after which the query can take nothing more.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.over
@@ -265,7 +270,7 @@ impl Filter {
                 }
                 continue;
             }
-            // Behind a length that no frame has there is nothing.
+            // A length that no frame can have ends the walk of the run.
             let next_at = (frame_at + FRAME_HEADER_BYTES)
                 .saturating_add(length.checked_next_multiple_of(8).unwrap_or(u32::MAX));
             if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != self.log {
@@ -299,7 +304,8 @@ impl Filter {
         }
     }
 
-    /// The decision about an entry at some edge of the query.
+    /// Decides about an entry at a bound of the query: of its offsets, of its times, or in front of an exact
+    /// start.
     fn edge(&mut self, found: Found, end: Offset) -> Edge {
         if found.offset >= self.cut {
             return Edge::Stop(Step::Cut);
@@ -335,11 +341,11 @@ enum Batch {
 }
 use Batch::{Foreign, Ours};
 
-/// A batch header: where to go on. A batch of one other log is passed over whole.
+/// Where to go on from a batch header. A batch of one other log is passed over whole.
 fn batch(bytes: &[u8], at: u32, log: LogId) -> Batch {
     let rest =
         bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<{ BATCH_HEADER_BYTES as usize + 8 }>());
-    // The header stands, so there is as much as it says.
+    // A verified header is followed by all that it announces. If not, the run ends here.
     let Some(head) = rest else { return Ours(u32::MAX) };
     let touched = word16(head, 44);
     if touched == 1 && word64(head, BATCH_HEADER_BYTES as usize) != log {
@@ -349,7 +355,7 @@ fn batch(bytes: &[u8], at: u32, log: LogId) -> Batch {
     Ours(at + BATCH_HEADER_BYTES + u32::from(touched) * TOUCHED_BYTES)
 }
 
-/// What is no entry of a log; `None` to go on behind it.
+/// What a frame that is no entry of the log means to its walk; `None`: nothing, the walk goes on behind it.
 fn other(head: &[u8; HEAD], log: LogId) -> Option<Step> {
     if word64(head, 0) == 0 {
         return Some(Step::Blank);
@@ -371,16 +377,16 @@ fn trimmed(found: Found, from: Offset, end: Offset) -> Found {
     Found { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
 }
 
-/// A place in a view, and how far one may go.
+/// Where a walk stands in a view, and the limit up to which it may go.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
-    /// Place of the segment in the view, and its number.
+    /// Index of the segment in the view, and its number.
     pub(crate) place: usize,
     pub(crate) number: u32,
     pub(crate) at: u32,
     /// End of the run at hand.
     pub(crate) end: u32,
-    /// What is added to a byte of that run for its place in the segment.
+    /// What is added, in wrapping arithmetic, to a byte of that run for its place in the segment.
     pub(crate) shift: u32,
     /// Where the walk ends for now.
     pub(crate) limit: Position,
@@ -403,13 +409,13 @@ impl Walk {
         position(self.number, byte.wrapping_add(self.shift))
     }
 
-    /// Finds its place again in a view that was replaced.
+    /// Finds its segment again in a view that was replaced.
     pub(crate) fn locate(&mut self, view: &View) {
         self.go(view, self.position());
     }
 
-    /// Goes to a position, which may lie behind: the next log of a lineage begins wherever it was created. A segment that was
-    /// removed is passed over.
+    /// Goes to a position, forwards or back: the next log of a lineage begins wherever it was created. If the
+    /// segment was removed, the walk goes to the beginning of the next one.
     pub(crate) fn go(&mut self, view: &View, to: Position) {
         (self.number, self.place, self.end) = (segment_of(to), view.place(segment_of(to)), 0);
         let start = place_of(to).max(SEGMENT_HEADER_BYTES);
@@ -440,13 +446,14 @@ impl Walk {
         view.all().get(self.place).map_or(&[], |segment| segment.region().bytes(0..self.end))
     }
 
-    /// Finds the next run of bytes; `false` when the limit is reached. With damage in the way the walk stands
-    /// behind it afterwards.
+    /// Finds the next run of bytes; `false`: the limit is reached. On damage the walk stands behind it
+    /// afterwards.
     #[inline]
     pub(crate) fn more(&mut self, view: &View) -> Result<bool, ReadError> {
         while let Some(segment) = view.all().get(self.place) {
             let bound = segment.end(self.limit);
-            // What is left of a sealed segment may be too short for anything, and where to begin may be another process's word.
+            // A sealed segment may end with fewer bytes than a header has; and `at` may come from another
+            // process's word.
             if bound.checked_sub(FRAME_HEADER_BYTES).is_some_and(|last| self.at <= last) {
                 match segment.readable(self.at, bound) {
                     Readable::To(end) if end > self.at => {
@@ -469,7 +476,7 @@ impl Walk {
         Ok(false)
     }
 
-    /// Leaves the segment behind; `false` when the view has no other.
+    /// Goes to the beginning of the next segment; `false`: the view has none.
     pub(crate) fn next_segment(&mut self, view: &View) -> bool {
         let Some(next) = view.all().get(self.place + 1) else { return false };
         self.place += 1;

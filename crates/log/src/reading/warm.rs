@@ -1,8 +1,9 @@
 //! What a read would have to wait for.
 //!
-//! Purpose: a reactor never waits for a disk. It asks first, has what is cold brought in and verified elsewhere, and asks again. The
-//! way is the read's own ([`route`](crate::route)), and so what is looked at is what the read is going to touch. Owns nothing but the
-//! files it is to bring in. *Checked by* the tests of reading and of settling.
+//! Purpose: a reactor never waits for a disk. It asks first, has what is cold brought in and verified by
+//! another thread, and asks again. It goes by the read's own [`route`](crate::route), so exactly what the
+//! read will touch is looked at. Owns nothing but the files it is to bring in. *Checked by* the tests of
+//! reading and of settling.
 
 use crate::error::ReadError;
 use crate::fork::spans;
@@ -19,7 +20,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_sys::disk::Residency;
 
-/// What has to be brought into memory before a read that does not wait. To be run where waiting is fine.
+/// What has to be brought into memory so that a read does not wait. To be run on a thread that may wait for
+/// the disk.
 pub struct Warming {
     spans: SmallVec<[Cold; 4]>,
     shared: Arc<Shared>,
@@ -29,7 +31,7 @@ pub struct Warming {
 enum Cold {
     /// Bytes of a segment.
     Segment(Arc<Segment>, Range<u32>),
-    /// Bytes of what is settled, or what tells where in it things lie.
+    /// Bytes of a settled file; or, with an empty range, its tables.
     Settled(Arc<Settled>, Range<u32>),
 }
 
@@ -38,7 +40,7 @@ impl Warming {
     pub fn run(self) {
         for cold in self.spans {
             match cold {
-                // What is damaged the read that follows says; whom it harms is found out here.
+                // The read that follows reports the damage; which logs it harms is found out here.
                 Cold::Segment(segment, range) => {
                     if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
                         self.shared.note_harm(&damage);
@@ -50,7 +52,7 @@ impl Warming {
     }
 }
 
-/// Looks for what is cold among ranges of files; best in their order.
+/// Looks for cold ranges in files; cheapest if they are asked for in order.
 struct Probe<'v> {
     view: &'v View,
     segment: Option<(&'v Arc<Segment>, Residency<'v>)>,
@@ -63,7 +65,8 @@ impl<'v> Probe<'v> {
         Self { view, segment: None, settled: None, spans: SmallVec::new() }
     }
 
-    /// Notes a range of places that is cold. What is not there at all the read complains of, without waiting.
+    /// Notes a range of places if it is cold. What is not in the file at all is left to the read, which fails
+    /// without waiting.
     fn look(&mut self, number: u32, places: Range<u32>) {
         if self.segment.as_ref().is_none_or(|(segment, _)| segment.header.number != number) {
             let of = |segment: &'v Arc<Segment>| (segment, segment.residency(segment.region().published()));
@@ -79,7 +82,7 @@ impl<'v> Probe<'v> {
         }
     }
 
-    /// Notes what a look-up among what is settled would wait for.
+    /// Notes the tables of a settled file, if a look-up in them would wait.
     fn look_up(&mut self, settled: &'v Arc<Settled>) {
         let known = self.settled.replace(settled).is_some_and(|known| Arc::ptr_eq(known, settled));
         if !known && !settled.tells_at_once() {
@@ -87,7 +90,7 @@ impl<'v> Probe<'v> {
         }
     }
 
-    /// Notes a range of what is settled that is cold.
+    /// Notes a range of a settled file if it is cold.
     fn look_together(&mut self, settled: &'v Arc<Settled>, range: Range<u32>) {
         if !settled.is_warm(range.clone()) {
             self.spans.push(Cold::Settled(settled.clone(), range));
@@ -100,8 +103,9 @@ impl<'v> Probe<'v> {
 }
 
 impl Store {
-    /// What a read of the same bytes would have to wait for; `None` when it would not. Whoever has brought it in asks again: what
-    /// says where more lies may have been part of it. The segment being written is always warm.
+    /// What a read of the same bytes would have to wait for; `None` if it would not wait. After
+    /// [`Warming::run`] the caller asks again, because a frame or table that says where the rest lies may
+    /// have been part of it. The newest segment is always warm.
     pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
         let to = from.saturating_add(limit.max(1) as u64);
         let found = {
@@ -131,7 +135,7 @@ impl Store {
             }
         }
         if let Some(warming) = said.found(&self.shared) {
-            // Until it is known where the rest lies there is nothing more to look at.
+            // The rest is looked at once it is known where it lies.
             return Some(warming);
         }
         let mut probe = Probe::new(&view);
@@ -139,7 +143,7 @@ impl Store {
             match leg {
                 Leg::Together { settled, from, to, .. } => probe.look_together(settled, from..to),
                 Leg::Among { log, extent, offset, cut } => {
-                    // Where nobody says, the read looks everywhere.
+                    // If the folding batch cannot be read, the read walks the whole extent.
                     let told = extent.is_folded().then(|| reach.told(log, extent)).flatten();
                     let each = told.map_or_else(|| Unfolded::itself(*extent), Unfolded::Told);
                     for one in each.filter(|one| one.holds(offset, to.min(cut))) {

@@ -121,7 +121,7 @@ struct Concluded {
 }
 
 impl Shared {
-    /// Brings into the file what turns that are under way have committed, for whoever has to read it.
+    /// Writes to the file what turns that are under way have staged, for a caller that has to read it.
     ///
     /// # Errors
     /// [`CommitError::Failed`]: it did not come there.
@@ -292,9 +292,10 @@ impl Shared {
         self.watchers.tell(u32::MAX, |watch| watch.failed());
     }
 
-    /// Up to where the caller is to lead a group now: it has something in it, none is under way, and it is going to be quick. If
-    /// only the last is not so, the committer does it, at once behind what is under way. Whoever is to lead counts as leading
-    /// from here on. Should somebody else get there first, then with what the caller has: it need not sync again.
+    /// Claims leadership of the next group for this watcher. Answers the position to sync up to, or `None`:
+    /// nothing of its own is pending, a group is under way, or syncs are slow. In the last case the committer
+    /// is woken and does it, behind what is under way. The claim counts from here on. If another thread syncs
+    /// first, it does so with what this caller has, so that nothing has to be synced twice.
     pub(crate) fn leads(&self, watcher: WatcherId) -> Option<Position> {
         let mut writer = self.writer.lock();
         // A bit may be left from a wait that is over.

@@ -43,7 +43,7 @@ impl Reserve {
         reserve
     }
 
-    /// So much may be taken by what has to be done before anything is given back.
+    /// Sets the target size: `bytes` is what reclaiming may need before it frees anything.
     pub(crate) fn foresee(&mut self, bytes: u64) {
         let least = BYTES_MIN.saturating_add(bytes);
         // Not anew for each log: what is held will do, or what was wanted.

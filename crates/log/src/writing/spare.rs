@@ -106,7 +106,7 @@ pub(crate) struct Order {
     capacity: u32,
 }
 
-/// The committer's hand in it: at most one spare is being filled.
+/// The committer's preallocation state: at most one file is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Filler {
     filling: Option<Filling>,

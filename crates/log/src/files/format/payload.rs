@@ -1,4 +1,4 @@
-//! What the payloads of frames say that are no entries.
+//! Payloads of the frames that are no entries.
 
 use super::{Config, Lifetime, Producer, word16, word32, word64};
 use crate::Offset;

@@ -1,13 +1,14 @@
-//! What ties a batch's header to its place: the number that its checksums begin with, and the brief one of them.
+//! What ties a batch's header to its place: the number that its checksums begin with, and the brief checksum.
 
 use super::BATCH_HEADER_BYTES;
 
 /// Where the brief checksum stands in a batch's header, at its end.
 pub(super) const BRIEF_AT: usize = BATCH_HEADER_BYTES as usize - 2;
 
-/// What the checksums of a segment's batch headers begin with: it comes of the store's number, which is drawn at random and known to
-/// nobody who does no more than append, of the segment's, and of the place. So no payload can hold what would be taken for a batch
-/// where a header was lost, be it made for that or be it the copy of a segment.
+/// What the checksums of a segment's batch headers begin with. It is derived from the store's number, the
+/// segment's and the batch's place. The store's number is drawn at random and not known to those who may only
+/// append, so no payload can hold bytes that would be taken for a batch where a header is lost, be they made
+/// for that or copied from a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seal {
     of_segment: u64,
@@ -26,7 +27,7 @@ impl Seal {
     }
 }
 
-/// What the checksums of one batch's header begin with: its segment's seal, and the place where the batch begins.
+/// What the checksums of one batch's header begin with: its segment's seal, and the batch's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SealedAt {
     seal: Seal,
@@ -51,7 +52,7 @@ fn mixed(number: u64) -> u64 {
 /// A batch header's fixed part.
 pub(super) type Fixed = [u8; BATCH_HEADER_BYTES as usize];
 
-/// The fixed part in front of some bytes, as it was before its checksums were filled in.
+/// The fixed part at the start of some bytes, as it was before its checksums were filled in.
 pub(super) fn bare(bytes: &[u8]) -> Option<Fixed> {
     let mut fixed: Fixed = *bytes.first_chunk()?;
     fixed[8..12].fill(0);

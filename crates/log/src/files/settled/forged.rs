@@ -1,4 +1,4 @@
-//! Files of what is settled that add up and tell whatever somebody likes: for tests, and for fuzzing.
+//! Settled files with correct checksums and arbitrary tables: for tests, and for fuzzing.
 
 use super::{End, RANGE_BYTES, Settled, Way, range};
 use crate::format::SegmentHeader;
@@ -7,7 +7,8 @@ use std::path::Path;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::disk::sim::SimDisk;
 
-/// A file that adds up, whatever it tells, and the segment behind its own: so many ranges and bounds, and a block of payload.
+/// A file with correct checksums and the given tables, `ranges` and `bounds` of them, and a block of payload;
+/// and the header of the segment behind its own.
 fn forged(ranges: u32, bounds: u32, told: &[u8]) -> (Vec<u8>, SegmentHeader) {
     let next = SegmentHeader { number: 2, ..SegmentHeader::default() };
     let payload = 300;
@@ -22,7 +23,8 @@ fn forged(ranges: u32, bounds: u32, told: &[u8]) -> (Vec<u8>, SegmentHeader) {
     (bytes, next)
 }
 
-/// Whatever a file tells that adds up, no way leads out of it, and each leads on. Whether it tells anything.
+/// Checks that no table leads a look-up out of the file, and that each look-up leads on. Answers whether the
+/// tables were accepted.
 pub(crate) fn leads_nowhere_that_harms(
     ranges: u32,
     bounds: u32,
@@ -53,7 +55,7 @@ pub(crate) fn leads_nowhere_that_harms(
     settled.is_sound()
 }
 
-/// Makes a file whose bytes somebody changed add up again, as far as it is one.
+/// Gives a file whose bytes were changed correct checksums again, as far as it is one.
 #[cfg(fuzzing)]
 pub(crate) fn reseal(bytes: &mut [u8]) {
     use super::END_BYTES;

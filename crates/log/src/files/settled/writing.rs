@@ -1,4 +1,4 @@
-//! Writing what is settled: from its first byte to its last, in one go.
+//! Writing a settled file, from its first byte to its last, in one go.
 
 use super::{BLOCK_BYTES, BOUND_BYTES, End, RANGE_BYTES, Settled, Stretch};
 use crate::format::SegmentHeader;
@@ -6,7 +6,8 @@ use crate::pace::PacedFile;
 use crate::{LogId, Offset};
 use std::io;
 
-/// One that is being written: record by record, each log's in order, one log behind the other in the order of their ids.
+/// A settled file that is being written: record by record, each log's in order, one log behind the other in
+/// the order of their ids.
 pub(crate) struct Writing<'l> {
     file: PacedFile<'l>,
     ranges: Vec<u8>,
@@ -15,7 +16,7 @@ pub(crate) struct Writing<'l> {
     /// The last range, and its last bound.
     last: Option<(Stretch, u32)>,
     payload: u32,
-    /// Of the block that is being filled.
+    /// Checksum of the block that is being filled, so far.
     checksum: u32,
 }
 
@@ -83,7 +84,8 @@ impl<'l> Writing<'l> {
         self.payload == 0
     }
 
-    /// Makes it durable, as that of the segment in front of another. The file has yet to be given its name.
+    /// Makes it durable, as the file of the segment in front of `next`. The file has yet to be given its
+    /// name.
     ///
     /// # Errors
     /// What the disk said.
