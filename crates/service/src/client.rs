@@ -367,6 +367,12 @@ impl Client {
         self.session.has_unsent()
     }
 
+    /// Bytes that this connection has written, and bytes that are queued and not written yet. What is queued now has left once the
+    /// first of the two has grown by the second.
+    pub fn sent_and_unsent(&self) -> (u64, usize) {
+        self.session.sent_and_unsent()
+    }
+
     /// Calls that have not ended.
     pub fn in_flight(&self) -> usize {
         self.session.in_flight()

@@ -24,7 +24,7 @@ use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
 pub(crate) use lines::Lines;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,6 +45,8 @@ const EVENT_CREDIT: u32 = 1 << 16;
 
 /// Calls that a client may ever have, answers to callbacks included.
 const CALLS_MAX: u32 = 1 << 20;
+/// Bytes that may wait to be sent.
+const UNSENT_BYTES_MAX: usize = 64 << 20;
 /// How long is paused before a server that was lost is looked for again.
 const RECONNECT: Reconnect =
     Reconnect::Backoff { first: Duration::from_millis(10), most: Duration::from_millis(500) };
@@ -103,6 +105,8 @@ pub(crate) struct State {
     /// Waiters that are there beyond the bound.
     unbounded: usize,
     in_flight_max: u32,
+    /// Calls that were given up before they had left: up to which byte each has to be written until it has.
+    given_up: VecDeque<u64>,
     reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
@@ -160,6 +164,7 @@ impl Connection {
             schema: wishes.schema,
             // Who is bounded, and who is not, is said below.
             in_flight_max: CALLS_MAX,
+            unsent_bytes_max: UNSENT_BYTES_MAX,
             connect_within: wishes.connect_within,
             shared: wishes.is_shared,
             same_user_only: wishes.same_user_only,
@@ -178,6 +183,7 @@ impl Connection {
             patient: 0,
             unbounded: 0,
             in_flight_max: wishes.in_flight_max,
+            given_up: VecDeque::new(),
             reconnects: wishes.reconnects,
             router_sleeps: false,
             process: None,
@@ -209,9 +215,27 @@ impl State {
         self.waiters.len() - self.patient
     }
 
-    /// Calls that count, and how many of them there may be.
+    /// Calls that count, and how many of them there may be. One that nobody waits for any more counts until it has left: what it
+    /// takes is still here.
     pub(crate) fn bound(&self) -> (usize, u32) {
-        (self.waiters.len() - self.unbounded, self.in_flight_max)
+        (self.waiters.len() - self.unbounded + self.given_up_here(), self.in_flight_max)
+    }
+
+    fn given_up_here(&self) -> usize {
+        let (Some(client), false) = (&self.client, self.given_up.is_empty()) else { return 0 };
+        let (sent, unsent) = client.sent_and_unsent();
+        if unsent == 0 { 0 } else { self.given_up.len() - self.given_up.partition_point(|end| *end <= sent) }
+    }
+
+    /// What a bound was that spoke against a call: how much there is, and how much there may be.
+    pub(crate) fn reached(&self) -> (u64, u64) {
+        let (in_flight, in_flight_max) = self.bound();
+        match &self.client {
+            Some(client) if in_flight < in_flight_max as usize => {
+                (client.sent_and_unsent().1 as u64, UNSENT_BYTES_MAX as u64)
+            }
+            _ => (in_flight as u64, u64::from(in_flight_max)),
+        }
     }
 
     /// What speaks against another call, the worst first: there is nobody any more, there is no room, there is nobody yet; and
@@ -234,10 +258,10 @@ impl State {
         if let Some(why) = &self.lost {
             return Err(why.of_later_call());
         }
-        let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
-        if expect.is_bounded() && self.waiters.len() - self.unbounded >= self.in_flight_max as usize {
+        if expect.is_bounded() && self.client.is_some() && self.bound().0 >= self.in_flight_max as usize {
             return Err(Error::new(Fault::Overloaded, ""));
         }
+        let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
         let options = CallOptions { unary: !expect.is_patient(), ..options };
         let call = client.call(&self.buffer, options)?;
         if self.buffer.capacity() > INLINE_BYTES_MAX {
@@ -381,8 +405,17 @@ impl State {
 
     /// Says that nobody waits any more: what still comes of the call is told to nobody.
     pub(crate) fn cancel(&mut self, call: CallId) {
-        self.has_given_up |= self.awaits(call);
+        let Some(waiter) = self.waiters.get(&call.number()) else { return self.forget(call) };
+        let counts = waiter.expect.is_bounded();
+        self.has_given_up = true;
         self.forget(call);
+        let Some(client) = self.client.as_ref().filter(|_| counts) else { return };
+        let (sent, unsent) = client.sent_and_unsent();
+        self.given_up.drain(..self.given_up.partition_point(|end| *end <= sent));
+        match unsent {
+            0 => self.given_up.clear(),
+            _ => self.given_up.push_back(sent + unsent as u64),
+        }
     }
 
     fn forget(&mut self, call: CallId) {

@@ -76,8 +76,7 @@ fn frame(env: Env, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
 }
 
 fn failed(env: Env, state: &State, why: &Error) -> RawTerm {
-    let (in_flight, in_flight_max) = state.bound();
-    waiter::refusal(env, why, in_flight, in_flight_max)
+    waiter::refusal(env, why, state.reached())
 }
 
 /// `{pending, Connection, Number}`.
@@ -289,8 +288,8 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
                 if let Err(why) =
                     state.begin(caller, *reference, Expect::Part(group, at), CallOptions::default())
                 {
-                    let (in_flight, most) = state.bound();
-                    state.fill(env, group, at, |env| waiter::refusal(env, &why, in_flight, most));
+                    let reached = state.reached();
+                    state.fill(env, group, at, |env| waiter::refusal(env, &why, reached));
                 }
             }
         }

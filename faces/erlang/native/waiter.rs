@@ -148,14 +148,13 @@ pub(crate) fn failure(env: Env, error: &Error) -> RawTerm {
     pair(env, known.error, env.make_tuple(&[known.fault, name, detail]))
 }
 
-/// `{error, {overloaded, Current, Max}}`, or as any other failure.
-pub(crate) fn refusal(env: Env, error: &Error, in_flight: usize, in_flight_max: u32) -> RawTerm {
+/// `{error, {overloaded, Current, Max}}` of the bound that was reached, or as any other failure.
+pub(crate) fn refusal(env: Env, error: &Error, (current, most): (u64, u64)) -> RawTerm {
     if error.fault != Fault::Overloaded {
         return failure(env, error);
     }
     let known = atoms(env);
-    let numbers =
-        [known.overloaded, env.make_natural(in_flight as u64), env.make_natural(u64::from(in_flight_max))];
+    let numbers = [known.overloaded, env.make_natural(current), env.make_natural(most)];
     pair(env, known.error, env.make_tuple(&numbers))
 }
 

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, sockets_are_nobody_elses, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -37,6 +37,32 @@ sockets_are_nobody_elses(_Config) ->
     thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
     ok = thalweg:stop_pool(hidden),
     [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% What was given up counts as long as it lies here; and where bytes are what is bounded, they are what is told.
+given_up_and_not_gone(Config) ->
+    [
+        begin
+            Gate = filename:join(proplists:get_value(priv_dir, Config), integer_to_list(InFlight)),
+            {ok, _} = thalweg:start_pool(deaf, thalweg_test:pool(#{size => 1, in_flight_max => InFlight})),
+            Deaf = thalweg:spawn_call(sample, deaf_until, [list_to_binary(Gate)], #{pool => deaf}),
+            thalweg_test:until(fun() -> filelib:is_file(Gate ++ ".begun") end),
+            {Current, Most} = until_overloaded(binary:copy(<<"x">>, Bytes), 1000),
+            true = Current > Most - 2 * Bytes andalso Current =< Most,
+            ok = file:write_file(Gate, <<>>),
+            {ok, <<"back">>} = thalweg:await(Deaf, infinity),
+            thalweg_test:until(fun() -> thalweg:load(deaf) =:= [0] end),
+            {ok, 1} = thalweg:call(sample, echo, [1], #{pool => deaf, timeout => infinity}),
+            ok = thalweg:stop_pool(deaf)
+        end
+     || {InFlight, Bytes, Most} <- [{100, 1 bsl 16, 100}, {1000, 1 bsl 20, 64 bsl 20}]
+    ].
+
+until_overloaded(_Value, 0) -> never;
+until_overloaded(Value, Times) ->
+    case thalweg:call(sample, echo, [Value], #{pool => deaf, timeout => 0}) of
+        {error, timeout} -> until_overloaded(Value, Times - 1);
+        {error, {overloaded, Current, Most}} -> {Current, Most}
+    end.
 
 %% A child that has what its worker had open keeps nobody from hearing of the worker's end.
 dies_before_its_child(_Config) ->

@@ -226,6 +226,11 @@ impl Session {
         self.outgoing.sent(count);
     }
 
+    /// Bytes of this connection that were written, and those that wait to be.
+    pub(crate) const fn sent_and_unsent(&self) -> (u64, usize) {
+        (self.outgoing.written(), self.outgoing.unsent().len())
+    }
+
     pub(crate) const fn has_unsent(&self) -> bool {
         !self.outgoing.unsent().is_empty()
     }

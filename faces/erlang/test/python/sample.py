@@ -24,6 +24,16 @@ from thalweg import erlang
 from thalweg.erlang import Atom, Channel, Interrupted, Pid, shared
 
 
+def deaf_until(path):
+    """Hears of nothing, interrupts included, until there is such a file."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+    open(path + ".begun", "w").close()
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGIO])
+    return "back"
+
+
 def put_in_place(number):
     """A module `anew` in the place of the one before, as after a reload."""
     module = types.ModuleType("anew")
