@@ -8,7 +8,7 @@
 //! runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a lock, and writes nothing but
 //! [`Start::refused`]; its parent's thread stands still meanwhile. Checked by the tests of [`super`].
 
-use super::{Program, Started};
+use super::{Program, Started, takes_aside};
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -225,7 +225,18 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
         if leads || program.process_group.is_some_and(|group| libc::setpgid(0, group) != 0) {
             return failed();
         }
-        for (target, source) in (0..).zip(program.standard) {
+        // One of the first three that is to be in another's place is taken aside: what comes into its own place would be taken for it.
+        let mut standard = program.standard;
+        for (target, source) in (0..).zip(&mut standard) {
+            if let Some(number) = source.filter(|number| takes_aside(*number, target)) {
+                let aside = libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3);
+                if aside < 0 {
+                    return failed();
+                }
+                *source = Some(aside);
+            }
+        }
+        for (target, source) in (0..).zip(standard) {
             let Some(source) = source else { continue };
             // What is in its place already only has to stay open.
             let placed = if source == target {
