@@ -23,7 +23,8 @@ pub struct Program<'a> {
     pub environment: &'a [CString],
     /// Where it runs, if not here.
     pub directory: Option<&'a CStr>,
-    /// What it has for standard input, output and error, if not what this process has.
+    /// What it has for standard input, output and error, if not what this process has. This process's own three may be among
+    /// them, in any order.
     pub standard: [Option<RawFd>; 3],
     /// Nothing else that is open here is open there.
     pub closes_others: bool,
@@ -77,6 +78,11 @@ pub fn spawn(program: &Program<'_>) -> io::Result<Started> {
         Some(started) => started,
         None => library::start(program, arguments.as_ptr(), environment.as_ptr()),
     }
+}
+
+/// Whether a descriptor could be gone before it comes to its place, because another came into its own.
+fn takes_aside(number: RawFd, target: RawFd) -> bool {
+    (0..3).contains(&number) && number != target
 }
 
 /// Where strings lie, and a null.
@@ -172,6 +178,25 @@ mod tests {
         let (ours, theirs) = (said(script, |_| {}), said_by(by_library, script, |_| {}));
         assert_eq!(ours, theirs);
         assert!(ours.0.lines().count() == 4 && ours.0.contains("Cpus_allowed:"), "{}", ours.0);
+    }
+
+    #[test]
+    fn the_first_three_come_to_each_others_places() {
+        let ours = [0, 1, 2].map(|number| std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap());
+        for order in [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0], [2, 0, 1], [1, 1, 0], [0, 1, 2]] {
+            for start in [spawn, by_library] {
+                let file = tempfile::NamedTempFile::new().unwrap();
+                let script = format!(
+                    "found=$(readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2); echo \"$found\" > {}",
+                    file.path().display()
+                );
+                let standard = order.map(Some);
+                assert_eq!(said_by(start, &script, |program| program.standard = standard).1, 0, "{order:?}");
+                let found = std::fs::read_to_string(file.path()).unwrap();
+                let wanted = order.map(|number| ours[number as usize].display().to_string());
+                assert_eq!(found.lines().collect::<Vec<_>>(), wanted, "{order:?}");
+            }
+        }
     }
 
     #[test]

@@ -489,6 +489,18 @@ class Programs(unittest.TestCase):
         self.assertEqual((output, status), (b"said\ngiven\n/\n", 5))
         self.assertEqual(started, [process])
 
+    def test_the_first_three_descriptors_come_to_each_others_places_without_a_fork(self) -> None:
+        code = """
+import asyncio, subprocess, thalweg
+del subprocess.Popen._execute_child
+async def main():
+    process = await asyncio.create_subprocess_shell("echo out; echo error >&2", stdout=2, stderr=1)
+    assert await process.wait() == 0
+thalweg.run(main())
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+        self.assertEqual((done.stdout, done.stderr, done.returncode), (b"error\n", b"out\n", 0))
+
     def test_what_only_a_fork_gives_is_there_too(self) -> None:
         async def main() -> bytes:
             reads, writes = os.pipe()

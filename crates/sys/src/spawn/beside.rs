@@ -8,7 +8,7 @@
 //! runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a lock, and writes nothing but
 //! [`Start::refused`]; its parent's thread stands still meanwhile. Checked by the tests of [`super`].
 
-use super::{Program, Started};
+use super::{Program, Started, takes_aside};
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -63,7 +63,7 @@ pub(super) fn start(
         start.processors = stay();
         let answer = clone_and_begin(&asked, &raw mut start);
         if let Some(processors) = &start.processors {
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
+            go_anywhere(processors);
         }
         change_signals(&start.blocked, std::ptr::null_mut());
         answer
@@ -108,7 +108,7 @@ unsafe fn change_signals(to: &u64, before: *mut u64) {
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, to, before, SIGNALS_BYTES) };
 }
 
-/// Keeps this thread on the processor it is on; those that it had, to be given back.
+/// Keeps this thread on the processor it is on; those that it had, for [`go_anywhere`].
 fn stay() -> Option<libc::cpu_set_t> {
     // SAFETY: a set of bits, for which zeroes are a value; the calls write and read sets of the size that is said.
     unsafe {
@@ -123,6 +123,22 @@ fn stay() -> Option<libc::cpu_set_t> {
         }
         libc::CPU_SET(processor, &mut here);
         (libc::sched_setaffinity(0, bytes, &here) == 0).then_some(had)
+    }
+}
+
+/// Gives this thread back the processors that it had. The kernel keeps what is asked for, and bounds by it what a later change of
+/// the machine's or the container's processors brings: so all are asked for, unless those are more than it had. Where none of
+/// those that it had is there any more, it has all that there are.
+fn go_anywhere(had: &libc::cpu_set_t) {
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: sets of bits, for which zeroes are a value; the calls write and read sets of the size that is said.
+    unsafe {
+        let (mut all, mut now): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+        std::ptr::from_mut(&mut all).cast::<u8>().write_bytes(u8::MAX, bytes);
+        let asked = libc::sched_setaffinity(0, bytes, &all) == 0;
+        if !asked || libc::sched_getaffinity(0, bytes, &mut now) != 0 || !libc::CPU_EQUAL(&now, had) {
+            libc::sched_setaffinity(0, bytes, had);
+        }
     }
 }
 
@@ -215,7 +231,7 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
     // SAFETY: calls of the kernel alone, on numbers and on strings and sets that the parent keeps.
     unsafe {
         if let Some(processors) = &start.processors {
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
+            go_anywhere(processors);
         }
         if program.default_signals {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -225,7 +241,18 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
         if leads || program.process_group.is_some_and(|group| libc::setpgid(0, group) != 0) {
             return failed();
         }
-        for (target, source) in (0..).zip(program.standard) {
+        // One of the first three that is to be in another's place is taken aside: what comes into its own place would be taken for it.
+        let mut standard = program.standard;
+        for (target, source) in (0..).zip(&mut standard) {
+            if let Some(number) = source.filter(|number| takes_aside(*number, target)) {
+                let aside = libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3);
+                if aside < 0 {
+                    return failed();
+                }
+                *source = Some(aside);
+            }
+        }
+        for (target, source) in (0..).zip(standard) {
             let Some(source) = source else { continue };
             // What is in its place already only has to stay open.
             let placed = if source == target {
@@ -266,4 +293,29 @@ unsafe fn execute(start: &Start<'_>) -> libc::c_int {
         }
     }
     if refused == 0 { absent } else { refused }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn processors() -> libc::cpu_set_t {
+        // SAFETY: a set of bits, for which zeroes are a value, of the size that is said.
+        unsafe {
+            let mut now: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut now), 0);
+            now
+        }
+    }
+
+    #[test]
+    fn a_thread_whose_processors_went_meanwhile_has_all_that_there_are() {
+        let before = processors();
+        let Some(mut had) = stay() else { return };
+        // SAFETY: a set of bits.
+        unsafe { libc::CPU_ZERO(&mut had) };
+        go_anywhere(&had);
+        // SAFETY: two sets of bits.
+        assert!(unsafe { libc::CPU_EQUAL(&processors(), &before) });
+    }
 }

@@ -1,10 +1,10 @@
 //! The C library's `posix_spawn`, for a kernel that does not know the call that [`super::beside`] makes, or whose guard forbids it.
 
-use super::{Program, Started};
+use super::{Program, Started, takes_aside};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 /// Starts the first of a program's paths that is there; the errors are those of [`super::beside`].
 pub(super) fn start(
@@ -45,6 +45,8 @@ fn watch(process: i32) -> io::Result<Started> {
 struct Prepared {
     actions: libc::posix_spawn_file_actions_t,
     attributes: libc::posix_spawnattr_t,
+    /// Descriptors that stand for some of the first three, while those are put into each other's places.
+    aside: Vec<OwnedFd>,
 }
 
 /// What the C library answers: zero, or the number of an error.
@@ -64,20 +66,18 @@ impl Prepared {
         }
         // SAFETY: both were initialised just above.
         let (actions, attributes) = unsafe { (actions.assume_init(), attributes.assume_init()) };
-        let mut prepared = Self { actions, attributes };
+        let mut prepared = Self { actions, attributes, aside: Vec::new() };
         prepared.set_actions(program)?;
         prepared.set_attributes(program)?;
         Ok(prepared)
     }
 
     fn set_actions(&mut self, program: &Program<'_>) -> io::Result<()> {
-        for (target, source) in program.standard.iter().enumerate() {
-            if let Some(source) = *source {
-                // SAFETY: the actions are initialised; the numbers are judged in the child.
-                check(unsafe {
-                    libc::posix_spawn_file_actions_adddup2(&mut self.actions, source, target as RawFd)
-                })?;
-            }
+        for (target, source) in (0..).zip(program.standard) {
+            let Some(source) = source else { continue };
+            let source = if takes_aside(source, target) { self.take_aside(source)? } else { source };
+            // SAFETY: the actions are initialised; the numbers are judged in the child.
+            check(unsafe { libc::posix_spawn_file_actions_adddup2(&mut self.actions, source, target) })?;
         }
         if program.closes_others {
             // SAFETY: as above.
@@ -90,6 +90,18 @@ impl Prepared {
             })?;
         }
         Ok(())
+    }
+
+    /// Another number for one of the first three.
+    fn take_aside(&mut self, number: RawFd) -> io::Result<RawFd> {
+        // SAFETY: numbers only; one that is not open is refused.
+        let aside = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+        if aside < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was made just now, and nobody else knows it.
+        self.aside.push(unsafe { OwnedFd::from_raw_fd(aside) });
+        Ok(aside)
     }
 
     fn set_attributes(&mut self, program: &Program<'_>) -> io::Result<()> {

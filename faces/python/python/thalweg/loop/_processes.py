@@ -24,9 +24,8 @@ _NAMES = list(inspect.signature(_POPEN._execute_child).parameters)[1:]
 
 def _by_fork(given: dict[str, Any]) -> bool:
     """Whether only a fork gives what was asked for."""
-    low = any(0 <= given[name] <= 2 for name in ("p2cread", "c2pwrite", "errwrite"))
     asks = (given["preexec_fn"], given["gid"], given["gids"], given["uid"])
-    return low or bool(given["pass_fds"]) or given["umask"] >= 0 or any(word is not None for word in asks)
+    return bool(given["pass_fds"]) or given["umask"] >= 0 or any(word is not None for word in asks)
 
 
 class Process(_POPEN):  # type: ignore[misc]
