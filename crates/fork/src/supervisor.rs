@@ -144,7 +144,8 @@ impl Supervisor {
             First::At(address) => listen(address).map_err(at(&format!("listen at {address}")))?,
             First::On(listener) => taken(listener)?,
         };
-        let (mut told, theirs) = Told::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
+        let (mut told, theirs) =
+            Told::pair(Instant::now() + patience).map_err(at("make a pair of sockets"))?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
         let started = process::Command::new(program)
             .args(arguments)

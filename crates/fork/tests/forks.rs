@@ -125,7 +125,9 @@ fn crowded(room: usize) {
                 full.truncate(full.len() - room);
                 program.done().unwrap();
             }
-            Some(Order::Fork(branch)) => assert!(!program.fork(branch).unwrap(), "there is no room for a copy"),
+            Some(Order::Fork(branch)) => {
+                assert!(!program.fork(branch).unwrap(), "there is no room for a copy")
+            }
             Some(Order::End) => return program.done().unwrap(),
         }
     }
@@ -1046,7 +1048,8 @@ fn a_server_that_is_out_of_descriptors_refuses_and_goes_on() {
         let process = control.servers()[0].process;
         for _ in 0..2 {
             let mut forks = control.forks();
-            let refused = forks.fork(&ForksFork { server: "1".into(), address: None }).unwrap_err().to_string();
+            let refused =
+                forks.fork(&ForksFork { server: "1".into(), address: None }).unwrap_err().to_string();
             assert!(refused.contains("not_forked: fork: "), "{refused}");
         }
         if !moves {

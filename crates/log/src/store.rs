@@ -285,6 +285,8 @@ pub struct Stats {
     pub failures: u64,
     /// Transactions under way, counted once per log they are going to append to.
     pub transactions: u64,
+    /// A write or a sync failed: the store takes no writes until it is opened again.
+    pub failed: bool,
 }
 
 impl std::fmt::Debug for Store {
@@ -346,6 +348,11 @@ impl Store {
         self.shared.options.durability
     }
 
+    /// Whether a write or a sync failed: the store takes no writes until it is opened again.
+    pub fn has_failed(&self) -> bool {
+        self.shared.writer.lock().failure.is_some()
+    }
+
     /// End of what is durable.
     pub fn durable(&self) -> Position {
         self.shared.control.durable()
@@ -396,6 +403,7 @@ impl Store {
             freed_bytes: writer.tally.freed_bytes,
             failures: writer.tally.failures,
             transactions,
+            failed: writer.failure.is_some(),
         }
     }
 

@@ -204,6 +204,8 @@ impl<S> Metrics<S> {
             "Spans of the store that do not read as they were written.",
             one(damaged_spans),
         )?;
+        let help = "1 once a write or a sync failed: nothing is written until the server is started again.";
+        page.gauge("store_failed", help, one(stats.failed.into()))?;
         let sessions = self.engine.state().sessions() as u64;
         page.gauge("state_sessions", "Sessions of the state that are open.", one(sessions))?;
         let groups = self.engine.groups();

@@ -450,8 +450,7 @@ impl State {
         let now = found.pending()?;
         let past = shared.past.lock().near(fork, offset, now.offset);
         let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
-        let under =
-            |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
+        let under = |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
         loop {
             let images = under(&shared.images.lock(), &found.log, offset);
             let moment = replay::until(&shared.store, &found.log, &images, &near, offset);

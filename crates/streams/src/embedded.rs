@@ -332,7 +332,12 @@ impl Store for Embedded {
             records: stats.entries,
             commits: stats.batches,
             refused_commits: stats.failures,
+            failed: stats.failed,
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.store.has_failed()
     }
 
     fn streams(&self) -> u64 {

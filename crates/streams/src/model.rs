@@ -391,7 +391,12 @@ impl Store for Model {
             records: 0,
             commits: 0,
             refused_commits: 0,
+            failed: false,
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.0.lock().fault, Some(StoreError::Poisoned(_)))
     }
 
     fn ticket(&self, stream: &usize) -> u64 {

@@ -51,6 +51,7 @@ impl<S: Store> Service for Streams<S> {
             return match request.path {
                 LIST if reads => self.list(request, now),
                 STATS if reads => Answer::Respond(self.stats()),
+                HEALTH if reads => Answer::Respond(health(self.store.has_failed())),
                 _ => Answer::Respond(elsewhere(request)),
             };
         };
@@ -137,18 +138,22 @@ fn packed(request: &Request<'_>) -> Option<Response> {
     })
 }
 
-/// Paths that name no stream.
-fn elsewhere(request: &Request<'_>) -> Response {
-    if ![HEALTH, LIST, STATS].contains(&request.path) {
-        let detail = "streams live at /v1/stream/<name>";
-        return Problem::new(404, "path-unknown", "path", detail).respond();
-    }
-    if !matches!(request.method, Method::Get | Method::Head) {
-        return method_not_allowed(ALLOW_READS);
-    }
+/// 503 once the store has failed: it stays so until the server is started again, which watchers can see to.
+fn health(has_failed: bool) -> Response {
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    headers.respond(200, smallvec![Piece::from(&b"{\"status\":\"ok\"}"[..])])
+    let (status, body): (_, &'static [u8]) =
+        if has_failed { (503, b"{\"status\":\"store-failed\"}") } else { (200, b"{\"status\":\"ok\"}") };
+    headers.respond(status, smallvec![Piece::from(body)])
+}
+
+/// Paths that name no stream, and methods that the other resources do not know.
+fn elsewhere(request: &Request<'_>) -> Response {
+    if [HEALTH, LIST, STATS].contains(&request.path) {
+        return method_not_allowed(ALLOW_READS);
+    }
+    let detail = "streams live at /v1/stream/<name>";
+    Problem::new(404, "path-unknown", "path", detail).respond()
 }
 
 fn method_not_allowed(allow: &'static [u8]) -> Response {

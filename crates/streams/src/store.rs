@@ -242,6 +242,8 @@ pub struct Stats {
     pub commits: u64,
     /// Commits since then that the disk had no room for.
     pub refused_commits: u64,
+    /// A write or a sync failed: nothing is written until the server is started again.
+    pub failed: bool,
 }
 
 /// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
@@ -254,6 +256,9 @@ pub trait Store: Clone + Send + 'static {
     fn apart(&self) -> Self {
         self.clone()
     }
+
+    /// Whether a write or a sync failed, so that it takes no writes any more.
+    fn has_failed(&self) -> bool;
 
     /// The stream of that name, staged or visible.
     fn find(&self, name: &[u8]) -> Option<Self::Stream>;

@@ -134,6 +134,7 @@ fn a_call_that_fails_stops_the_store_and_nothing_that_it_was_to_write_is_acknowl
             sim.mend();
             assert!(matches!(commit(&store), Err(CommitError::Failed(_))), "{way}");
             assert!(store.persist(store.staged_end()).is_err() && store.flush().is_err());
+            assert!(store.has_failed() && store.stats().failed);
             assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0".to_vec(), b"0".to_vec()), "{way}");
             let record = store.record(&store.find(b"a").unwrap(), 1);
             assert!(matches!(record, Err(ReadError::Io { .. })), "it is in no file");

@@ -204,7 +204,12 @@ fn a_store_that_cannot_write_says_so_and_reads_on() {
         (StoreError::TooLarge { size: 9, limit: 8 }, 413, "commit-too-large"),
         (StoreError::Poisoned("fsync failed".into()), 503, "store-poisoned"),
     ] {
+        let has_failed = matches!(fault, StoreError::Poisoned(_));
         world.model.fail(Some(fault));
+        let health = world.call(Method::Get, "/healthz", &[], "");
+        let healthy = (200, r#"{"status":"ok"}"#);
+        let wanted = if has_failed { (503, r#"{"status":"store-failed"}"#) } else { healthy };
+        assert_eq!((health.status, &health.body[..]), wanted);
         for reply in [
             world.post("s", "text/plain", "x"),
             world.put("new", "text/plain", ""),

@@ -119,6 +119,7 @@ impl Store for Journaled {
         fn visit(visitor: &mut dyn FnMut(&[u8], &Self::Stream));
         fn page(prefix: &[u8], after: &[u8], limit: usize) -> Page<Self::Stream>;
         fn stats() -> Stats;
+        fn has_failed() -> bool;
         fn read(stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
         fn since(stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
         fn cold(stream: &Self::Stream, from: u64, limit: usize) -> Option<Work>;
