@@ -107,7 +107,7 @@ fn reads_that_the_pool_has_no_room_for_are_refused_and_not_counted() {
     let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.get("/big/9000"));
     let has_room_for = 2;
-    common::until("refused", || server.meters.traffic().overloads >= 5 - has_room_for as u64);
+    common::until("refused", || server.meters.traffic().overloads_in_all() >= 5 - has_room_for as u64);
     drop(closed);
     let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
     let refused = statuses.iter().filter(|status| **status == 503).count();
