@@ -100,7 +100,10 @@ fn whoever_waits_for_it_is_told_that_the_last_server_crashed() {
     let output = child.wait_with_output().unwrap();
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("server 1, process ") && complaint.contains(", was ended by signal 6"), "{complaint}");
+    assert!(
+        complaint.contains("server 1, process ") && complaint.contains(", was ended by signal 6"),
+        "{complaint}"
+    );
 }
 
 #[test]

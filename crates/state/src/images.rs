@@ -106,7 +106,12 @@ impl Images {
     }
 
     /// Those of them at `from` or behind it. Complexity: a look for each log that the entries behind `from` are inherited from.
-    pub(crate) fn between(&self, log: &Arc<Log>, from: Offset, until: Offset) -> impl Iterator<Item = &Image> {
+    pub(crate) fn between(
+        &self,
+        log: &Arc<Log>,
+        from: Offset,
+        until: Offset,
+    ) -> impl Iterator<Item = &Image> {
         let line = lineage(log, until).take_while(move |(_, until)| *until >= from);
         line.flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
             .take_while(move |image| image.offset >= from)
