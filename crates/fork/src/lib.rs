@@ -25,9 +25,11 @@ pub mod fuzzing;
 pub mod generated;
 mod keeper;
 mod line;
+mod listener;
 mod program;
 mod serving;
 mod session;
+mod started;
 mod supervisor;
 mod table;
 

@@ -14,11 +14,13 @@ use crate::generated::types::{
     ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
 };
 use crate::keeper::{Job, Told, Undone, keep};
+use crate::listener::{listen, taken};
+use crate::started::Started;
 use crate::table::{Entry, Table};
 use parking_lot::{Condvar, Mutex};
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -27,11 +29,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::event::EventFd;
-use thalweg_sys::{fork, socket};
+use thalweg_sys::fork;
 use thalweg_wire::service::{Command, Responder};
-
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 1_024;
 
 /// Orders that may wait for a server's turn: some of them hold a descriptor of the supervisor's.
 const WAITING_MAX: usize = 64;
@@ -156,7 +155,7 @@ impl Supervisor {
             .process_group(0)
             .spawn()
             .map_err(at(&format!("start {}", Path::new(program).display())))?;
-        let started = Started(Some(started));
+        let started = Started::new(started);
         if let Err(why) = told.listen_at(&listener, drop) {
             let program = Path::new(program).display();
             return Err(io::Error::other(format!(
@@ -466,29 +465,6 @@ impl Supervisor {
     }
 }
 
-/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left of it.
-struct Started(Option<process::Child>);
-
-impl Started {
-    fn process(&self) -> u32 {
-        self.0.as_ref().map_or(0, process::Child::id)
-    }
-
-    fn is_waited_for(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        if let Some(mut started) = self.0.take() {
-            // Another supervisor of this process may have seen to its end already.
-            let _ = started.kill();
-            let _ = started.wait();
-        }
-    }
-}
-
 /// Those of this process: whoever waits for the end of any child may come by that of another's.
 static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
@@ -519,26 +495,6 @@ fn undone(word: &str, why: Undone) -> String {
 /// Names what could not be done.
 fn at(what: &str) -> impl Fn(io::Error) -> io::Error + '_ {
     move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
-}
-
-/// Listens there, and says where that is.
-fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
-    let listener = socket::listen_tcp(address, false, BACKLOG)?;
-    let address = socket::local_address(listener.as_fd())?;
-    Ok((listener, address))
-}
-
-/// The same of a socket that listens already.
-fn taken(listener: OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
-    let address = socket::local_address(listener.as_fd());
-    let address = address.map_err(|_| {
-        io::Error::new(io::ErrorKind::InvalidInput, "the socket handed over is not one that listens at TCP")
-    })?;
-    // As a listener of ours hands it on to what is accepted, and waits for nobody.
-    socket::set_no_delay(listener.as_fd())?;
-    let listener = TcpListener::from(listener);
-    listener.set_nonblocking(true)?;
-    Ok((listener.into(), address))
 }
 
 impl ForksHandler for Supervisor {

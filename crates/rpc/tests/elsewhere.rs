@@ -106,6 +106,27 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
     }
 }
 
+/// By its number whoever knows no faults tells what may be repeated: what was made must not have that of what is no request.
+#[test]
+fn what_is_too_long_to_answer_is_no_request_that_was_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = endpoint(directory.path(), "test.sock");
+    let handler = TestHandler::default();
+    let _service = Service::start(&at, &handler);
+    let options = ServerOptions::default();
+    let server = Running::with(options, Arc::clone(&handler.0), move || Mount::elsewhere(&schema(), at));
+    let mut client = server.connect();
+    client.post(call("Later", &json!([1])));
+    let (_, reply) = server.waiting(1).remove(0);
+    reply.end(&numbered("TrialLaterResponse", 1, Some(&"x".repeat(17 << 20))));
+    let error = client.answer().json()["error"].take();
+    assert_eq!(
+        (&error["data"]["fault"], &error["code"]),
+        (&json!("frame_too_large"), &json!(-32020)),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_service_that_went_away_is_found_again() {
     let directory = tempfile::tempdir().unwrap();

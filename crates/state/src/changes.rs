@@ -106,3 +106,10 @@ impl FromIterator<Change> for Changes {
         all
     }
 }
+
+impl<'c> FromIterator<(&'c Key, Option<&'c Value>)> for Changes {
+    fn from_iter<I: IntoIterator<Item = (&'c Key, Option<&'c Value>)>>(changes: I) -> Self {
+        let keys = changes.into_iter().map(|(key, value)| (key.clone(), value.cloned()));
+        Self { keys: keys.collect() }
+    }
+}

@@ -1,6 +1,6 @@
 //! What keys hold: a persistent ordered map, whose copies share what they have in common.
 
-use crate::changes::{Change, Changes};
+use crate::changes::Changes;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
@@ -63,11 +63,7 @@ impl Map {
 
     /// What makes `other` of this one. Complexity: what the two do not share, times the logarithm.
     pub fn changes_to(&self, other: &Map) -> Changes {
-        let changes = self.differences(other).map(|(key, value)| match value {
-            Some(value) => Change::Put(key.clone(), value.clone()),
-            None => Change::Delete(key.clone()),
-        });
-        changes.collect()
+        self.differences(other).collect()
     }
 
     /// The same one by one, in the order of the keys: each that differs, and what `other` holds for it.

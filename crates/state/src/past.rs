@@ -1,13 +1,17 @@
-//! States of long ago that forks were made of, for as long as one of those is there: who comes to the same place again takes the
-//! same state, and who comes to one nearby shares with it.
+//! States of long ago, and those of them that forks were made of, for as long as one of those forks is there: who comes to the same
+//! place again takes the same state, and who comes to one nearby shares with it.
 //!
 //! *Bound*: a word and a few numbers for each place that a fork was made of, and as many again of forks that are gone.
 
+use crate::error::Error;
+use crate::image::{self, Near};
+use crate::images::Images;
 use crate::map::Map;
-use crate::state::ForkId;
+use crate::replay;
+use crate::state::{ForkId, State};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use thalweg_log::Offset;
+use thalweg_log::{Offset, Position, ReadError};
 
 /// So many places are kept before anybody looks which are nobody's any more.
 const SWEPT_MIN: usize = 64;
@@ -46,6 +50,44 @@ impl Past {
         let map = Arc::new(map);
         self.places.insert((fork, offset), Arc::downgrade(&map));
         map
+    }
+}
+
+impl State {
+    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
+    /// durable: see [`State::when`]. Complexity: constant where it is that now, or a fork made of that place is there; else that of
+    /// replaying up to there and of a look at every key.
+    ///
+    /// # Errors
+    /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
+    pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
+        let no_state = Error::NoState { fork, offset };
+        let found = self.find(fork)?;
+        // Asked first: what the log ends with may be nobody's to see yet.
+        let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
+        let shared = &*self.shared;
+        let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));
+        if let Some(map) = found.recent(offset).or_else(past) {
+            return Ok((map, ticket));
+        }
+        let now = found.pending()?;
+        let past = shared.past.lock().near(fork, offset, now.offset);
+        let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
+        let under = |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
+        loop {
+            let images = under(&shared.images.lock(), &found.log, offset);
+            let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
+            match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
+                Ok(Some(moment)) => return Ok((moment.map, ticket)),
+                // One that was dropped meanwhile reads as if nothing had ever been in it.
+                _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
+                // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
+                // removes either has others to begin with, and nobody else looks at them before that is done.
+                _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
+                Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

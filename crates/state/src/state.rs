@@ -6,7 +6,6 @@ use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
 use crate::herald::Herald;
-use crate::image::{self, Near};
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::leftovers::Leftovers;
@@ -21,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use thalweg_log::{
-    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, ReadError, Receipt, Store, Time,
+    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, Receipt, Store, Time,
 };
 
 /// Names a fork: its log's identity, never used again.
@@ -110,7 +109,7 @@ pub(crate) struct Shared {
     pub(crate) images: Mutex<Images>,
     /// Held by whoever writes one: they are written one at a time.
     pub(crate) imaging: Mutex<()>,
-    past: Mutex<Past>,
+    pub(crate) past: Mutex<Past>,
     wrong: Vec<Error>,
     pub(crate) leftovers: Leftovers,
 }
@@ -429,42 +428,6 @@ impl State {
     /// [`Error::NoState`] for an offset beyond the end; [`Error::NoFork`].
     pub(crate) fn ticket_at(&self, fork: ForkId, offset: Offset) -> Result<Position, Error> {
         self.find(fork)?.ticket_of(offset)?.ok_or(Error::NoState { fork, offset })
-    }
-
-    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
-    /// durable: see [`State::when`]. Complexity: constant where it is that now, or a fork made of that place is there; else that of
-    /// replaying up to there and of a look at every key.
-    ///
-    /// # Errors
-    /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
-    pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
-        let no_state = Error::NoState { fork, offset };
-        let found = self.find(fork)?;
-        // Asked first: what the log ends with may be nobody's to see yet.
-        let Some(ticket) = found.ticket_of(offset)? else { return Err(no_state) };
-        let shared = &*self.shared;
-        let past = || shared.past.lock().at(fork, offset).map(|past| Map::clone(&past));
-        if let Some(map) = found.recent(offset).or_else(past) {
-            return Ok((map, ticket));
-        }
-        let now = found.pending()?;
-        let past = shared.past.lock().near(fork, offset, now.offset);
-        let near = Near { map: past.map_or(now.map, |past| Map::clone(&past)), rooted: found.rooted() };
-        let under = |images: &Images, log, offset| -> Vec<_> { images.under(log, offset).cloned().collect() };
-        loop {
-            let images = under(&shared.images.lock(), &found.log, offset);
-            let moment = replay::until(&shared.store, &found.log, &images, &near, offset);
-            match moment.map(|moment| moment.filter(|moment| moment.offset == offset)) {
-                Ok(Some(moment)) => return Ok((moment.map, ticket)),
-                // One that was dropped meanwhile reads as if nothing had ever been in it.
-                _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
-                // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
-                // removes either has others to begin with, and nobody else looks at them before that is done.
-                _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
-                Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see [`State::when`].

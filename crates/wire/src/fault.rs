@@ -90,11 +90,11 @@ faults! {
     /// No command has this name.
     UnknownCommand = 3, "unknown_command", 404, -32601, Never, "the service has no such command";
     /// The bytes are no frames of the protocol; the connection ends.
-    BadFrame = 4, "bad_frame", 400, -32700, Never, "the bytes are no frame";
+    BadFrame = 4, "bad_frame", 400, -32019, Never, "the bytes are no frame";
     /// The frame is longer than whoever reads it allows.
-    FrameTooLarge = 5, "frame_too_large", 413, -32600, Never, "the frame is longer than is allowed";
+    FrameTooLarge = 5, "frame_too_large", 413, -32020, Never, "the frame is longer than is allowed";
     /// A call was begun under the id of one that has not ended.
-    DuplicateId = 6, "duplicate_id", 400, -32600, Never, "a call with this id has not ended yet";
+    DuplicateId = 6, "duplicate_id", 400, -32021, Never, "a call with this id has not ended yet";
     /// The two ends were generated from different schemas.
     SchemaMismatch = 7, "schema_mismatch", 409, -32001, Never, "client and server were made from different schemas";
     /// The two ends speak different versions of the protocol.
@@ -146,6 +146,7 @@ impl fmt::Display for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jsonrpc::{INVALID_REQUEST, PARSE_ERROR};
     use std::collections::HashSet;
 
     #[test]
@@ -157,6 +158,8 @@ mod tests {
         for fault in Fault::ALL {
             assert_eq!(Fault::of(*fault as u16), Some(*fault));
             assert!((400..600).contains(&fault.http_status()) && fault.rpc_code() < 0, "{fault:?}");
+            // These say of a body that nothing of it was carried out, which of a call that was made is not known.
+            assert!(![PARSE_ERROR, INVALID_REQUEST].contains(&fault.rpc_code()), "{fault:?}");
         }
         assert_eq!((Fault::of(0), Fault::of(9_999)), (None, None));
     }

@@ -7,7 +7,7 @@
 //! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`] of long ago; the
 //! longest unused goes first. A session that ends meanwhile leaves its changes with these for that long.
 
-use crate::changes::{Change, Changes};
+use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
 use crate::sight::Sight;
 use crate::state::ForkId;
@@ -94,11 +94,7 @@ impl Window {
     fn of(before: &Map, now: &Map, start: Option<&str>, most: usize) -> Self {
         let mut differences =
             before.differences(now).skip_while(|(key, _)| start.is_some_and(|at| *key < at));
-        let change = |(key, value): (&Key, Option<&Value>)| match value {
-            Some(value) => Change::Put(key.clone(), value.clone()),
-            None => Change::Delete(key.clone()),
-        };
-        let changes = differences.by_ref().take(most).map(change).collect();
+        let changes = differences.by_ref().take(most).collect();
         let next = differences.next().map(|(key, _)| key.clone());
         Self { start: start.map(Key::from), changes, next }
     }

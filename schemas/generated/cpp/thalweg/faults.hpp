@@ -205,9 +205,9 @@ constexpr int rpc_code(Fault fault) {
     case Fault::refused: return -32000;
     case Fault::bad_request: return -32602;
     case Fault::unknown_command: return -32601;
-    case Fault::bad_frame: return -32700;
-    case Fault::frame_too_large: return -32600;
-    case Fault::duplicate_id: return -32600;
+    case Fault::bad_frame: return -32019;
+    case Fault::frame_too_large: return -32020;
+    case Fault::duplicate_id: return -32021;
     case Fault::schema_mismatch: return -32001;
     case Fault::version_mismatch: return -32002;
     case Fault::no_shared_memory: return -32003;
