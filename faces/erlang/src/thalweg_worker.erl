@@ -287,7 +287,7 @@ runtime_directory() ->
 
 -spec port_options(file:filename_all(), thalweg_pool:options()) -> list().
 port_options(Endpoint, Options) ->
-    Environment = maps:get(environment, Options, []) ++ thalweg_python:environment(Options),
+    Environment = thalweg_python:environment(Options),
     Directory = [{cd, Where} || {directory, Where} <- maps:to_list(Options)],
     Directory ++
         [
