@@ -13,8 +13,10 @@
 //! - the router is told when somebody else finds that the connection ended, and when there are callers to be tended;
 //! - nothing here waits.
 
+mod bounds;
 mod held;
 mod lines;
+mod process;
 
 use crate::atoms::atoms;
 use crate::encode::INLINE_BYTES_MAX;
@@ -25,7 +27,6 @@ use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
 pub(crate) use lines::Lines;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -210,43 +211,6 @@ impl Connection {
 }
 
 impl State {
-    /// Calls that somebody hurries for.
-    pub(crate) fn hurried(&self) -> usize {
-        self.waiters.len() - self.patient
-    }
-
-    /// Calls that count, and how many of them there may be. One that nobody waits for any more counts until it has left: what it
-    /// takes is still here.
-    pub(crate) fn bound(&self) -> (usize, u32) {
-        (self.waiters.len() - self.unbounded + self.given_up_here(), self.in_flight_max)
-    }
-
-    fn given_up_here(&self) -> usize {
-        let (Some(client), false) = (&self.client, self.given_up.is_empty()) else { return 0 };
-        let (sent, unsent) = client.sent_and_unsent();
-        if unsent == 0 { 0 } else { self.given_up.len() - self.given_up.partition_point(|end| *end <= sent) }
-    }
-
-    /// What a bound was that spoke against a call: how much there is, and how much there may be.
-    pub(crate) fn reached(&self) -> (u64, u64) {
-        let (in_flight, in_flight_max) = self.bound();
-        match &self.client {
-            Some(client) if in_flight < in_flight_max as usize => {
-                (client.sent_and_unsent().1 as u64, UNSENT_BYTES_MAX as u64)
-            }
-            _ => (in_flight as u64, u64::from(in_flight_max)),
-        }
-    }
-
-    /// What speaks against another call, the worst first: there is nobody any more, there is no room, there is nobody yet; and
-    /// how many calls count.
-    pub(crate) fn burden(&self) -> (bool, bool, bool, usize) {
-        let (in_flight, in_flight_max) = self.bound();
-        let is_lost = self.client.as_ref().is_none_or(|client| client.failure().is_some());
-        let is_up = self.client.as_ref().is_some_and(Client::is_connected);
-        (is_lost, in_flight >= in_flight_max as usize, !is_up, in_flight)
-    }
-
     /// Begins the call whose request lies in the buffer, for a process to be told by a reference.
     pub(crate) fn begin(
         &mut self,
@@ -555,35 +519,6 @@ impl State {
         }
         self.hand_out(env, None);
         self.abandon_held(env);
-    }
-
-    /// Finds the process at the other end, and the descriptor to watch for its end; the same one again.
-    pub(crate) fn find_process(&mut self) -> io::Result<RawFd> {
-        if let Some(watched) = &self.watched_process {
-            return Ok(watched.as_raw_fd());
-        }
-        let client = self.client.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let process = client.peer_process()?;
-        let watched = process.descriptor()?;
-        let number = watched.as_raw_fd();
-        (self.process, self.watched_process) = (Some(process), Some(watched));
-        Ok(number)
-    }
-
-    /// Ends the process at the other end. `false`: nobody asked to hear of its end.
-    pub(crate) fn kill_process(&self) -> bool {
-        // One that ended is no longer there, and one of somebody else's is none that was started here.
-        self.process.as_ref().is_some_and(|process| process.kill().is_ok())
-    }
-
-    /// What the virtual machine watches for the end of the process, if it does.
-    pub(crate) fn watched_process(&self) -> Option<RawFd> {
-        self.watched_process.as_ref().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Lets go of that descriptor.
-    pub(crate) fn drop_process(&mut self) {
-        self.watched_process = None;
     }
 
     /// Whether the descriptor may be watched.

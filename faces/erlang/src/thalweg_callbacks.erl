@@ -2,7 +2,7 @@
 %% holds nobody up. Which there are is kept as long as the application runs, whatever else of it begins anew.
 -module(thalweg_callbacks).
 
--export([create/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, send/1]).
+-export([create/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, tell/1, send/1]).
 -export_type([callback/0]).
 
 -define(TABLE, ?MODULE).
@@ -53,23 +53,34 @@ only_waits(_) -> false.
 %% @doc Tells the worker of a callback that came to nothing.
 -spec died(thalweg_nif:connection(), non_neg_integer(), term()) -> ok.
 died(Connection, Number, Reason) ->
-    case thalweg_nif:answer(Connection, Number, false, {exit, text(Reason)}) of
+    Words = {exit, text(Reason)},
+    tell(fun() -> thalweg_nif:answer(Connection, Number, false, Words) end).
+
+%% @doc Tells a worker what it has to hear, for whoever may not wait: where more waits to be sent than may, another process does.
+-spec tell(fun(() -> ok | {error, term()})) -> ok.
+tell(Say) ->
+    case Say() of
         {error, {overloaded, _, _}} ->
-            _ = spawn(fun() -> answer(Connection, Number, false, {exit, text(Reason)}) end),
+            _ = spawn(fun() -> insist(Say) end),
             ok;
         _ -> ok
     end.
 
+%% Says it again until there is room. Where nobody is any more, nobody waits.
+-spec insist(fun(() -> ok | {error, term()})) -> ok | {error, term()}.
+insist(Say) ->
+    case Say() of
+        {error, {overloaded, _, _}} ->
+            timer:sleep(1),
+            insist(Say);
+        Told -> Told
+    end.
+
 -spec answer(thalweg_nif:connection(), non_neg_integer(), boolean(), term()) -> ok.
 answer(Connection, Number, IsOk, Value) ->
-    case thalweg_nif:answer(Connection, Number, IsOk, Value) of
-        {error, {overloaded, _, _}} ->
-            %% More waits to be sent than may: somebody waits for this, so it is tried again.
-            timer:sleep(1),
-            answer(Connection, Number, IsOk, Value);
+    case insist(fun() -> thalweg_nif:answer(Connection, Number, IsOk, Value) end) of
         {error, {no_python_value, _} = Reason} -> answer(Connection, Number, false, text(Reason));
         {error, {fault, frame_too_large, _} = Reason} -> answer(Connection, Number, false, text(Reason));
-        %% Where nobody is any more, nobody waits.
         _ -> ok
     end.
 

@@ -11,8 +11,8 @@ check(#{directory := Directory} = Options) ->
         false -> {error, {no_such_directory, Directory}}
     end;
 check(#{venv := Venv} = Options) ->
-    case filelib:is_regular(filename:join(Venv, "bin/python")) of
-        true -> check(maps:remove(venv, Options#{python => filename:join(Venv, "bin/python")}));
+    case filelib:is_regular(in_venv(Venv)) of
+        true -> check(maps:remove(venv, Options#{python => in_venv(Venv)}));
         false -> {error, {no_such_venv, Venv}}
     end;
 check(Options) ->
@@ -23,19 +23,32 @@ check(Options) ->
 
 %% @doc Its path.
 -spec interpreter(thalweg_pool:options()) -> file:filename_all().
-interpreter(#{venv := Venv}) -> filename:join(Venv, "bin/python");
+interpreter(#{venv := Venv}) -> in_venv(Venv);
 interpreter(Options) ->
     case find(Options) of
         false -> error({no_such_interpreter, wanted(Options)});
         Path -> Path
     end.
 
-%% @doc Where modules are looked for.
--spec environment(thalweg_pool:options()) -> [{string(), string()}].
-environment(#{path := [_ | _] = Path}) ->
-    Old = [Value || Value <- [os:getenv("PYTHONPATH", "")], Value =/= ""],
-    [{"PYTHONPATH", lists:flatten(lists:join($:, [unicode:characters_to_list(P) || P <- Path] ++ Old))}];
-environment(_Options) -> [].
+%% From the root on: a relative one would be looked for in $PATH, and from another directory.
+-spec in_venv(file:filename_all()) -> file:filename_all().
+in_venv(Venv) -> filename:absname(filename:join(Venv, "bin/python")).
+
+%% @doc What is set for a worker. Modules are looked for in the pool's folders first, then where it says in its environment, or this
+%% virtual machine's does.
+-spec environment(thalweg_pool:options()) -> [{string(), string() | false}].
+environment(#{path := [_ | _] = Path} = Options) ->
+    Given = maps:get(environment, Options, []),
+    %% Of what is said twice the last counts.
+    Before =
+        case lists:keyfind("PYTHONPATH", 1, lists:reverse(Given)) of
+            {_, false} -> "";
+            {_, Value} -> Value;
+            false -> os:getenv("PYTHONPATH", "")
+        end,
+    Old = [Before || Before =/= ""],
+    Given ++ [{"PYTHONPATH", lists:flatten(lists:join($:, [unicode:characters_to_list(P) || P <- Path] ++ Old))}];
+environment(Options) -> maps:get(environment, Options, []).
 
 -spec wanted(thalweg_pool:options()) -> file:filename_all().
 wanted(Options) -> maps:get(python, Options, os:getenv("THALWEG_PYTHON", "python3")).

@@ -4,7 +4,7 @@
 -module(thalweg_router).
 
 -export([start_link/2, start/2, stop/1]).
--export([init/4, look/1, sleep/1]).
+-export([init/4, look/1, sleep/1, hear/2]).
 
 %% Milliseconds without anything to do after which it lies down: who then runs no code of this module outlives whatever is loaded in
 %% its place, and who has something to do goes on in that.
@@ -61,11 +61,8 @@ init({Parent, Tag}, Bond, Endpoint, Wishes) ->
 look(Connection) ->
     case thalweg_nif:turn(Connection) of
         again ->
-            receive
-                stop -> close(Connection);
-                large -> unpack(Connection)
-            after 0 -> erlang:yield()
-            end,
+            _ = hear(Connection, 0),
+            true = erlang:yield(),
             ?MODULE:look(Connection);
         idle -> ?MODULE:sleep(Connection);
         {down, Reason} ->
@@ -78,25 +75,33 @@ look(Connection) ->
 %% @private
 -spec sleep(thalweg_nif:connection()) -> no_return().
 sleep(Connection) ->
-    receive
-        {select, Connection, _, ready_input} -> look(Connection);
-        %% Somebody else found that the connection ended.
+    case hear(Connection, ?LIE_DOWN) of
         look -> look(Connection);
+        heard -> sleep(Connection);
+        nothing -> erlang:hibernate(?MODULE, sleep, [Connection])
+    end.
+
+%% @private Whatever it is told, asleep or between two looks: one message, if one comes in time. `look' asks for a look.
+-spec hear(thalweg_nif:connection(), timeout()) -> look | heard | nothing.
+hear(Connection, Patience) ->
+    receive
+        {select, Connection, _, ready_input} -> look;
+        %% Somebody else found that the connection ended, or that there is more.
+        look -> look;
         %% There are calls that were not answered at once.
         tend ->
             _ = erlang:send_after(?TEND, self(), callers),
-            sleep(Connection);
+            heard;
         callers ->
             _ = [self() ! tend || thalweg_nif:tend(Connection)],
-            sleep(Connection);
+            heard;
         large ->
-            unpack(Connection),
-            sleep(Connection);
+            _ = unpack(Connection),
+            heard;
         stop -> close(Connection);
         {'DOWN', _, process, _, _} -> close(Connection);
-        _ -> sleep(Connection)
-    after ?LIE_DOWN ->
-        erlang:hibernate(?MODULE, sleep, [Connection])
+        _ -> heard
+    after Patience -> nothing
     end.
 
 %% What takes long to read keeps no other answer waiting.

@@ -161,7 +161,7 @@ handle_info({thalweg_event, error, 0, Reason}, #state{output = Output} = State) 
     {noreply, State};
 handle_info({thalweg_event, error, Number, Reason}, #state{connection = Connection} = State) ->
     %% A callback whose arguments are no terms here; anything else has no number that anybody waits for.
-    _ = thalweg_nif:answer(Connection, Number, false, Reason),
+    ok = thalweg_callbacks:tell(fun() -> thalweg_nif:answer(Connection, Number, false, Reason) end),
     {noreply, State};
 handle_info({thalweg_event, _, down}, State) ->
     %% Nothing that it says by itself will be heard any more, be the process there or not.
@@ -183,7 +183,8 @@ handle_info({'DOWN', Monitor, process, _, Reason}, #state{running = Running} = S
 handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) ->
     case maps:take(Monitor, Scopes) of
         {Scope, Left} ->
-            _ = thalweg_nif:forget(State#state.connection, Scope),
+            Connection = State#state.connection,
+            ok = thalweg_callbacks:tell(fun() -> thalweg_nif:forget(Connection, Scope) end),
             {noreply, State#state{scopes = Left}};
         error -> {noreply, State}
     end;
@@ -287,7 +288,7 @@ runtime_directory() ->
 
 -spec port_options(file:filename_all(), thalweg_pool:options()) -> list().
 port_options(Endpoint, Options) ->
-    Environment = maps:get(environment, Options, []) ++ thalweg_python:environment(Options),
+    Environment = thalweg_python:environment(Options),
     Directory = [{cd, Where} || {directory, Where} <- maps:to_list(Options)],
     Directory ++
         [

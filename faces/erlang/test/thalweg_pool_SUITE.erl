@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, sockets_are_nobody_elses, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
+        named_pools, sockets_are_nobody_elses, options_that_meet, heard_between_two_looks, given_up_and_not_gone, dies_before_its_child, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker, program_that_has_ended,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays, code_is_loaded_again_and_again,
@@ -37,6 +37,32 @@ sockets_are_nobody_elses(_Config) ->
     thalweg_test:until(fun() -> not filelib:is_dir(hd(Directories)) end),
     ok = thalweg:stop_pool(hidden),
     [false = filelib:is_dir(Directory) || Directory <- Directories].
+
+%% Folders stand before those that the environment of a pool says, and a virtual environment is where it is, from here.
+options_that_meet(_Config) ->
+    Options = thalweg_test:pool(#{size => 1, environment => [{"PYTHONPATH", "/mine"}]}),
+    {ok, _} = thalweg:start_pool(meeting, Options),
+    {ok, Path} = thalweg:eval("__import__('os').environ['PYTHONPATH']", #{}, #{pool => meeting}),
+    [<<"/mine">>, _ | _] = lists:reverse(binary:split(Path, <<":">>, [global])),
+    ok = thalweg:stop_pool(meeting),
+    absolute = filename:pathtype(thalweg_python:interpreter(#{venv => "relative"})).
+
+%% A router that looks again and again hears what one hears that sleeps.
+heard_between_two_looks(_Config) ->
+    {{Connection, _}, _} = thalweg_directory:workers(default),
+    nothing = thalweg_router:hear(Connection, 0),
+    self() ! tend,
+    heard = thalweg_router:hear(Connection, 0),
+    %% Callers are looked after from then on.
+    heard = thalweg_router:hear(Connection, 5000),
+    {_, Monitor} = spawn_monitor(fun() ->
+        self() ! {'DOWN', make_ref(), process, self(), normal},
+        {ok, _, Own} = thalweg_router:start("/nowhere/there.sock", {none, 1, 0, false, false, true}),
+        thalweg_router:hear(Own, 0)
+    end),
+    receive
+        {'DOWN', Monitor, process, _, Reason} -> normal = Reason
+    end.
 
 %% What was given up counts as long as it lies here; and where bytes are what is bounded, they are what is told.
 given_up_and_not_gone(Config) ->
