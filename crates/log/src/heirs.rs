@@ -1,14 +1,16 @@
 //! What a log keeps: what it shows itself, and what others inherit from it.
 //!
-//! A fork *needs* of its parent one stretch of what lies below its base: from the first offset of it that the fork shows, or that
-//! forks of its own need, to the last. It tells its parent when it is created, whenever it needs less, and when it is gone;
-//! so a parent knows at any time what its forks need, and lets go of what lies neither there nor in what it shows. A parent
-//! that is purged past what its forks inherit, or deleted, has gaps between what it keeps.
+//! A fork *needs* of its parent one stretch of what lies below its base: from the first offset of it that the
+//! fork shows, or that forks of its own need, to the last. It tells its parent when it is created, whenever
+//! it needs less, and when it is gone; so a parent knows at any time what its forks need, and lets go of what
+//! lies neither there nor in what it shows. A parent that is purged past what its forks inherit, or deleted,
+//! has gaps between what it keeps.
 //!
-//! Invariants: a fork needs less and less. What it told is never less than what it needs, because it tells behind the commit that
-//! became visible. A new fork needs what its parent shows, so that of what there is less and less is kept, and recovery comes
-//! to the same end from whichever checkpoint it begins. Forks are locked before their parents. *Checked by* the tests of
-//! forks, which reckon what is needed of every log of random trees, and by the crash simulation, which loses checkpoints.
+//! Invariants: a fork needs less and less. What it told is never less than what it needs, because it tells
+//! behind the commit that became visible. A new fork needs what its parent shows, so that of what there is
+//! less and less is kept, and recovery comes to the same end from whichever checkpoint it begins. Forks are
+//! locked before their parents. *Checked by* the tests of forks, which reckon what is needed of every log of
+//! random trees, and by the crash simulation, which loses checkpoints.
 
 use crate::Offset;
 use crate::extents::Extent;
@@ -78,8 +80,8 @@ impl Heirs {
         needs.first().map_or(0..0, |first| first.range.start..end.min(base))
     }
 
-    /// Which of some extents nobody needs: runs of them, by their places. Complexity: a step for each, and for each need that begins
-    /// in front of their end.
+    /// Which of some extents nobody needs: runs of them, by their places. Complexity: a step for each, and
+    /// for each need that begins in front of their end.
     fn unneeded(&self, extents: &[Extent]) -> SmallVec<[Range<usize>; 2]> {
         let (mut needs, mut reach) = (self.needs.iter().peekable(), 0);
         let mut runs: SmallVec<[Range<usize>; 2]> = SmallVec::new();
@@ -173,7 +175,8 @@ impl Inner {
         }
     }
 
-    /// Tells the parent what is needed of it, if that is not what it knows. Answers it then, and what it let go of.
+    /// Tells the parent what is needed of it, if that is not what it knows. Answers it then, and what it let
+    /// go of.
     fn tell_parent(&mut self) -> Option<(Arc<Log>, Extents)> {
         let parent = self.lineage.as_ref()?.parent.clone()?;
         let need = self.need();
@@ -187,8 +190,8 @@ impl Inner {
     }
 }
 
-/// Has a log let go of what it shows no more, and its ancestors of what they kept for it alone. None of them is locked by
-/// the caller. Complexity: a step per ancestor of which less is needed now.
+/// Has a log let go of what it shows no more, and its ancestors of what they kept for it alone. None of them
+/// is locked by the caller. Complexity: a step per ancestor of which less is needed now.
 pub(crate) fn relinquish(log: &Arc<Log>, mut gone: impl FnMut(Extents)) {
     let mut inner = log.lock();
     gone(inner.retire());

@@ -75,7 +75,8 @@ impl Store {
         parts.into_store(found)
     }
 
-    /// Opens the store in `directory`, or creates one there. It stays where that is now, wherever the process goes later.
+    /// Opens the store in `directory`, or creates one there. It stays where that is now, wherever the process
+    /// goes later.
     ///
     /// # Errors
     /// [`OpenError`]; a store that is refused is left untouched.
@@ -161,8 +162,8 @@ impl Parts {
 }
 
 impl Shared {
-    /// Says where the store stands, has logs looked at when it is time, sets room aside for a store that is whole, and starts its
-    /// thread.
+    /// Says where the store stands, has logs looked at when it is time, sets room aside for a store that is
+    /// whole, and starts its thread.
     fn into_store(self: Arc<Shared>) -> Result<Store, OpenError> {
         self.announce();
         self.catalogue.visit(|log| self.enter(log));
@@ -175,7 +176,8 @@ impl Shared {
         Ok(Store { shared: self, guard: Arc::new(guard) })
     }
 
-    /// Tells readers where the store stands: some of them may have been waiting since before the last writer died.
+    /// Tells readers where the store stands: some of them may have been waiting since before the last writer
+    /// died.
     fn announce(&self) {
         let (written, lateness) = {
             let writer = self.writer.lock();

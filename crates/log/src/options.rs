@@ -1,8 +1,8 @@
 //! How a store is opened, and which sizes of segments follow from that.
 //!
-//! A store that is bounded as a whole has segments of up to a part of its bound, so that what goes at a time is little of what is kept.
-//! What no segment can be made of is refused, and never made into something else in silence. *Checked by* the tests here and those of
-//! [`sizes`](crate::sizes).
+//! A store that is bounded as a whole has segments of up to a part of its bound, so that what goes at a time
+//! is little of what is kept. What no segment can be made of is refused, and never made into something else
+//! in silence. *Checked by* the tests here and those of [`sizes`](crate::sizes).
 
 use crate::Time;
 use crate::error::OpenError;
@@ -64,18 +64,19 @@ impl FromStr for Durability {
 pub struct Options {
     /// What an acknowledged commit survives.
     pub durability: Durability,
-    /// Size of the first segment in bytes; each next one is twice as large, up to a sixteenth of `retain_bytes` if that is given
-    /// (1 MiB at least). A multiple of 4,096, at most `segment_bytes_max`.
+    /// Size of the first segment in bytes; each next one is twice as large, up to a sixteenth of
+    /// `retain_bytes` if that is given (1 MiB at least). A multiple of 4,096, at most `segment_bytes_max`.
     pub segment_bytes_min: u32,
-    /// Largest segment in bytes: a multiple of 4,096, at least two of them and at most 1 GiB. One commit holds a little less.
+    /// Largest segment in bytes: a multiple of 4,096, at least two of them and at most 1 GiB. One commit
+    /// holds a little less.
     pub segment_bytes_max: u32,
     /// Start a committer thread in `sync` mode. Without one, [`Store::flush`](crate::Store::flush) commits.
     pub committer_thread: bool,
     /// A checkpoint is due after so many bytes of log.
     pub checkpoint_bytes: u64,
-    /// Entries older than this many microseconds are purged by [`Store::maintain`](crate::Store::maintain): all of them once the
-    /// newest one is, before that whole segments at a time, which are sealed for it after a quarter of that age, or an hour where
-    /// that is more.
+    /// Entries older than this many microseconds are purged by [`Store::maintain`](crate::Store::maintain):
+    /// all of them once the newest one is, before that whole segments at a time, which are sealed for it
+    /// after a quarter of that age, or an hour where that is more.
     pub retain_us: Option<u64>,
     /// The oldest entries are purged, whole segments at a time, when segments take more bytes than this.
     pub retain_bytes: Option<u64>,
@@ -83,18 +84,21 @@ pub struct Options {
     pub retain_except: Vec<Vec<u8>>,
     /// Whether sealed segments of which little is needed are written anew without the rest.
     pub compacts: bool,
-    /// Whether the payload of sealed segments, out of which much is read in small records, is kept once more with each log's bytes
-    /// together: at most as many bytes again as they have, none that `retain_bytes` has no room for, and the first to go on a full disk.
+    /// Whether the payload of sealed segments, out of which much is read in small records, is kept once more
+    /// with each log's bytes together: at most as many bytes again as they have, none that `retain_bytes` has
+    /// no room for, and the first to go on a full disk.
     pub settles: bool,
-    /// Throttle of background writes, those of [`Store::maintain`](crate::Store::maintain) and of preparing the next segment: after
-    /// each MiB they sleep this many times as long as writing it took. 0: never. Preparing a segment sleeps 50 ms at most, and no
-    /// writer sleeps while a caller waits for it ([`Store::hurry`](crate::Store::hurry)).
+    /// Throttle of background writes, those of [`Store::maintain`](crate::Store::maintain) and of preparing
+    /// the next segment: after each MiB they sleep this many times as long as writing it took. 0: never.
+    /// Preparing a segment sleeps 50 ms at most, and no writer sleeps while a caller waits for it
+    /// ([`Store::hurry`](crate::Store::hurry)).
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
-    /// The time of opening, microseconds since the Unix epoch, which counts as an access of every log; 0 for none. A store that is new,
-    /// was not closed or is a backup that was never opened counts the ids of its logs on from there, so that none is given out twice:
-    /// logs of which nothing was found may have been told of.
+    /// The time of opening, microseconds since the Unix epoch, which counts as an access of every log; 0 for
+    /// none. A store that is new, was not closed or is a backup that was never opened counts the ids of its
+    /// logs on from there, so that none is given out twice: logs of which nothing was found may have been
+    /// told of.
     pub opened_at: Time,
     /// A mistake for the simulation to catch.
     #[cfg(test)]

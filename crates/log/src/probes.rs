@@ -1,7 +1,8 @@
 //! Where tests look into the middle of an operation, or have it go wrong.
 //!
-//! Purpose: the crash simulation is worth something only if it finds mistakes, and a test of two threads only if they meet where it
-//! says. Shipped code calls a probe by its name; outside the crate's own tests each does nothing and takes no room.
+//! Purpose: the crash simulation is worth something only if it finds mistakes, and a test of two threads only
+//! if they meet where it says. Shipped code calls a probe by its name; outside the crate's own tests each
+//! does nothing and takes no room.
 
 #[cfg(not(test))]
 pub(crate) use shipped::Probes;

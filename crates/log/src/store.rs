@@ -146,7 +146,8 @@ impl Guard {
     fn stop(&self) {
         self.shared.writer.lock().closed = true;
         self.shared.work.notify_all();
-        // The committer itself may be the last to have the store, while it tells somebody of what is durable: it ends behind that.
+        // The committer itself may be the last to have the store, while it tells somebody of what is durable:
+        // it ends behind that.
         let others = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.committer.lock().take().filter(others) {
             let _ = thread.join();
@@ -257,7 +258,8 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Bytes of files that say again what segments hold, each log's bytes together.
     pub settled_bytes: u64,
-    /// Bytes of this process's address space that segments are mapped at. What of it is in memory is for the system to say.
+    /// Bytes of this process's address space that segments are mapped at. What of it is in memory is for the
+    /// system to say.
     pub mapped_bytes: u64,
     /// End of the last batch, as [`Store::staged_end`] says it.
     pub staged_end: Position,
@@ -301,7 +303,8 @@ impl Store {
         self.shared.catalogue.find(name)
     }
 
-    /// A reader of one of the store's logs; one of any other is refused when it is to read ([`ReadError::OtherStore`](crate::ReadError)).
+    /// A reader of one of the store's logs; one of any other is refused when it is to read
+    /// ([`ReadError::OtherStore`](crate::ReadError)).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
         Reader::new(self.sight(), log.clone())
     }
@@ -407,7 +410,8 @@ impl Store {
         }
     }
 
-    /// Logs in the catalogue, as [`Stats::logs`] has them, and nothing else: a look at each of its few shards.
+    /// Logs in the catalogue, as [`Stats::logs`] has them, and nothing else: a look at each of its few
+    /// shards.
     pub fn logs_count(&self) -> u64 {
         self.shared.catalogue.count() as u64
     }
@@ -417,8 +421,9 @@ impl Store {
         self.shared.touched(damage)
     }
 
-    /// Spans found damaged when the store was opened, and those that a read came upon since, each once. What opening has no need
-    /// to read, because a checkpoint lies behind it, is not looked at before somebody reads it.
+    /// Spans found damaged when the store was opened, and those that a read came upon since, each once. What
+    /// opening has no need to read, because a checkpoint lies behind it, is not looked at before somebody
+    /// reads it.
     pub fn damage(&self) -> Vec<Damage> {
         self.shared.harm.spans()
     }
@@ -434,10 +439,12 @@ impl Store {
         }
     }
 
-    /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint
-    /// when one is due, removes segments that no log needs, writes those anew of which little is needed, and has each log's bytes together
-    /// of those out of which much is read, a bounded part of all that in one call. `true`: there is more to do, and who calls again at once takes no more than housekeeping's
-    /// share of the time ([`Options::rest_parts`](crate::Options)), because the calls rest themselves. May wait for the disk.
+    /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint when
+    /// one is due, removes segments that no log needs, writes those anew of which little is needed, and has
+    /// each log's bytes together of those out of which much is read, a bounded part of all that in one call.
+    /// `true`: there is more to do, and who calls again at once takes no more than housekeeping's share of
+    /// the time ([`Options::rest_parts`](crate::Options)), because the calls rest themselves. May wait for
+    /// the disk.
     ///
     /// # Errors
     /// What the disk said; nothing is lost by it.
@@ -472,9 +479,10 @@ impl Store {
         Ok(more)
     }
 
-    /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the
-    /// system's cache and come back when they are read, their time indexes are made again by whoever searches
-    /// them. Readers at work are not disturbed. A segment that is sealed gives its pages back by itself.
+    /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in
+    /// the system's cache and come back when they are read, their time indexes are made again by whoever
+    /// searches them. Readers at work are not disturbed. A segment that is sealed gives its pages back by
+    /// itself.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -500,10 +508,10 @@ impl Store {
         }
     }
 
-    /// In a child right after a fork: leaves the directory to the parent, so that the parent's end, however it comes, is the end of its
-    /// hold on it. A child can do nothing else with a store that was opened before it was made, not even drop it: its threads and its
-    /// locks are the parent's ([`std::mem::forget`] it, and open the directory anew, read-only). Does nothing in the process that opened
-    /// it.
+    /// In a child right after a fork: leaves the directory to the parent, so that the parent's end, however
+    /// it comes, is the end of its hold on it. A child can do nothing else with a store that was opened
+    /// before it was made, not even drop it: its threads and its locks are the parent's ([`std::mem::forget`]
+    /// it, and open the directory anew, read-only). Does nothing in the process that opened it.
     ///
     /// ```
     /// # use thalweg_log::{Disk, OpenError, Options, Store};
@@ -521,7 +529,8 @@ impl Store {
         self.shared.hold.as_ref().map_or(Ok(()), |hold| hold.lock.leave_to_parent())
     }
 
-    /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits for it to end.
+    /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits
+    /// for it to end.
     ///
     /// ```
     /// # let store = thalweg_log::Store::memory(thalweg_log::Options::default())?;
@@ -536,9 +545,10 @@ impl Store {
         self.shared.leisure.hurry_for_good();
     }
 
-    /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other
-    /// clones then say that it is closed; reads go on, and whoever waits for more is woken and [told](crate::Ended::StoreClosed). The
-    /// directory is held until the last of its readers and cursors is dropped, too.
+    /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other clones
+    /// then say that it is closed; reads go on, and whoever waits for more is woken and
+    /// [told](crate::Ended::StoreClosed). The directory is held until the last of its readers and cursors is
+    /// dropped, too.
     ///
     /// # Errors
     /// What the disk said; everything acknowledged before is safe regardless.

@@ -5,8 +5,8 @@
 //! write    when one is due, and how it is written while commits go on
 //! ```
 //!
-//! Two checkpoints are kept, so that a damaged one costs replay time and nothing else. Segments are removed only behind the older of
-//! them ([`removal`](super::removal)).
+//! Two checkpoints are kept, so that a damaged one costs replay time and nothing else. Segments are removed
+//! only behind the older of them ([`removal`](super::removal)).
 
 mod format;
 mod write;

@@ -1,7 +1,8 @@
 //! How many bytes of each segment some log needs, and what follows from that.
 //!
-//! Counted by extents, as they are written and let go of, behind the writer's lock. A segment is *dead* once nobody needs anything of
-//! it, and *worn* once most of what it holds was let go. *Checked by* the tests of purging and of reclaiming.
+//! Counted by extents, as they are written and let go of, behind the writer's lock. A segment is *dead* once
+//! nobody needs anything of it, and *worn* once most of what it holds was let go. *Checked by* the tests of
+//! purging and of reclaiming.
 
 use crate::extents::Extent;
 use crate::segment_of;
@@ -38,7 +39,8 @@ impl Shared {
         }
     }
 
-    /// Which segments nobody needs once so many bytes of each are gone. Where forks go, too, it may be some more.
+    /// Which segments nobody needs once so many bytes of each are gone. Where forks go, too, it may be some
+    /// more.
     pub(crate) fn dead_without(&self, bytes: &BTreeMap<u32, u64>) -> Dead {
         let writer = self.writer.lock();
         let active = writer.active.header.number;
@@ -64,8 +66,8 @@ impl Writer {
         dead.map(|(number, _)| *number)
     }
 
-    /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what it holds was let go, and
-    /// it is worth a segment more.
+    /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what
+    /// it holds was let go, and it is worth a segment more.
     pub(crate) fn worn_bytes(&self) -> u64 {
         let needed = self.needed_bytes(self.active.header.number);
         let gone = self.gone_bytes;

@@ -1,10 +1,11 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
-//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what a log
-//! shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
-//! order. Readers that are at work keep the bytes they have; those that come later begin behind it. What a fork
-//! inherited stays until it is purged from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left are removed behind
-//! the checkpoints. Checked by the tests of purging and by the crash simulation.
+//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what a
+//! log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like any
+//! other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work keep the
+//! bytes they have; those that come later begin behind it. What a fork inherited stays until it is purged
+//! from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left
+//! are removed behind the checkpoints. Checked by the tests of purging and by the crash simulation.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
@@ -60,12 +61,12 @@ struct Going<'l> {
 }
 
 impl Store {
-    /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
-    /// out. In `sync` mode it is durable by then, and what was not durable when it began is left: [`Store::flush`] comes first where that
-    /// is to go, too. Segments in which nobody has anything left are removed at once; when all
-    /// that the newest one holds goes, a new one is begun for that. What is still needed and what files take is said by
-    /// [`Store::stats`]. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted; two
-    /// checkpoints, if there are segments to remove.
+    /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are
+    /// left out. In `sync` mode it is durable by then, and what was not durable when it began is left:
+    /// [`Store::flush`] comes first where that is to go, too. Segments in which nobody has anything left are
+    /// removed at once; when all that the newest one holds goes, a new one is begun for that. What is still
+    /// needed and what files take is said by [`Store::stats`]. Complexity: a search and a commit per log; a
+    /// walk over what goes, if it is to be counted; two checkpoints, if there are segments to remove.
     ///
     /// ```
     /// use thalweg_log::{Options, Purge, Query, Store};
@@ -79,9 +80,11 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`CommitError::BadPurge`] when it contradicts itself; [`CommitError::NoLog`] when there is no log of the name, or its creation is not durable yet, [`CommitError::Deleted`] when it is on its way out; [`CommitError::Pending`] when logs are to be destroyed to
-    /// which transactions are going to append; [`CommitError::Damaged`] when damage hides the entry to purge up to:
-    /// nothing is purged then. Otherwise as [`Store::commit`]; logs that come before the one at fault are purged.
+    /// [`CommitError::BadPurge`] when it contradicts itself; [`CommitError::NoLog`] when there is no log of
+    /// the name, or its creation is not durable yet, [`CommitError::Deleted`] when it is on its way out;
+    /// [`CommitError::Pending`] when logs are to be destroyed to which transactions are going to append;
+    /// [`CommitError::Damaged`] when damage hides the entry to purge up to: nothing is purged then. Otherwise
+    /// as [`Store::commit`]; logs that come before the one at fault are purged.
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
         if purge.destroy && purge.before.is_some() {
             return Err(CommitError::BadPurge);
@@ -115,8 +118,8 @@ impl Store {
         Ok(purged)
     }
 
-    /// [`Store::purge`], of all that was written before the call: what is not durable yet is made so first, for a purge passes over
-    /// what nobody sees.
+    /// [`Store::purge`], of all that was written before the call: what is not durable yet is made so first,
+    /// for a purge passes over what nobody sees.
     ///
     /// ```
     /// use thalweg_log::{Disk, Durability, Options, Purge, Store};
@@ -159,9 +162,9 @@ impl Store {
         Ok((Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }, receipt))
     }
 
-    /// Sees to it that segments nobody is going to need can be removed: they must not be written to, and two checkpoints
-    /// must stand behind them, of which this is the first. Answers whether there are any. What the disk refuses here it
-    /// may do later.
+    /// Sees to it that segments nobody is going to need can be removed: they must not be written to, and two
+    /// checkpoints must stand behind them, of which this is the first. Answers whether there are any. What
+    /// the disk refuses here it may do later.
     fn make_way(&self, goings: &[Going<'_>]) -> bool {
         let shared = &self.shared;
         let dead = shared.dead_without(&lengths_by_segment(goings));
@@ -244,8 +247,9 @@ impl Store {
     }
 }
 
-/// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of its ancestors, and of those that
-/// go with it nobody knows who is: then all is counted once that none of them shows.
+/// How many bytes of payload go from which segment. A fork that goes may be the last that needed something of
+/// its ancestors, and of those that go with it nobody knows who is: then all is counted once that none of
+/// them shows.
 fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
     let mut add = |extent: &Extent| {

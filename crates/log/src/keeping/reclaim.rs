@@ -1,18 +1,21 @@
 //! When the room of what was let go is worth a checkpoint.
 //!
-//! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints: whole segments that
-//! nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which little is needed are written anew
-//! ([`compact`](crate::keeping::compact)). A checkpoint has a record for every log, so what it costs is weighed against what it gives back:
-//! where that is a good part of the files, or of what the store may keep, one comes with the next housekeeping; where it is less, after a
-//! while, which is the longer the more a checkpoint costs and the less there is to be had. For less than a page there is none. Where the disk
-//! had no room for somebody's commit nothing waits that gives back what it costs.
+//! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints:
+//! whole segments that nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which
+//! little is needed are written anew ([`compact`](crate::keeping::compact)). A checkpoint has a record for
+//! every log, so what it costs is weighed against what it gives back: where that is a good part of the files,
+//! or of what the store may keep, one comes with the next housekeeping; where it is less, after a while,
+//! which is the longer the more a checkpoint costs and the less there is to be had. For less than a page
+//! there is none. Where the disk had no room for somebody's commit nothing waits that gives back what it
+//! costs.
 //!
-//! Two checkpoints have to begin behind what was let go. Where nothing is written in between, a batch that stands for no others
-//! ([`Kind::Gone`]) is, so that the second begins somewhere else. The segment that is written to is sealed first, if most of it would be
-//! given back.
+//! Two checkpoints have to begin behind what was let go. Where nothing is written in between, a batch that
+//! stands for no others ([`Kind::Gone`]) is, so that the second begins somewhere else. The segment that is
+//! written to is sealed first, if most of it would be given back.
 //!
-//! Invariants: what is written for reclaiming stays in proportion to what was let go since the older checkpoint; once nothing
-//! more is let go there are two checkpoints at most. *Checked by* the tests of reclaiming and by the crash simulation.
+//! Invariants: what is written for reclaiming stays in proportion to what was let go since the older
+//! checkpoint; once nothing more is let go there are two checkpoints at most. *Checked by* the tests of
+//! reclaiming and by the crash simulation.
 
 use crate::batch::{PlannedBatch, PlannedFrame};
 use crate::checkpoint::KEPT;
@@ -30,14 +33,16 @@ use std::io;
 
 /// A segment is written anew once it holds so many times what is needed of it.
 pub(crate) const EXCESS: u64 = 2;
-/// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once; and of a segment, to write it anew.
+/// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once; and of a
+/// segment, to write it anew.
 pub(crate) const WORTH_PARTS: u64 = 8;
 /// And so much at least of a store with such a bound, which is no less and no more.
 const WORTH_BYTES_MIN: u64 = 1 << 20;
 const WORTH_BYTES_MAX: u64 = 16 << 20;
 /// And so many times what the checkpoint itself takes.
 const COST_TIMES: u64 = 2;
-/// What is less waits for so long, and so long for each time that a checkpoint takes as much as there is to be had.
+/// What is less waits for so long, and so long for each time that a checkpoint takes as much as there is to
+/// be had.
 const WAIT_US: Time = 60_000_000;
 /// Less than this is not worth anything.
 const TRIFLE_BYTES: u64 = 4096;
@@ -46,9 +51,11 @@ const RECORD_BYTES: u64 = 128;
 /// What is to be reclaimed.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
-    /// Bytes that came to be known as let go otherwise: when the store was opened, or when a segment was sealed for it.
+    /// Bytes that came to be known as let go otherwise: when the store was opened, or when a segment was
+    /// sealed for it.
     seen_bytes: u64,
-    /// That and the payload let go, by the time of each of the checkpoints that are kept, the older one first.
+    /// That and the payload let go, by the time of each of the checkpoints that are kept, the older one
+    /// first.
     let_go_bytes: [u64; KEPT],
     /// Bytes of the last checkpoint.
     last_bytes: u64,
@@ -69,8 +76,8 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    /// Of a store that was just opened. What was let go since the older checkpoint is nobody's to know: it is taken from what is needed of
-    /// the segments behind it.
+    /// Of a store that was just opened. What was let go since the older checkpoint is nobody's to know: it is
+    /// taken from what is needed of the segments behind it.
     pub(crate) fn opened(found: &Found, checkpoints: &[Position], spans: &BTreeMap<u32, u64>) -> Reclaim {
         let from = checkpoints.first().map_or(0, |start| segment_of(*start));
         let (view, active) = (found.segments.latest(), found.tail.active.header.number);
@@ -112,7 +119,8 @@ impl Reclaim {
         }
     }
 
-    /// Of so many times that the disk had no room. Two checkpoints give back what was let go, for whoever is refused meanwhile.
+    /// Of so many times that the disk had no room. Two checkpoints give back what was let go, for whoever is
+    /// refused meanwhile.
     fn note_refusals(&mut self, failures: u64) {
         if std::mem::replace(&mut self.refusals_seen, failures) < failures {
             self.urgent_checkpoints = KEPT;
@@ -135,7 +143,8 @@ impl Reclaim {
 }
 
 impl Shared {
-    /// Whether what was let go is worth a checkpoint now: what the older one holds on to can be reclaimed then.
+    /// Whether what was let go is worth a checkpoint now: what the older one holds on to can be reclaimed
+    /// then.
     fn reclaim_due(&self, now: Time) -> bool {
         if self.directory.is_none() || self.is_damaged() {
             return false;
@@ -151,7 +160,8 @@ impl Shared {
         reclaim.is_due(worth, at_once, cost, now)
     }
 
-    /// About how many bytes two checkpoints would give back: of segments that nobody needs, or of what was let go in others.
+    /// About how many bytes two checkpoints would give back: of segments that nobody needs, or of what was
+    /// let go in others.
     fn reclaimable(&self) -> u64 {
         let view = self.segments.latest();
         let (unneeded, purged) = {
@@ -162,7 +172,8 @@ impl Shared {
         unneeded.max(self.reclaim.lock().let_go_since(purged))
     }
 
-    /// Sees to it that a checkpoint taken now has something removed behind it. What the disk refuses here it may do later.
+    /// Sees to it that a checkpoint taken now has something removed behind it. What the disk refuses here it
+    /// may do later.
     pub(crate) fn make_room(&self) -> Result<(), CommitError> {
         let last = self.checkpoints.lock().last().copied();
         let mut writer = self.writer.lock();
@@ -182,7 +193,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Another checkpoint is kept, from before which so many bytes had been let go; it took so many, for so many logs.
+    /// Another checkpoint is kept, from before which so many bytes had been let go; it took so many, for so
+    /// many logs.
     pub(crate) fn checkpoint_taken(&self, purged_bytes: u64, bytes: u64, logs: u64) {
         let mut reclaim = self.reclaim.lock();
         reclaim.let_go_bytes.rotate_left(1);
@@ -216,8 +228,8 @@ impl Shared {
 }
 
 impl Store {
-    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts. `true`: there is more
-    /// to compact.
+    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts.
+    /// `true`: there is more to compact.
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);

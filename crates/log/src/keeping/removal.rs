@@ -1,8 +1,9 @@
 //! Segments that nobody needs are removed.
 //!
-//! Invariants: a segment goes only behind the older of the checkpoints that are kept, so that no replay starts in front of it; and
-//! only once what emptied it is durable, because a crash would bring that back. Of a store that is known to be damaged nothing goes:
-//! what is there may be all that is left. *Checked by* the crash simulation and the tests of purging and trimming.
+//! Invariants: a segment goes only behind the older of the checkpoints that are kept, so that no replay
+//! starts in front of it; and only once what emptied it is durable, because a crash would bring that back. Of
+//! a store that is known to be damaged nothing goes: what is there may be all that is left. *Checked by* the
+//! crash simulation and the tests of purging and trimming.
 
 use crate::checkpoint::KEPT;
 use crate::options::Durability;
@@ -26,7 +27,8 @@ impl Shared {
             let oldest = self.checkpoints.lock().first().map_or(0, |start| segment_of(*start));
             dead.retain(|number| *number < oldest);
         }
-        // What emptied them may be known before it is durable: a crash would bring it back, and its segments not.
+        // What emptied them may be known before it is durable: a crash would bring it back, and its segments
+        // not.
         if dead.is_empty() || self.options.durability == Durability::Os && self.commit_group().is_err() {
             return;
         }

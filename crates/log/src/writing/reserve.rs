@@ -1,15 +1,17 @@
 //! Room that is set aside, so that a store whose disk is full can let go of what nobody needs.
 //!
-//! Purpose: what is let go gives its room back behind two checkpoints. Those take room themselves, and so does a segment that says
-//! what was let go. So a file in which nothing ever is holds some of the disk back: as much as the checkpoints that are missing and
-//! one more take. Where the disk is full the file goes, for such work alone, and comes back with whatever room there is then; until
-//! it is whole again, nothing else begins a segment.
+//! Purpose: what is let go gives its room back behind two checkpoints. Those take room themselves, and so
+//! does a segment that says what was let go. So a file in which nothing ever is holds some of the disk back:
+//! as much as the checkpoints that are missing and one more take. Where the disk is full the file goes, for
+//! such work alone, and comes back with whatever room there is then; until it is whole again, nothing else
+//! begins a segment.
 //!
-//! Ownership: the writer's, behind its lock; a checkpoint or a compaction borrows the room and gives it back. The file stays when a
-//! store is closed and is found when it is opened.
+//! Ownership: the writer's, behind its lock; a checkpoint or a compaction borrows the room and gives it back.
+//! The file stays when a store is closed and is found when it is opened.
 //!
-//! Invariants: the file is lent to one at a time, though what it held is free for whoever is quicker meanwhile; what could not be set aside is tried for again with each segment that is wanted and
-//! with each housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
+//! Invariants: the file is lent to one at a time, though what it held is free for whoever is quicker
+//! meanwhile; what could not be set aside is tried for again with each segment that is wanted and with each
+//! housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
 use crate::options::PAGE_BYTES;
@@ -60,7 +62,8 @@ impl Reserve {
         !self.lent && (self.place.is_none() || self.held_bytes >= self.wanted_bytes)
     }
 
-    /// Sets aside what is missing, or as much of it as there is, and lets go of what is too much. Whether it is whole then.
+    /// Sets aside what is missing, or as much of it as there is, and lets go of what is too much. Whether it
+    /// is whole then.
     pub(crate) fn restore(&mut self) -> bool {
         if self.held_bytes > self.wanted_bytes.saturating_mul(2) {
             self.give_up();

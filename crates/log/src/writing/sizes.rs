@@ -1,12 +1,13 @@
 //! How large the next segment is.
 //!
-//! Purpose: a segment costs a descriptor and a map whatever its size, and what is let go goes a segment at a time. So a store
-//! begins with a small one and doubles, up to what its options say; one that is bounded as a whole, up to a part of its bound, so
-//! that what goes at a time is little of what is kept, and what waits to be removed is little beside it. Where what retention
-//! leaves alone holds on to many segments all the same, the next ones are larger again, so that their number stays in proportion.
+//! Purpose: a segment costs a descriptor and a map whatever its size, and what is let go goes a segment at a
+//! time. So a store begins with a small one and doubles, up to what its options say; one that is bounded as a
+//! whole, up to a part of its bound, so that what goes at a time is little of what is kept, and what waits to
+//! be removed is little beside it. Where what retention leaves alone holds on to many segments all the same,
+//! the next ones are larger again, so that their number stays in proportion.
 //!
-//! Invariants: no size is beyond the options' largest, and whatever batch that one has room for gets a segment that it fits in.
-//! *Checked by* the tests here and those of reclaiming.
+//! Invariants: no size is beyond the options' largest, and whatever batch that one has room for gets a
+//! segment that it fits in. *Checked by* the tests here and those of reclaiming.
 
 use crate::error::CommitError;
 use crate::format::SEGMENT_HEADER_BYTES;
@@ -18,8 +19,8 @@ use crate::writer::Writer;
 const PARTS_MAX: usize = 4 * BOUND_PARTS as usize;
 
 impl Writer {
-    /// Capacity of the segment after the active one: doubles up to what is due, unless less than half of this one was used and they are
-    /// few, or the store is to begin anew.
+    /// Capacity of the segment after the active one: doubles up to what is due, unless less than half of this
+    /// one was used and they are few, or the store is to begin anew.
     pub(crate) fn next_capacity(&self, needed: u32) -> u32 {
         let crowd = u32::try_from(self.live_bytes.len() / PARTS_MAX).unwrap_or(u32::MAX).max(1);
         let capacity = self.active.header.capacity;

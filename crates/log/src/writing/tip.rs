@@ -1,17 +1,20 @@
 //! The end of the log, where batches are put down: through the map at once, or several together by one call.
 //!
-//! Purpose: a sync takes the right to write from every page of the map that was stored to, with an interrupt for each processor
-//! that the program runs on, and the next store to such a page costs a fault. A call that writes to the file costs neither, and
-//! the map shows what it wrote. So in `sync` mode a batch of a page or more goes by a call of its own, unless it is large, and
-//! what a turn commits is *staged*: it is kept in memory and goes by one call in front of the sync that its turn ends with.
+//! Purpose: a sync takes the right to write from every page of the map that was stored to, with an interrupt
+//! for each processor that the program runs on, and the next store to such a page costs a fault. A call that
+//! writes to the file costs neither, and the map shows what it wrote. So in `sync` mode a batch of a page or
+//! more goes by a call of its own, unless it is large, and what a turn commits is *staged*: it is kept in
+//! memory and goes by one call in front of the sync that its turn ends with.
 //!
 //! Owns the writer of the active segment's region, and the bytes that are staged.
 //!
-//! Invariants: what is staged lies right behind what is in the map, so that whatever else is put down has it flushed first; it is
-//! bounded; nothing that is staged is published. Where a call fails, what is staged stays so for good, and the store takes nothing more:
-//! the bytes do not go through the map instead, because a store to a page that the file system has no room for, or lets nobody write
-//! to any more, ends the process. Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind the
-//! flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take some of the bytes and fail.
+//! Invariants: what is staged lies right behind what is in the map, so that whatever else is put down has it
+//! flushed first; it is bounded; nothing that is staged is published. Where a call fails, what is staged
+//! stays so for good, and the store takes nothing more: the bytes do not go through the map instead, because
+//! a store to a page that the file system has no room for, or lets nobody write to any more, ends the
+//! process. Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind
+//! the flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take
+//! some of the bytes and fail.
 
 use crate::batch::PlannedBatch;
 use crate::options::{Durability, Options};
@@ -22,7 +25,8 @@ use thalweg_sync::region::RegionWriter;
 
 /// In `sync` mode a batch from so many bytes on goes by a call. Tests take every way.
 const CALL_BYTES_MIN: usize = if cfg!(test) { 256 } else { 4096 };
-/// Bytes that are staged at most. What is larger goes through the map, because it would have to be put together first.
+/// Bytes that are staged at most. What is larger goes through the map, because it would have to be put
+/// together first.
 const STAGED_BYTES_MAX: usize = if cfg!(test) { 4096 } else { 256 << 10 };
 
 /// When a batch has to be in the file.

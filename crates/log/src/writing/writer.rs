@@ -1,12 +1,13 @@
 //! The one writer: copies batches into the active segment, chained, and publishes them.
 //!
-//! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body,
-//! which does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active segment is full the next one takes over: the spare
-//! that the committer prepared, or one made on the spot with reserved blocks.
+//! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body, which
+//! does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active
+//! segment is full the next one takes over: the spare that the committer prepared, or one made on the spot
+//! with reserved blocks.
 //!
-//! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took
-//! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
-//! its own but the one in thousands that prepares a stretch or a segment.
+//! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took with
+//! it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call
+//! of its own but the one in thousands that prepares a stretch or a segment.
 
 use crate::ahead::{Ahead, stretch_bytes};
 use crate::batch::{Placed, PlannedBatch};
@@ -163,7 +164,8 @@ impl Writer {
         self.wake_committer();
     }
 
-    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what they want.
+    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what
+    /// they want.
     pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
         let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
         self.nudge();
@@ -278,8 +280,8 @@ impl Writer {
                 };
                 self.gathered.names_changed = true;
                 if self.options.durability == Durability::Os {
-                    // Before anything is stored through a map: the first fault on a page that is not there has the
-                    // kernel read ahead, and what it reads is the zeros that nobody has written.
+                    // Before anything is stored through a map: the first fault on a page that is not there
+                    // has the kernel read ahead, and what it reads is the zeros that nobody has written.
                     let first = stretch_bytes(spare.capacity);
                     let brought = spare.file.write_zeros(first.into(), 0);
                     ahead = Ahead::of(brought.map_or(spare.capacity, |()| first));

@@ -1,11 +1,12 @@
 //! How far a segment is verified, and what of it is damaged.
 //!
-//! Checksums are verified once per process. `trusted_from` says where what this process wrote or replayed begins, which needs no
-//! look; `looked_at` how far the rest has been looked at, and `clean` how far nothing was wrong. Spans found damaged are
-//! remembered, so that they cost only the logs that lie in them.
+//! Checksums are verified once per process. `trusted_from` says where what this process wrote or replayed
+//! begins, which needs no look; `looked_at` how far the rest has been looked at, and `clean` how far nothing
+//! was wrong. Spans found damaged are remembered, so that they cost only the logs that lie in them.
 //!
-//! Invariants: a mark never covers bytes whose damage is not noted yet; `clean` never passes damage. A reader below `clean` or
-//! behind `trusted_from` takes no lock. *Checked by* the damage tests, and the tests of flipped bits.
+//! Invariants: a mark never covers bytes whose damage is not noted yet; `clean` never passes damage. A reader
+//! below `clean` or behind `trusted_from` takes no lock. *Checked by* the damage tests, and the tests of
+//! flipped bits.
 
 use super::{Segment, file_name};
 use crate::error::{Damage, ReadError};
@@ -110,8 +111,8 @@ impl Segment {
         self.verified.hit(range).map_or(Ok(()), |(_, damage)| Err(ReadError::Damaged(Box::new(damage))))
     }
 
-    /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What is
-    /// not verified yet is verified on the way, a step at a time.
+    /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What
+    /// is not verified yet is verified on the way, a step at a time.
     #[inline]
     pub(crate) fn readable(&self, from: u32, to: u32) -> Readable {
         if self.needs_no_look(from, to) {

@@ -7,9 +7,10 @@
 //! end      0 4 | records 8 | checksum 4
 //! ```
 //!
-//! Each record says up to which batch it speaks (`last`), and replay skips what a log already has. A fork and its parent may have been
-//! visited at different moments: recovery settles which log is whose parent, and which ones are tombstones. The checksum covers
-//! everything in front of it. *Checked by* the tests of damage, and by a fuzz target.
+//! Each record says up to which batch it speaks (`last`), and replay skips what a log already has. A fork and
+//! its parent may have been visited at different moments: recovery settles which log is whose parent, and
+//! which ones are tombstones. The checksum covers everything in front of it. *Checked by* the tests of
+//! damage, and by a fuzz target.
 
 use super::file_name;
 use crate::Position;

@@ -1,8 +1,9 @@
 //! When a checkpoint is due, and how it is written.
 //!
-//! It is taken while commits go on: it notes where the log ends, walks the catalogue, and becomes valid only when everything that it
-//! may contain is durable. Segments that it makes superfluous are those that nobody needed when it began: what is let go while it is
-//! written may be in its records. *Checked by* the crash simulation, and by the tests of reclaiming.
+//! It is taken while commits go on: it notes where the log ends, walks the catalogue, and becomes valid only
+//! when everything that it may contain is durable. Segments that it makes superfluous are those that nobody
+//! needed when it began: what is let go while it is written may be in its records. *Checked by* the crash
+//! simulation, and by the tests of reclaiming.
 
 use super::format::{encode_header, encode_log};
 use super::{KEPT, file_name};
@@ -14,7 +15,8 @@ use crate::{Position, segment_of};
 use std::io;
 use std::path::Path;
 
-/// What is put together before it is written: so little that a small store's memory does not show that a checkpoint was taken.
+/// What is put together before it is written: so little that a small store's memory does not show that a
+/// checkpoint was taken.
 const FLUSH_BYTES: usize = 32 << 10;
 
 /// A checkpoint that was just written.
@@ -125,8 +127,8 @@ impl Store {
         self.checkpoint_alone()
     }
 
-    /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the disk refuses it
-    /// may do later.
+    /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the
+    /// disk refuses it may do later.
     pub(crate) fn checkpoint_unless_under_way(&self) {
         let _waits = self.shared.leisure.hurry();
         if let Some(_one_at_a_time) = self.shared.turns.replacing.try_lock()
