@@ -491,7 +491,8 @@ class Programs(unittest.TestCase):
 
     def test_the_first_three_descriptors_come_to_each_others_places_without_a_fork(self) -> None:
         code = """
-import asyncio, subprocess, thalweg
+import asyncio, subprocess, thalweg.loop
+thalweg.new_event_loop().close()
 del subprocess.Popen._execute_child
 async def main():
     process = await asyncio.create_subprocess_shell("echo out; echo error >&2", stdout=2, stderr=1)
