@@ -221,7 +221,8 @@ impl Client {
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has what came.
-    /// How much happened; 0 when nothing did, after a signal or at the end of the wait.
+    /// How much happened; 0 when nothing did, after a signal or at the end of the wait. It does not wait while something is
+    /// there that was not taken, of whatever call: a caller that takes what comes of one call uses [`Client::turn_for`].
     ///
     /// # Errors
     /// Nothing is in flight and there is no connection, so that nothing could come; the operating system failed.
@@ -252,7 +253,7 @@ impl Client {
     /// As of [`Client::turn`].
     pub fn listen(&mut self, of: Option<CallId>) -> Result<usize, Error> {
         let is_ready = of.map_or(self.session.is_ready(), |call| self.session.is_ready_for(call));
-        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance_looking() };
+        let moved = if is_ready { Ok(self.look_beside()) } else { self.advance_looking() };
         self.leave_watched()?;
         moved
     }
@@ -263,9 +264,15 @@ impl Client {
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };
-        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance(until) };
+        let moved = if is_ready { Ok(self.look_beside()) } else { self.advance(until) };
         self.leave_watched()?;
         moved
+    }
+
+    /// In place of a wait, where something is there to be taken: reads all the same, because the caller may take only what
+    /// comes of a call whose answer is still to be read.
+    fn look_beside(&mut self) -> usize {
+        self.look_once().max(1)
     }
 
     /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what comes through

@@ -91,6 +91,24 @@ fn what_came_of_another_call_ends_no_turn_for_one() {
 }
 
 #[test]
+fn a_turn_reads_on_while_what_came_of_another_call_is_not_taken() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let kept = call(&mut client, b"kept");
+        let other = call(&mut client, b"other");
+        assert_eq!(client.wait(other).unwrap(), b"other");
+        let wanted = call(&mut client, b"wanted");
+        let late = Instant::now() + Duration::from_secs(20);
+        while client.take(wanted).is_none() {
+            client.turn(Wait::Block).unwrap();
+            assert!(Instant::now() < late, "{way:?}: nothing was read");
+        }
+        assert_eq!(client.wait(kept).unwrap(), b"kept");
+    }
+}
+
+#[test]
 fn more_than_both_sides_hold_flows_both_ways_at_once() {
     for way in WAYS {
         let (endpoint, _peer) = serve(way, echo);

@@ -193,8 +193,10 @@ impl Session {
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
-        self.cancel(call);
-        self.calls.end(call);
+        if !self.bounds.plain && self.calls.has(call) {
+            self.tell(Header::new(Kind::Cancel, call.0, 0));
+        }
+        self.end(call);
         self.stash.retain(|stashed| stashed.call != call);
     }
 
@@ -304,7 +306,16 @@ impl Session {
         }
         let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
         let (_, error) = self.failures.remove(at)?;
-        self.calls.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
+        self.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
+    }
+
+    /// Ends the call, and whatever else was to end it; `false` when it was not in flight.
+    #[inline]
+    fn end(&mut self, call: CallId) -> bool {
+        if !self.failures.is_empty() {
+            self.failures.retain(|(failed, _)| *failed != call);
+        }
+        self.calls.end(call)
     }
 
     /// Whether anything will come, or has come, of the call.
@@ -393,7 +404,7 @@ impl Session {
                 Kind::Item if self.calls.has(call) => {
                     if let Some(why) = self.no_item(call, &range) {
                         self.tell(Header::new(Kind::Cancel, call.0, 0));
-                        self.calls.end(call);
+                        self.end(call);
                         return Ok(Some(bad_answer(call, why)));
                     }
                     if !self.calls.spend(call) {
@@ -401,7 +412,7 @@ impl Session {
                     }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
                 }
-                Kind::End if self.calls.end(call) => {
+                Kind::End if self.end(call) => {
                     let what = match header.fault {
                         0 if names_item(self.incoming.frame(range.clone())) == Some(true) => {
                             return Ok(Some(bad_answer(call, "the last frame is an item")));
@@ -436,7 +447,7 @@ impl Session {
             if names_item(self.incoming.frame(range.clone())) == Some(true) {
                 if self.calls.has(call) {
                     if let Some(why) = self.no_item(call, &range) {
-                        self.calls.end(call);
+                        self.end(call);
                         return Ok(Some(bad_answer(call, why)));
                     }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
@@ -444,7 +455,7 @@ impl Session {
                 continue;
             }
             self.order.pop_front();
-            if self.calls.end(call) {
+            if self.end(call) {
                 return Ok(Some(Found { call, what: What::End, place: Place::Received(range) }));
             }
         }
@@ -462,7 +473,7 @@ impl Session {
 
     fn too_long(&mut self, call: CallId, length: usize) -> Option<Found> {
         let allowed = self.bounds.frame_bytes_max;
-        self.calls.end(call).then(|| {
+        self.end(call).then(|| {
             let detail = format!("an answer of {length} bytes, {allowed} are allowed");
             let error = Error::new(Fault::FrameTooLarge, detail);
             Found { call, what: What::Failed(error), place: Place::Nowhere }

@@ -111,6 +111,27 @@ fn an_answer_that_is_there_beats_a_deadline_that_passed() {
 }
 
 #[test]
+fn nothing_is_left_to_say_of_a_call_that_ended_or_was_forgotten() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let (forgotten, answered) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        session.until(forgotten, Instant::now());
+        session.expire(Instant::now());
+        session.forget(forgotten);
+        assert!(!session.is_ready(), "plain {plain}: a turn would not wait");
+        session.cancel(answered);
+        if plain {
+            session.room().extend_from_slice(b"\0\0\0\0\x06\0\0\0faster");
+        } else {
+            end(&mut session, answered, b"faster");
+        }
+        let found = session.take(answered).unwrap();
+        assert_eq!(told(&session, &found), "end faster");
+        assert!(!session.is_ready() && session.in_flight() == 0, "plain {plain}: a turn would not wait");
+    }
+}
+
+#[test]
 fn what_others_were_sent_is_kept_for_them_in_order() {
     let mut session = session(false);
     let (stream, call) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
