@@ -6,8 +6,8 @@
 //! Invariants, checked by the tests beside this file:
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
 //! - what came in is given out in the order it came, but for a call that somebody asked for by name;
-//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, so that no server can
-//!   have begun it.
+//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one whose deadline passed
+//!   when nothing of it left, or will: so no server can have begun it.
 
 use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
@@ -176,15 +176,35 @@ impl Session {
         let head = head.bytes();
         let rest = departed.saturating_sub(head.len());
         let end = self.outgoing.push([&head[departed.min(head.len())..], &request[rest..]]);
-        self.calls.ends_at(call, end);
+        self.calls.lies_at(call, end - (head.len() + request.len()) as u64..end);
     }
 
-    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now.
+    /// Takes back the requests of which nothing has left; of which calls, in their order.
+    fn take_back(&mut self, calls: &[CallId]) -> Vec<CallId> {
+        let written = self.outgoing.written();
+        let place = |call: &CallId| self.calls.unsent(*call, written).map(|place| (place.start, place.end, *call));
+        let mut found: Vec<_> = calls.iter().filter_map(place).collect();
+        if found.is_empty() {
+            return Vec::new();
+        }
+        found.sort_unstable();
+        found.dedup();
+        let pieces: Vec<Range<u64>> = found.iter().map(|(start, end, _)| *start..*end).collect();
+        self.outgoing.cut(&pieces);
+        self.calls.cut(&pieces);
+        let mut taken: Vec<CallId> = found.into_iter().map(|(.., call)| call).collect();
+        taken.sort_unstable();
+        self.order.retain(|call| taken.binary_search(call).is_err());
+        taken
+    }
+
+    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now, and so does one whose request
+    /// is still here.
     pub(crate) fn cancel(&mut self, call: CallId) {
         if !self.calls.has(call) {
             return;
         }
-        if self.bounds.plain {
+        if !self.take_back(&[call]).is_empty() || self.bounds.plain {
             self.failures.push_back((call, Error::new(Fault::Cancelled, "")));
         } else {
             self.tell(Header::new(Kind::Cancel, call.0, 0));
@@ -193,7 +213,7 @@ impl Session {
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
-        if !self.bounds.plain && self.calls.has(call) {
+        if self.calls.has(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
             self.tell(Header::new(Kind::Cancel, call.0, 0));
         }
         self.end(call);
@@ -264,16 +284,19 @@ impl Session {
         self.deadlines.next(|call| self.calls.has(call))
     }
 
-    /// Fails the calls whose deadline passed; how many.
+    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
-        let mut count = 0;
-        while let Some(call) = self.deadlines.passed(now) {
-            if self.calls.has(call) {
-                self.failures.push_back((call, Error::new(Fault::DeadlineExceeded, "")));
-                count += 1;
-            }
+        let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
+        let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.has(*call)).collect();
+        let unsent = self.take_back(&passed);
+        for call in &passed {
+            let error = match unsent.binary_search(call) {
+                Ok(_) => Error::new(Fault::NotSent, "its deadline passed before"),
+                Err(_) => Error::new(Fault::DeadlineExceeded, ""),
+            };
+            self.failures.push_back((*call, error));
         }
-        count
+        passed.len()
     }
 
     /// What came next.
