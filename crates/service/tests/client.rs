@@ -109,6 +109,28 @@ fn a_turn_reads_on_while_what_came_of_another_call_is_not_taken() {
 }
 
 #[test]
+fn a_wait_behind_a_plain_stream_without_an_end_keeps_a_bounded_part_of_it() {
+    let (endpoint, _peer) = serve(Way::Plain, |peer| {
+        let (stream, answered) = (peer.request(), peer.request());
+        let item = [&b"\x92\xa8TestItem\xc5\xff\xf0"[..], &[7; 65_520]].concat();
+        (0..1_000).for_each(|_| peer.end(&stream.header, &item));
+        peer.end(&stream.header, b"end");
+        peer.end(&answered.header, b"answer");
+        peer.request();
+    });
+    let mut client = Client::connect(&endpoint, options(Way::Plain)).unwrap();
+    let (stream, second) = (call(&mut client, b"stream"), call(&mut client, b"second"));
+    let error = client.wait(second).unwrap_err();
+    assert_eq!(error.fault, Fault::Overloaded, "{error}");
+    let mut items = 0;
+    while matches!(client.wait_event(stream).unwrap().kind, EventKind::Item) {
+        items += 1;
+    }
+    assert_eq!(items, 1_000);
+    assert_eq!(client.wait(second).unwrap(), b"answer");
+}
+
+#[test]
 fn more_than_both_sides_hold_flows_both_ways_at_once() {
     for way in WAYS {
         let (endpoint, _peer) = serve(way, echo);

@@ -22,7 +22,7 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 use thalweg_wire::messagepack::Reader;
 
-/// Received bytes nobody took at which reading pauses.
+/// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is waited for.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
@@ -66,6 +66,12 @@ struct Stashed {
     frame: Vec<u8>,
 }
 
+impl Stashed {
+    fn item_bytes(&self) -> usize {
+        if matches!(self.what, What::Item) { self.frame.len() + size_of::<Self>() } else { 0 }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Session {
     bounds: Bounds,
@@ -75,6 +81,8 @@ pub(crate) struct Session {
     outgoing: Outgoing,
     incoming: Incoming,
     stash: VecDeque<Stashed>,
+    /// Bytes of items in it.
+    stashed_bytes: usize,
     /// The frame that was last given out from the stash.
     held: Vec<u8>,
     failures: VecDeque<(CallId, Error)>,
@@ -96,6 +104,7 @@ impl Session {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stash: VecDeque::new(),
+            stashed_bytes: 0,
             held: Vec::new(),
             failures: VecDeque::new(),
             deadlines: Deadlines::default(),
@@ -218,6 +227,7 @@ impl Session {
         }
         self.end(call);
         self.stash.retain(|stashed| stashed.call != call);
+        self.stashed_bytes = self.stash.iter().map(Stashed::item_bytes).sum();
     }
 
     /// Lets a stream send so many items more.
@@ -260,6 +270,11 @@ impl Session {
     /// Whether so much came that nobody took that reading should pause.
     pub(crate) fn is_full(&self) -> bool {
         self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
+    }
+
+    /// Whether a wait for one call would keep more of other calls' streams than it may: plain ones have no credit, and end nowhere.
+    pub(crate) const fn is_choked(&self) -> bool {
+        self.bounds.plain && self.stashed_bytes >= BACKLOG_BYTES
     }
 
     /// Whether [`Session::next`] would bring something, or find out that the connection is beyond understanding.
@@ -387,13 +402,16 @@ impl Session {
     }
 
     fn hold(&mut self, stashed: Stashed) -> Found {
+        self.stashed_bytes -= stashed.item_bytes();
         self.held = stashed.frame;
         Found { call: stashed.call, what: stashed.what, place: Place::Held }
     }
 
     fn stash(&mut self, found: Found) {
         let frame = self.frame(&found).to_vec();
-        self.stash.push_back(Stashed { call: found.call, what: found.what, frame });
+        let stashed = Stashed { call: found.call, what: found.what, frame };
+        self.stashed_bytes += stashed.item_bytes();
+        self.stash.push_back(stashed);
     }
 
     /// The next frame that somebody waits for.
