@@ -234,7 +234,10 @@ impl Shared {
         })
     }
 
-    fn act(&self, act: impl FnOnce(&mut State, &mut Vec<Waker>) -> Result<(), Error>) -> Result<usize, Error> {
+    fn act(
+        &self,
+        act: impl FnOnce(&mut State, &mut Vec<Waker>) -> Result<(), Error>,
+    ) -> Result<usize, Error> {
         let mut wakers = Vec::new();
         let outcome = act(&mut self.state.lock(), &mut wakers);
         let count = wakers.len();

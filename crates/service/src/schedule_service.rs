@@ -80,7 +80,8 @@ where
         };
         if alone
             && self.inline
-            && let Some(turn) = self.scheduler.alone(fork.clone(), access) {
+            && let Some(turn) = self.scheduler.alone(fork.clone(), access)
+        {
             return S::handle(&self.handler, request, Box::new(Held { reply, _turn: turn }));
         }
         let (handler, frame) = (Arc::clone(&self.handler), frame.to_vec());

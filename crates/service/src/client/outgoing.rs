@@ -45,7 +45,8 @@ impl Outgoing {
         let buffer = self.unsent.buffer();
         let Some(mut kept) = pieces.first().map(|first| place(first.start)) else { return };
         for (n, piece) in pieces.iter().enumerate() {
-            let (from, to) = (place(piece.end), pieces.get(n + 1).map_or(buffer.len(), |next| place(next.start)));
+            let (from, to) =
+                (place(piece.end), pieces.get(n + 1).map_or(buffer.len(), |next| place(next.start)));
             buffer.copy_within(from..to, kept);
             kept += to - from;
         }

@@ -191,7 +191,8 @@ impl Session {
     /// Takes back the requests of which nothing has left; of which calls, in their order.
     fn take_back(&mut self, calls: &[CallId]) -> Vec<CallId> {
         let written = self.outgoing.written();
-        let place = |call: &CallId| self.calls.unsent(*call, written).map(|place| (place.start, place.end, *call));
+        let place =
+            |call: &CallId| self.calls.unsent(*call, written).map(|place| (place.start, place.end, *call));
         let mut found: Vec<_> = calls.iter().filter_map(place).collect();
         if found.is_empty() {
             return Vec::new();

@@ -118,7 +118,12 @@ fn a_request_that_is_still_here_when_nobody_wants_it_never_leaves() {
         assert_eq!(unsent.len(), 4 + (head + 4) + (head + 4), "and nothing is said of them");
         let told: Vec<_> = std::iter::from_fn(|| next(&mut session)).collect();
         let told: BTreeMap<_, _> = told.iter().map(|(call, what)| (*call, &what[..])).collect();
-        let expected = [(sent, "deadline_exceeded"), (begun, "deadline_exceeded"), (late, "not_sent"), (cancelled, "cancelled")];
+        let expected = [
+            (sent, "deadline_exceeded"),
+            (begun, "deadline_exceeded"),
+            (late, "not_sent"),
+            (cancelled, "cancelled"),
+        ];
         assert_eq!(told, BTreeMap::from(expected));
         session.sent(4 + head + 4);
         if plain {
