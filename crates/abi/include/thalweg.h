@@ -704,9 +704,9 @@ uint16_t thalweg_client_flush(struct thalweg_client *client);
 
 /**
  * Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes)
- * and reads it: then `thalweg_client_next` has what came. `happened`, which may be null, is how much did; 0 at the end of
- * the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing could come;
- * THALWEG_SYSTEM.
+ * and reads it: then `thalweg_client_next` has what came. It does not wait while something is there that was not taken, of
+ * whatever call. `happened`, which may be null, is how much did; 0 at the end of the wait and after a signal. Faults: nothing
+ * is in flight and there is no connection, so that nothing could come; THALWEG_SYSTEM.
  *
  * Requires:
  * `client` is null or a client; `happened` is null or points to a place for a number.
@@ -714,6 +714,18 @@ uint16_t thalweg_client_flush(struct thalweg_client *client);
 uint16_t thalweg_client_turn(struct thalweg_client *client,
                              int64_t wait_ms,
                              size_t *happened);
+
+/**
+ * As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what came of others, and
+ * was not taken, does not keep it from waiting.
+ *
+ * Requires:
+ * As of `thalweg_client_turn`.
+ */
+uint16_t thalweg_client_turn_for(struct thalweg_client *client,
+                                 uint64_t call,
+                                 int64_t wait_ms,
+                                 size_t *happened);
 
 /**
  * What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until another turn.

@@ -38,7 +38,7 @@ enum thalweg_fault {
     THALWEG_OVERRUN = 15,
     /** The connection ended before the answer came. */
     THALWEG_DISCONNECTED = 16,
-    /** The connection ended before the request was sent. */
+    /** The request was not sent: the connection ended before, or its deadline passed. */
     THALWEG_NOT_SENT = 17,
     /** Nobody listens at the endpoint. */
     THALWEG_NO_SERVER = 18,

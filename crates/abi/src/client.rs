@@ -250,9 +250,9 @@ unsafe fn with(client: *mut ThalwegClient, act: impl FnOnce(&mut Client)) -> Res
 }
 
 /// Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes)
-/// and reads it: then `thalweg_client_next` has what came. `happened`, which may be null, is how much did; 0 at the end of
-/// the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing could come;
-/// THALWEG_SYSTEM.
+/// and reads it: then `thalweg_client_next` has what came. It does not wait while something is there that was not taken, of
+/// whatever call. `happened`, which may be null, is how much did; 0 at the end of the wait and after a signal. Faults: nothing
+/// is in flight and there is no connection, so that nothing could come; THALWEG_SYSTEM.
 ///
 /// # Safety
 /// `client` is null or a client; `happened` is null or points to a place for a number.
@@ -262,16 +262,43 @@ pub unsafe extern "C" fn thalweg_client_turn(
     wait_ms: i64,
     happened: *mut usize,
 ) -> u16 {
-    code(|| {
-        // SAFETY: the caller's promise.
-        let client = unsafe { borrowed::handle(client, "the client") }?;
-        let count = client.client.turn(wait(wait_ms))?;
-        if !happened.is_null() {
-            // SAFETY: the caller's promise; what stands there is not read.
-            unsafe { happened.write(count) };
-        }
-        Ok(())
+    // SAFETY: the caller's promise.
+    code(|| unsafe { turn(client, happened, |client| client.turn(wait(wait_ms))) })
+}
+
+/// As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what came of others, and
+/// was not taken, does not keep it from waiting.
+///
+/// # Safety
+/// As of `thalweg_client_turn`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_client_turn_for(
+    client: *mut ThalwegClient,
+    call: u64,
+    wait_ms: i64,
+    happened: *mut usize,
+) -> u16 {
+    // SAFETY: the caller's promise.
+    code(|| unsafe {
+        turn(client, happened, |client| client.turn_for(CallId::from_number(call), wait(wait_ms)))
     })
+}
+
+/// # Safety
+/// `client` is null or a client that nobody else uses meanwhile; `happened` is null or a place for a number.
+unsafe fn turn(
+    client: *mut ThalwegClient,
+    happened: *mut usize,
+    take: impl FnOnce(&mut Client) -> Result<usize, Error>,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let client = unsafe { borrowed::handle(client, "the client") }?;
+    let count = take(&mut client.client)?;
+    if !happened.is_null() {
+        // SAFETY: the caller's promise; what stands there is not read.
+        unsafe { happened.write(count) };
+    }
+    Ok(())
 }
 
 /// What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until another turn.

@@ -49,8 +49,9 @@ fn pip(name: &str, about: &str) -> Vec<(String, String)> {
 }
 
 fn cargo(name: &str, about: &str, runtime: Option<&str>) -> Vec<(String, String)> {
-    // A runtime of the caller's choice is the caller's to depend on.
-    let dependency = if runtime.is_none() { "thalweg-wire = \"0.1\"\n" } else { "" };
+    // A runtime of the caller's choice is the caller's to depend on. Ours is in no registry, where anybody may take its name.
+    let ours = format!("thalweg-wire = {{ git = \"{}\" }}\n", env!("CARGO_PKG_REPOSITORY"));
+    let dependency = if runtime.is_none() { ours.as_str() } else { "" };
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"{VERSION}\"\ndescription = \"{about}\"\nedition = \"2024\"\n\n\
          [dependencies]\n{dependency}"

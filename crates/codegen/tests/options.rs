@@ -257,6 +257,14 @@ fn packages_have_their_manifests() {
 }
 
 #[test]
+fn a_package_of_rust_depends_on_what_is_ours_and_not_on_a_name_that_anybody_may_register() {
+    let files = generated("rust", &["--client", "--package", "echo-client"]).unwrap();
+    let manifest = text(&files, "Cargo.toml");
+    let dependency = manifest.split_once("[dependencies]\n").unwrap().1;
+    assert_eq!(dependency, "thalweg-wire = { git = \"https://github.com/thalweg/thalweg\" }\n");
+}
+
+#[test]
 fn a_run_is_repeatable_and_checks_itself() {
     let directory = tempfile::tempdir().unwrap();
     for lang in

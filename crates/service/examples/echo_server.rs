@@ -179,6 +179,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         stopper.stop();
     });
     println!("ready");
-    server.run_reactor(Scheduled::<EchoService, _, _>::new(Echo::default(), Pool::new(POOL_THREADS)))?;
+    let service = Scheduled::<EchoService, _, _>::new(Echo::default(), Pool::new(POOL_THREADS));
+    // No handler of it waits.
+    server.run_reactor(service.inline())?;
     Ok(())
 }

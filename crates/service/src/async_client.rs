@@ -11,7 +11,7 @@
 //! of all tasks that were ready together leave in one write, and none waits for a driver.
 //!
 //! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of it stays; no wake
-//! is lost, whichever thread drives; a waker is somebody else's code, and may be the last of a task that has calls of its own, so
+//! is lost, whichever thread drives, and none waits for a thread that computes in the future it drives; a waker is somebody else's code, and may be the last of a task that has calls of its own, so
 //! it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
@@ -74,8 +74,10 @@ struct Shared {
 struct State {
     client: Client,
     calls: HashMap<CallId, Waiting>,
-    /// Threads in [`AsyncClient::run_until`] that are up: each takes a turn before it sleeps.
-    drivers: usize,
+    /// Threads asleep in [`AsyncClient::run_until`].
+    sleepers: usize,
+    /// A foreign loop was given the descriptor, or drives: it may be watching.
+    watched: bool,
     /// Something was queued that no turn has seen.
     stale: bool,
 }
@@ -119,7 +121,7 @@ impl AsyncClient {
     /// Out of descriptors.
     pub fn new(mut client: Client) -> Result<Self, Error> {
         let descriptor = socket::duplicate(client.descriptor()?)?;
-        let state = State { client, calls: HashMap::new(), drivers: 0, stale: false };
+        let state = State { client, calls: HashMap::new(), sleepers: 0, watched: false, stale: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), descriptor });
         Ok(Self { shared, options: CallOptions::default() })
     }
@@ -132,6 +134,7 @@ impl AsyncClient {
 
     /// Readable whenever [`AsyncClient::drive`] has something to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.state.lock().watched = true;
         self.shared.descriptor.as_fd()
     }
 
@@ -145,6 +148,7 @@ impl AsyncClient {
     /// # Errors
     /// The operating system failed. A connection that ended shows in the calls.
     pub fn drive(&self, wait: Wait) -> Result<usize, Error> {
+        self.shared.state.lock().watched = true;
         let count = self.shared.pump(glance)?;
         let left = match wait {
             Wait::Poll => return Ok(count),
@@ -152,7 +156,7 @@ impl AsyncClient {
             Wait::Until(until) => Some(until.saturating_duration_since(Instant::now())),
             Wait::Block => None,
         };
-        socket::wait(self.descriptor(), false, left)?;
+        socket::wait(self.shared.descriptor.as_fd(), false, left)?;
         self.shared.pump(glance)
     }
 
@@ -165,20 +169,20 @@ impl AsyncClient {
         let alarm = Arc::new(Alarm { event: EventFd::new()?, phase: Mutex::new(Phase::Up) });
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
-        let _driver = Driver::begin(&self.shared);
+        let _driver = Driver { shared: &self.shared };
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Ok(output);
             }
-            self.shared.pump(Client::attend)?;
+            self.shared.attend()?;
             if alarm.about_to_sleep() {
-                let retired = self.shared.retire();
-                let slept = retired
-                    .and_then(|()| Ok(socket::wait_either(self.descriptor(), alarm.event.as_fd(), None)?));
-                self.shared.state.lock().drivers += 1;
+                let slept = self.shared.retire().and_then(|_| {
+                    Ok(socket::wait_either(self.shared.descriptor.as_fd(), alarm.event.as_fd(), None)?)
+                });
+                self.shared.state.lock().sleepers -= 1;
                 slept?;
                 alarm.up()?;
-                self.shared.pump(Client::attend)?;
+                self.shared.attend()?;
             }
         }
     }
@@ -210,25 +214,36 @@ impl AsyncCall for AsyncClient {
 impl Shared {
     /// A turn; how many futures it woke.
     fn pump(&self, how: TakeTurn) -> Result<usize, Error> {
+        self.act(|state, wakers| state.turn(how, wakers))
+    }
+
+    /// A turn of a thread that is about to poll its future, which may take any time: a thread that watches the descriptor
+    /// meanwhile has to hear of what comes.
+    fn attend(&self) -> Result<usize, Error> {
+        self.act(|state, wakers| {
+            state.turn(Client::attend, wakers)?;
+            if state.sleepers > 0 || state.watched { state.turn(glance, wakers) } else { Ok(()) }
+        })
+    }
+
+    /// This thread is about to sleep. From here on the descriptor tells of everything.
+    fn retire(&self) -> Result<usize, Error> {
+        self.act(|state, wakers| {
+            state.sleepers += 1;
+            state.turn(glance, wakers)
+        })
+    }
+
+    fn act(
+        &self,
+        act: impl FnOnce(&mut State, &mut Vec<Waker>) -> Result<(), Error>,
+    ) -> Result<usize, Error> {
         let mut wakers = Vec::new();
-        let outcome = self.state.lock().turn(how, &mut wakers);
+        let outcome = act(&mut self.state.lock(), &mut wakers);
         let count = wakers.len();
         // Outside the lock: a waker is somebody else's code, and may well call.
         wakers.into_iter().for_each(Waker::wake);
         outcome.map(|()| count)
-    }
-
-    /// A driver is about to sleep. What was queued since its last turn counted on it, and is sent; what is queued from here on
-    /// is its caller's to send. From here on, too, the descriptor tells of everything.
-    fn retire(&self) -> Result<(), Error> {
-        let mut wakers = Vec::new();
-        let outcome = {
-            let mut state = self.state.lock();
-            state.drivers -= 1;
-            state.turn(glance, &mut wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
-        outcome
     }
 }
 
@@ -276,7 +291,7 @@ impl Frames {
         let given = context.waker().clone();
         let (mut wakers, mut former, mut again) = (Vec::new(), None, false);
         let mut state = self.shared.state.lock();
-        if state.is_empty(self.call) && state.stale && state.drivers == 0 && self.yielded {
+        if state.is_empty(self.call) && state.stale && self.yielded {
             // A failure here is one of the operating system, and shows again to whoever drives.
             let _ = state.turn(glance, &mut wakers);
         }
@@ -286,7 +301,7 @@ impl Frames {
                 Poll::Ready(taken)
             }
             None => {
-                again = state.stale && state.drivers == 0 && !self.yielded;
+                again = state.stale && !self.yielded;
                 self.yielded |= again;
                 if let Some(waiting) = state.calls.get_mut(&self.call) {
                     former = waiting.waker.replace(given);
@@ -350,22 +365,15 @@ impl Drop for Frames {
     }
 }
 
-/// A thread that is in [`AsyncClient::run_until`] and up.
+/// A thread that is in [`AsyncClient::run_until`]: when it leaves, the descriptor tells of everything.
 struct Driver<'s> {
     shared: &'s Shared,
-}
-
-impl<'s> Driver<'s> {
-    fn begin(shared: &'s Shared) -> Self {
-        shared.state.lock().drivers += 1;
-        Self { shared }
-    }
 }
 
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         // A failure here is one of the operating system, and shows again to whoever drives.
-        let _ = self.shared.retire();
+        let _ = self.shared.pump(glance);
     }
 }
 

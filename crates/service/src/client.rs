@@ -223,7 +223,8 @@ impl Client {
     }
 
     /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has what came.
-    /// How much happened; 0 when nothing did, after a signal or at the end of the wait.
+    /// How much happened; 0 when nothing did, after a signal or at the end of the wait. It does not wait while something is
+    /// there that was not taken, of whatever call: a caller that takes what comes of one call uses [`Client::turn_for`].
     ///
     /// # Errors
     /// Nothing is in flight and there is no connection, so that nothing could come; the operating system failed.
@@ -254,7 +255,7 @@ impl Client {
     /// As of [`Client::turn`].
     pub fn listen(&mut self, of: Option<CallId>) -> Result<usize, Error> {
         let is_ready = of.map_or(self.session.is_ready(), |call| self.session.is_ready_for(call));
-        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance_looking() };
+        let moved = if is_ready { Ok(self.look_beside()) } else { self.advance_looking() };
         self.leave_watched()?;
         moved
     }
@@ -265,9 +266,15 @@ impl Client {
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };
-        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance(until) };
+        let moved = if is_ready { Ok(self.look_beside()) } else { self.advance(until) };
         self.leave_watched()?;
         moved
+    }
+
+    /// In place of a wait, where something is there to be taken: reads all the same, because the caller may take only what
+    /// comes of a call whose answer is still to be read.
+    fn look_beside(&mut self) -> usize {
+        self.look_once().max(1)
     }
 
     /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what comes through
@@ -323,7 +330,8 @@ impl Client {
     /// As [`Client::wait`], and tells an item from the end.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] when there is no such call.
+    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain streams before it
+    /// were not taken, and then the call is still in flight.
     pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
         let found = loop {
             if let Some(found) = self.session.take(call) {
@@ -334,6 +342,10 @@ impl Client {
             }
             if !self.session.knows(call) {
                 return Err(Error::new(Fault::BadArgument, "no such call is in flight"));
+            }
+            if self.session.is_choked() {
+                let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
+                return Err(Error::new(Fault::Overloaded, detail));
             }
             self.advance(None)?;
         };

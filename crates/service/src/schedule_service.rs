@@ -3,9 +3,10 @@
 //! A call holds its fork from before its handler begins until its answer was given, in whatever thread, or until its responder
 //! is dropped. A call that declares nothing runs beside everything.
 //!
-//! A call that came alone while nothing was in flight runs where it came in: handing it over would only make it later. Every
-//! other goes to the executor, its frame copied, so that the caller may go on reading. One that nobody waits for any more when
-//! its turn comes is not begun.
+//! Each call goes to the executor, its frame copied, so that the caller may go on reading: a handler may wait, for credit
+//! say, on the executor's thread. With [`Scheduled::inline`] one that came alone while nothing was in flight runs where it came
+//! in, which is sooner; a handler that waits there waits for what only that thread would read. One that nobody waits for any
+//! more when its turn comes is not begun.
 
 use crate::schedule::{Executor, Scheduler, Turn};
 use crate::server::{Handler, Reply as ServerReply, Request};
@@ -31,6 +32,8 @@ use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, refuse};
 pub struct Scheduled<S, H, E: Executor> {
     handler: Arc<H>,
     scheduler: Scheduler<Fork<'static>, E>,
+    /// A call that came alone runs where it came in.
+    inline: bool,
     service: PhantomData<fn() -> S>,
 }
 
@@ -42,7 +45,16 @@ where
 {
     /// A handler's calls over an executor.
     pub fn new(handler: H, executor: E) -> Self {
-        Self { handler: Arc::new(handler), scheduler: Scheduler::new(executor), service: PhantomData }
+        let scheduler = Scheduler::new(executor);
+        Self { handler: Arc::new(handler), scheduler, inline: false, service: PhantomData }
+    }
+
+    /// Runs a call that came alone, while nothing is in flight, on the thread that took it in: sooner than the executor would.
+    /// For handlers that never wait: until one returns that thread reads nothing, so no other call, no cancel and no credit.
+    #[must_use]
+    pub fn inline(mut self) -> Self {
+        self.inline = true;
+        self
     }
 
     /// The handler.
@@ -66,7 +78,10 @@ where
             Some((access, fork)) => (access, owned(fork)),
             None => (Access::ReadCommitted, Fork::None),
         };
-        if alone && let Some(turn) = self.scheduler.alone(fork.clone(), access) {
+        if alone
+            && self.inline
+            && let Some(turn) = self.scheduler.alone(fork.clone(), access)
+        {
             return S::handle(&self.handler, request, Box::new(Held { reply, _turn: turn }));
         }
         let (handler, frame) = (Arc::clone(&self.handler), frame.to_vec());
@@ -106,7 +121,7 @@ fn owned(fork: Fork<'_>) -> Fork<'static> {
 impl<S, H, E: Executor> Clone for Scheduled<S, H, E> {
     fn clone(&self) -> Self {
         let (handler, scheduler) = (Arc::clone(&self.handler), self.scheduler.clone());
-        Self { handler, scheduler, service: PhantomData }
+        Self { handler, scheduler, inline: self.inline, service: PhantomData }
     }
 }
 

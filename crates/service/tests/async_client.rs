@@ -6,7 +6,7 @@ mod peer;
 use peer::{Peer, Way, echo, options, serve};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -151,7 +151,8 @@ fn a_future_that_is_dropped_cancels_its_call() {
     {
         let mut call = pin!(client.call(b"given up".to_vec()));
         let mut context = Context::from_waker(Waker::noop());
-        assert!(call.as_mut().poll(&mut context).is_pending());
+        // The first poll asks for a second, at which the request leaves; one that is dropped before never does.
+        (0..2).for_each(|_| assert!(call.as_mut().poll(&mut context).is_pending()));
     }
     assert_eq!(client.in_flight(), 0);
     assert_eq!(client.run_until(client.call(b"?".to_vec())).unwrap().unwrap(), b"next");
@@ -281,6 +282,78 @@ fn threads_that_drive_nothing_are_served_by_one_that_does() {
                 if through.0 == 2 { Poll::Ready(()) } else { Poll::Pending }
             });
             client.run_until(both).unwrap();
+        });
+    }
+}
+
+/// A thread in `run_until` whose future has had an answer, so that it has taken a turn, and then computes until it is let go.
+fn compute_in_a_future(client: &AsyncClient, begun: &Sender<()>, until: Receiver<()>) {
+    let answered = client.run_until(async {
+        client.call(b"own".to_vec()).await.unwrap();
+        begun.send(()).unwrap();
+        until.recv_timeout(Duration::from_secs(60))
+    });
+    answered.unwrap().expect("the others waited for the thread that computes");
+}
+
+#[test]
+fn a_request_leaves_while_a_thread_that_drives_computes() {
+    for way in WAYS {
+        let (heard, hears) = channel();
+        let (endpoint, _peer) = serve(way, move |peer| {
+            for _ in 0..2 {
+                let request = peer.request();
+                peer.end(&request.header, b"");
+                if request.payload == b"other" {
+                    heard.send(()).unwrap();
+                }
+            }
+            peer.request();
+        });
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        let (begun, begins) = channel();
+        // Kept beyond the end: one that is dropped leaves with what it cancels.
+        let mut call = pin!(client.call(b"other".to_vec()));
+        std::thread::scope(|scope| {
+            let own = client.clone();
+            scope.spawn(move || compute_in_a_future(&own, &begun, hears));
+            begins.recv().unwrap();
+            // Polled twice, as it asks for, and driven by nobody here.
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(call.as_mut().poll(&mut context).is_pending());
+            let _ = call.as_mut().poll(&mut context);
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken_while_another_that_drives_computes() {
+    // One that falls asleep only later hears by itself, so there are several.
+    for _ in 0..20 {
+        let (asked, is_asked) = channel();
+        let (go, goes) = channel();
+        let (endpoint, _peer) = serve(Way::Shared, move |peer| {
+            let held = peer.request();
+            asked.send(()).unwrap();
+            let own = peer.request();
+            peer.end(&own.header, b"");
+            goes.recv().unwrap();
+            peer.end(&held.header, b"");
+            peer.request();
+        });
+        let client = AsyncClient::connect(&endpoint, options(Way::Shared)).unwrap();
+        let ((begun, begins), (answered, is_answered)) = (channel(), channel());
+        std::thread::scope(|scope| {
+            let own = client.clone();
+            scope.spawn(move || {
+                own.run_until(own.call(b"held".to_vec())).unwrap().unwrap();
+                answered.send(()).unwrap();
+            });
+            is_asked.recv().unwrap();
+            let own = client.clone();
+            scope.spawn(move || compute_in_a_future(&own, &begun, is_answered));
+            begins.recv().unwrap();
+            go.send(()).unwrap();
         });
     }
 }

@@ -91,6 +91,46 @@ fn what_came_of_another_call_ends_no_turn_for_one() {
 }
 
 #[test]
+fn a_turn_reads_on_while_what_came_of_another_call_is_not_taken() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let kept = call(&mut client, b"kept");
+        let other = call(&mut client, b"other");
+        assert_eq!(client.wait(other).unwrap(), b"other");
+        let wanted = call(&mut client, b"wanted");
+        let late = Instant::now() + Duration::from_secs(20);
+        while client.take(wanted).is_none() {
+            client.turn(Wait::Block).unwrap();
+            assert!(Instant::now() < late, "{way:?}: nothing was read");
+        }
+        assert_eq!(client.wait(kept).unwrap(), b"kept");
+    }
+}
+
+#[test]
+fn a_wait_behind_a_plain_stream_without_an_end_keeps_a_bounded_part_of_it() {
+    let (endpoint, _peer) = serve(Way::Plain, |peer| {
+        let (stream, answered) = (peer.request(), peer.request());
+        let item = [&b"\x92\xa8TestItem\xc5\xff\xf0"[..], &[7; 65_520]].concat();
+        (0..1_000).for_each(|_| peer.end(&stream.header, &item));
+        peer.end(&stream.header, b"end");
+        peer.end(&answered.header, b"answer");
+        peer.request();
+    });
+    let mut client = Client::connect(&endpoint, options(Way::Plain)).unwrap();
+    let (stream, second) = (call(&mut client, b"stream"), call(&mut client, b"second"));
+    let error = client.wait(second).unwrap_err();
+    assert_eq!(error.fault, Fault::Overloaded, "{error}");
+    let mut items = 0;
+    while matches!(client.wait_event(stream).unwrap().kind, EventKind::Item) {
+        items += 1;
+    }
+    assert_eq!(items, 1_000);
+    assert_eq!(client.wait(second).unwrap(), b"answer");
+}
+
+#[test]
 fn more_than_both_sides_hold_flows_both_ways_at_once() {
     for way in WAYS {
         let (endpoint, _peer) = serve(way, echo);

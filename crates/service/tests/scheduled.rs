@@ -66,17 +66,16 @@ impl EchoHandler for Store {
     fn numbers(&self, _: EchoNumbers, _: Responder<commands::Numbers>) {}
     fn places(&self, _: EchoPlaces<'_>, _: Responder<commands::Places>) {}
 
+    /// Waits on the pool's thread while there is no credit, which the server's thread hears of.
     fn count(&self, request: EchoCount, mut responder: Responder<commands::Count>) {
-        std::thread::spawn(move || {
-            let unpark = Waker::from(Arc::new(Unpark(std::thread::current())));
-            for value in request.first..request.last {
-                if responder.item(&EchoCountItem { value }) == Flow::Wait {
-                    responder.changed(&unpark);
-                    std::thread::park();
-                }
+        let unpark = Waker::from(Arc::new(Unpark(std::thread::current())));
+        for value in request.first..request.last {
+            if responder.item(&EchoCountItem { value }) == Flow::Wait {
+                responder.changed(&unpark);
+                std::thread::park_timeout(Duration::from_secs(20));
             }
-            responder.ok(&EchoCountResponse { count: request.last - request.first });
-        });
+        }
+        responder.ok(&EchoCountResponse { count: request.last - request.first });
     }
 }
 
@@ -204,8 +203,8 @@ fn a_call_that_nobody_waits_for_when_its_turn_comes_is_not_begun() {
 }
 
 #[test]
-fn a_call_that_comes_alone_runs_where_it_came_in() {
-    let service = Service::new(Store::default(), Pool::new(1));
+fn a_call_that_comes_alone_runs_where_it_came_in_if_that_is_asked_for() {
+    let service = Service::new(Store::default(), Pool::new(1)).inline();
     let here = std::thread::current().id();
     let request = EchoPut { fork: "a".into(), value: b"x"[..].into() };
     ask(&service, true, &request).recv().unwrap();
@@ -222,6 +221,18 @@ fn a_call_that_comes_alone_runs_where_it_came_in() {
     );
     put.0.ok(&EchoPutResponse { version: put.1 });
     later.recv().unwrap();
+}
+
+#[test]
+fn a_handler_may_wait_on_the_pools_thread_though_its_call_came_alone() {
+    serve(|endpoint, plain| {
+        let options = ClientOptions { plain, ..ClientOptions::default() };
+        let mut client = EchoClient::new(SyncClient::connect(&endpoint, options).unwrap());
+        let begun = std::time::Instant::now();
+        let mut items = client.count(&EchoCount { first: 0, last: 100_000 }).unwrap();
+        while let Next::Item(_) = items.next().unwrap() {}
+        assert!(begun.elapsed() < Duration::from_secs(20), "it waited for what its own thread was to hear");
+    });
 }
 
 #[test]

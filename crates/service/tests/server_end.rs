@@ -105,6 +105,56 @@ fn whatever_a_client_had_sent_before_the_end_is_answered_or_refused() {
 }
 
 #[test]
+fn requests_that_waited_for_others_to_end_are_refused_when_those_have_ended() {
+    // They lie in the server's own input, or most of them in the socket.
+    for length in [3, 30_000] {
+        let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+        let mut peer = Peer::multiplexed(&server.path);
+        peer.call(1, b"keep");
+        let reply = kept.recv().unwrap();
+        (2..8).for_each(|id| peer.call(id, &vec![b'k'; length]));
+        server.stopper.stop();
+        assert_eq!(peer.receive().kind, Kind::Goodbye);
+        reply.end(b"one");
+        assert_eq!(peer.receive(), end(1, b"one"));
+        for id in 2..8 {
+            let refused = peer.receive();
+            assert_eq!((refused.id, refused.fault), (id, Some(Fault::Draining)), "of {length} bytes");
+        }
+        assert!(peer.rest().is_empty());
+    }
+}
+
+#[test]
+fn requests_that_waited_are_answered_though_their_client_says_nothing_more() {
+    for plain in [false, true] {
+        let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+        let mut peer = if plain { Peer::plain(&server.path) } else { Peer::multiplexed(&server.path) };
+        for id in 1..4 {
+            if plain { peer.send_plain(b"keep") } else { peer.call(id, b"keep") }
+        }
+        let first = kept.recv().unwrap();
+        peer.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        // Another client's answer: by then the end of this one was read.
+        let mut other = Peer::plain(&server.path);
+        other.send_plain(b"echo");
+        assert_eq!(other.receive_plain(), b"echo");
+        first.end(b"answer");
+        for _ in 2..4 {
+            kept.recv_timeout(Duration::from_secs(60)).expect("it was dropped").end(b"answer");
+        }
+        for id in 1..4 {
+            if plain {
+                assert_eq!(peer.receive_plain(), b"answer");
+            } else {
+                assert_eq!(peer.receive(), end(id, b"answer"));
+            }
+        }
+        assert!(peer.rest().is_empty());
+    }
+}
+
+#[test]
 fn a_run_returns_only_when_every_reply_was_answered_or_dropped() {
     let (returned, returns) = channel();
     let (keeper, kept) = channel::<Reply>();

@@ -115,8 +115,8 @@ faults! {
     Overrun = 15, "overrun", 500, -32009, Unknown, "the stream ran ahead of its reader";
     /// The connection ended before the answer came.
     Disconnected = 16, "disconnected", 502, -32010, Unknown, "the connection ended before the answer came";
-    /// The connection ended before the request was sent.
-    NotSent = 17, "not_sent", 502, -32011, Safe, "the connection ended before the request was sent";
+    /// The request was not sent: the connection ended before, or its deadline passed.
+    NotSent = 17, "not_sent", 502, -32011, Safe, "the request was not sent";
     /// Nobody listens at the endpoint.
     NoServer = 18, "no_server", 502, -32012, Safe, "nobody listens there";
     /// The endpoint did not take the connection in time.

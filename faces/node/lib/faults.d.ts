@@ -49,7 +49,7 @@ export interface Faults {
   readonly OVERRUN: FaultRow
   /** The connection ended before the answer came. */
   readonly DISCONNECTED: FaultRow
-  /** The connection ended before the request was sent. */
+  /** The request was not sent: the connection ended before, or its deadline passed. */
   readonly NOT_SENT: FaultRow
   /** Nobody listens at the endpoint. */
   readonly NO_SERVER: FaultRow

@@ -22,7 +22,7 @@ const FAULTS = Object.freeze({
   DRAINING: row(14, "safe", 503, -32008, "the server is ending"),
   OVERRUN: row(15, "unknown", 500, -32009, "the stream ran ahead of its reader"),
   DISCONNECTED: row(16, "unknown", 502, -32010, "the connection ended before the answer came"),
-  NOT_SENT: row(17, "safe", 502, -32011, "the connection ended before the request was sent"),
+  NOT_SENT: row(17, "safe", 502, -32011, "the request was not sent"),
   NO_SERVER: row(18, "safe", 502, -32012, "nobody listens there"),
   CONNECT_TIMEOUT: row(19, "safe", 504, -32013, "the server did not take the connection in time"),
   PERMISSION_DENIED: row(20, "never", 403, -32014, "this user may not use the endpoint"),

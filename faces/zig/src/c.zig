@@ -171,6 +171,7 @@ pub extern fn thalweg_client_forget(client: *Client, call: u64) u16;
 pub extern fn thalweg_client_grant(client: *Client, call: u64, items: u32) u16;
 pub extern fn thalweg_client_flush(client: *Client) u16;
 pub extern fn thalweg_client_turn(client: *Client, wait_ms: i64, happened: ?*usize) u16;
+pub extern fn thalweg_client_turn_for(client: *Client, call: u64, wait_ms: i64, happened: ?*usize) u16;
 pub extern fn thalweg_client_next(client: *Client, event: *Event) u16;
 pub extern fn thalweg_client_take(client: *Client, call: u64, event: *Event) u16;
 pub extern fn thalweg_client_wait(client: *Client, call: u64, event: *Event) u16;

@@ -186,10 +186,18 @@ pub const Client = struct {
         try check(c.thalweg_client_flush(self.handle));
     }
 
-    /// Writes what is queued, waits as it may for something to come, and reads it. Says how much happened.
+    /// Writes what is queued, waits as it may for something to come, and reads it. Says how much happened. It does not wait
+    /// while something is there that was not taken, of whatever call: beside `take`, use `turnFor`.
     pub fn turn(self: *Client, how: Wait) Error!usize {
         var happened: usize = 0;
         try check(c.thalweg_client_turn(self.handle, how.number(), &happened));
+        return happened;
+    }
+
+    /// A turn for one call: what came of others, and was not taken, does not keep it from waiting.
+    pub fn turnFor(self: *Client, call: u64, how: Wait) Error!usize {
+        var happened: usize = 0;
+        try check(c.thalweg_client_turn_for(self.handle, call, how.number(), &happened));
         return happened;
     }
 

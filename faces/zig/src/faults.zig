@@ -38,7 +38,7 @@ pub const Fault = enum(u16) {
     overrun = 15,
     /// The connection ended before the answer came.
     disconnected = 16,
-    /// The connection ended before the request was sent.
+    /// The request was not sent: the connection ended before, or its deadline passed.
     not_sent = 17,
     /// Nobody listens at the endpoint.
     no_server = 18,
@@ -79,7 +79,7 @@ pub const Fault = enum(u16) {
             .draining => "the server is ending",
             .overrun => "the stream ran ahead of its reader",
             .disconnected => "the connection ended before the answer came",
-            .not_sent => "the connection ended before the request was sent",
+            .not_sent => "the request was not sent",
             .no_server => "nobody listens there",
             .connect_timeout => "the server did not take the connection in time",
             .permission_denied => "this user may not use the endpoint",

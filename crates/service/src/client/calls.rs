@@ -4,17 +4,21 @@
 //! number is looked up by an index, never comes twice, and what is still said about an old one fits nobody.
 
 use crate::call::CallId;
+use std::ops::Range;
 
 const SLOT_BITS: u32 = 20;
 /// Calls in flight at most.
 pub(crate) const CALLS_MAX: u32 = 1 << SLOT_BITS;
 /// The number of a slot where no call lies. No call has it: the first has sequence 1.
 const VACANT: u64 = 0;
+/// The place of a request that lies nowhere yet, or no more.
+const NOWHERE: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot {
     number: u64,
-    /// Where its request ends among all bytes of the connection: once so many are written, the server may have it.
+    /// Where its request begins and ends among all bytes of the connection: once all are written, the server may have it.
+    begin: u64,
     end: u64,
     /// Items that its stream may still send.
     credit: u64,
@@ -38,19 +42,44 @@ impl Calls {
     pub(crate) fn begin(&mut self, credit: u64, unary: bool) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { number: VACANT, end: 0, credit: 0, unary });
+            self.slots.push(Slot { number: VACANT, begin: 0, end: 0, credit: 0, unary });
             (self.slots.len() - 1) as u32
         });
         let number = self.sequence << SLOT_BITS | u64::from(slot);
-        self.slots[slot as usize] = Slot { number, end: u64::MAX, credit, unary };
+        self.slots[slot as usize] = Slot { number, begin: NOWHERE, end: NOWHERE, credit, unary };
         self.len += 1;
         CallId(number)
     }
 
-    /// Says where the call's request ends.
-    pub(crate) fn ends_at(&mut self, call: CallId, end: u64) {
+    /// Says where the call's request lies.
+    pub(crate) fn lies_at(&mut self, call: CallId, place: Range<u64>) {
         if let Some(slot) = self.slot(call) {
-            slot.end = end;
+            (slot.begin, slot.end) = (place.start, place.end);
+        }
+    }
+
+    /// Where the call's request lies, if none of it had left when `written` bytes were.
+    pub(crate) fn unsent(&self, call: CallId, written: u64) -> Option<Range<u64>> {
+        let slot = self.slots.get(index(call)).filter(|slot| slot.number == call.0 && call.0 != VACANT)?;
+        (slot.begin >= written && slot.begin != NOWHERE).then_some(slot.begin..slot.end)
+    }
+
+    /// These pieces are taken out, which are given in their order: what lay behind them moves up.
+    pub(crate) fn cut(&mut self, pieces: &[Range<u64>]) {
+        let mut gone = 0;
+        let gone: Vec<u64> = std::iter::once(0)
+            .chain(pieces.iter().map(|piece| {
+                gone += piece.end - piece.start;
+                gone
+            }))
+            .collect();
+        for slot in self.slots.iter_mut().filter(|slot| slot.begin != NOWHERE) {
+            let before = pieces.partition_point(|piece| piece.end <= slot.begin);
+            if pieces.get(before).is_some_and(|piece| piece.start == slot.begin) {
+                (slot.begin, slot.end) = (NOWHERE, NOWHERE);
+            } else {
+                (slot.begin, slot.end) = (slot.begin - gone[before], slot.end - gone[before]);
+            }
         }
     }
 

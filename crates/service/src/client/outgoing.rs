@@ -1,5 +1,6 @@
 //! Bytes on their way out, and how many of all there ever were have left.
 
+use std::ops::Range;
 use thalweg_transport::Unsent;
 
 /// A buffer that a burst made larger than this is given back once it is empty.
@@ -37,6 +38,23 @@ impl Outgoing {
         }
     }
 
+    /// Takes back pieces that have not begun to leave, each by its place among all bytes there ever were, in their order.
+    pub(crate) fn cut(&mut self, pieces: &[Range<u64>]) {
+        let (start, written) = (self.unsent.length_at(0), self.written);
+        let place = |at: u64| start + (at - written) as usize;
+        let buffer = self.unsent.buffer();
+        let Some(mut kept) = pieces.first().map(|first| place(first.start)) else { return };
+        for (n, piece) in pieces.iter().enumerate() {
+            let (from, to) =
+                (place(piece.end), pieces.get(n + 1).map_or(buffer.len(), |next| place(next.start)));
+            buffer.copy_within(from..to, kept);
+            kept += to - from;
+        }
+        buffer.truncate(kept);
+        // One that is empty now begins anew.
+        self.sent(0);
+    }
+
     /// So many bytes are written that never lay here.
     pub(crate) fn went_past(&mut self, count: usize) {
         self.written += count as u64;
@@ -61,6 +79,19 @@ mod tests {
         outgoing.sent(5);
         outgoing.went_past(10);
         assert_eq!((outgoing.written(), outgoing.push([b"x", b""])), (18, 19));
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_the_rest_in_its_order() {
+        let mut outgoing = Outgoing::default();
+        outgoing.push([b"sent", b"aabbccdd"]);
+        outgoing.sent(4);
+        outgoing.cut(&[4..6, 8..10]);
+        assert_eq!(outgoing.unsent().as_slice(), b"bbdd");
+        assert_eq!(outgoing.push([b"e", b""]), 9);
+        outgoing.cut(&[4..9]);
+        assert!(outgoing.unsent().is_empty());
+        assert_eq!((outgoing.push([b"f", b""]), outgoing.unsent().as_slice()), (5, &b"f"[..]));
     }
 
     #[test]

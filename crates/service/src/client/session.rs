@@ -6,8 +6,8 @@
 //! Invariants, checked by the tests beside this file:
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
 //! - what came in is given out in the order it came, but for a call that somebody asked for by name;
-//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, so that no server can
-//!   have begun it.
+//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one whose deadline passed
+//!   when nothing of it left, or will: so no server can have begun it.
 
 use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
@@ -22,7 +22,7 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 use thalweg_wire::messagepack::Reader;
 
-/// Received bytes nobody took at which reading pauses.
+/// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is waited for.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
@@ -66,6 +66,12 @@ struct Stashed {
     frame: Vec<u8>,
 }
 
+impl Stashed {
+    fn item_bytes(&self) -> usize {
+        if matches!(self.what, What::Item) { self.frame.len() + size_of::<Self>() } else { 0 }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Session {
     bounds: Bounds,
@@ -75,6 +81,8 @@ pub(crate) struct Session {
     outgoing: Outgoing,
     incoming: Incoming,
     stash: VecDeque<Stashed>,
+    /// Bytes of items in it.
+    stashed_bytes: usize,
     /// The frame that was last given out from the stash.
     held: Vec<u8>,
     failures: VecDeque<(CallId, Error)>,
@@ -96,6 +104,7 @@ impl Session {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stash: VecDeque::new(),
+            stashed_bytes: 0,
             held: Vec::new(),
             failures: VecDeque::new(),
             deadlines: Deadlines::default(),
@@ -176,15 +185,36 @@ impl Session {
         let head = head.bytes();
         let rest = departed.saturating_sub(head.len());
         let end = self.outgoing.push([&head[departed.min(head.len())..], &request[rest..]]);
-        self.calls.ends_at(call, end);
+        self.calls.lies_at(call, end - (head.len() + request.len()) as u64..end);
     }
 
-    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now.
+    /// Takes back the requests of which nothing has left; of which calls, in their order.
+    fn take_back(&mut self, calls: &[CallId]) -> Vec<CallId> {
+        let written = self.outgoing.written();
+        let place =
+            |call: &CallId| self.calls.unsent(*call, written).map(|place| (place.start, place.end, *call));
+        let mut found: Vec<_> = calls.iter().filter_map(place).collect();
+        if found.is_empty() {
+            return Vec::new();
+        }
+        found.sort_unstable();
+        found.dedup();
+        let pieces: Vec<Range<u64>> = found.iter().map(|(start, end, _)| *start..*end).collect();
+        self.outgoing.cut(&pieces);
+        self.calls.cut(&pieces);
+        let mut taken: Vec<CallId> = found.into_iter().map(|(.., call)| call).collect();
+        taken.sort_unstable();
+        self.order.retain(|call| taken.binary_search(call).is_err());
+        taken
+    }
+
+    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now, and so does one whose request
+    /// is still here.
     pub(crate) fn cancel(&mut self, call: CallId) {
         if !self.calls.has(call) {
             return;
         }
-        if self.bounds.plain {
+        if !self.take_back(&[call]).is_empty() || self.bounds.plain {
             self.failures.push_back((call, Error::new(Fault::Cancelled, "")));
         } else {
             self.tell(Header::new(Kind::Cancel, call.0, 0));
@@ -193,9 +223,12 @@ impl Session {
 
     /// As [`Session::cancel`], and nothing more is ever heard of the call.
     pub(crate) fn forget(&mut self, call: CallId) {
-        self.cancel(call);
-        self.calls.end(call);
+        if self.calls.has(call) && self.take_back(&[call]).is_empty() && !self.bounds.plain {
+            self.tell(Header::new(Kind::Cancel, call.0, 0));
+        }
+        self.end(call);
         self.stash.retain(|stashed| stashed.call != call);
+        self.stashed_bytes = self.stash.iter().map(Stashed::item_bytes).sum();
     }
 
     /// Lets a stream send so many items more.
@@ -245,6 +278,11 @@ impl Session {
         self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
     }
 
+    /// Whether a wait for one call would keep more of other calls' streams than it may: plain ones have no credit, and end nowhere.
+    pub(crate) const fn is_choked(&self) -> bool {
+        self.bounds.plain && self.stashed_bytes >= BACKLOG_BYTES
+    }
+
     /// Whether [`Session::next`] would bring something, or find out that the connection is beyond understanding.
     pub(crate) fn is_ready(&self) -> bool {
         !self.stash.is_empty() || !self.failures.is_empty() || self.has_arrived()
@@ -267,16 +305,19 @@ impl Session {
         self.deadlines.next(|call| self.calls.has(call))
     }
 
-    /// Fails the calls whose deadline passed; how many.
+    /// Fails the calls whose deadline passed; how many. A request that is still here never leaves.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
-        let mut count = 0;
-        while let Some(call) = self.deadlines.passed(now) {
-            if self.calls.has(call) {
-                self.failures.push_back((call, Error::new(Fault::DeadlineExceeded, "")));
-                count += 1;
-            }
+        let passed: Vec<CallId> = std::iter::from_fn(|| self.deadlines.passed(now)).collect();
+        let passed: Vec<CallId> = passed.into_iter().filter(|call| self.calls.has(*call)).collect();
+        let unsent = self.take_back(&passed);
+        for call in &passed {
+            let error = match unsent.binary_search(call) {
+                Ok(_) => Error::new(Fault::NotSent, "its deadline passed before"),
+                Err(_) => Error::new(Fault::DeadlineExceeded, ""),
+            };
+            self.failures.push_back((*call, error));
         }
-        count
+        passed.len()
     }
 
     /// What came next.
@@ -309,7 +350,16 @@ impl Session {
         }
         let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
         let (_, error) = self.failures.remove(at)?;
-        self.calls.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
+        self.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
+    }
+
+    /// Ends the call, and whatever else was to end it; `false` when it was not in flight.
+    #[inline]
+    fn end(&mut self, call: CallId) -> bool {
+        if !self.failures.is_empty() {
+            self.failures.retain(|(failed, _)| *failed != call);
+        }
+        self.calls.end(call)
     }
 
     /// Whether anything will come, or has come, of the call.
@@ -358,13 +408,16 @@ impl Session {
     }
 
     fn hold(&mut self, stashed: Stashed) -> Found {
+        self.stashed_bytes -= stashed.item_bytes();
         self.held = stashed.frame;
         Found { call: stashed.call, what: stashed.what, place: Place::Held }
     }
 
     fn stash(&mut self, found: Found) {
         let frame = self.frame(&found).to_vec();
-        self.stash.push_back(Stashed { call: found.call, what: found.what, frame });
+        let stashed = Stashed { call: found.call, what: found.what, frame };
+        self.stashed_bytes += stashed.item_bytes();
+        self.stash.push_back(stashed);
     }
 
     /// The next frame that somebody waits for.
@@ -398,7 +451,7 @@ impl Session {
                 Kind::Item if self.calls.has(call) => {
                     if let Some(why) = self.no_item(call, &range) {
                         self.tell(Header::new(Kind::Cancel, call.0, 0));
-                        self.calls.end(call);
+                        self.end(call);
                         return Ok(Some(bad_answer(call, why)));
                     }
                     if !self.calls.spend(call) {
@@ -406,7 +459,7 @@ impl Session {
                     }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
                 }
-                Kind::End if self.calls.end(call) => {
+                Kind::End if self.end(call) => {
                     let what = match header.fault {
                         0 if names_item(self.incoming.frame(range.clone())) == Some(true) => {
                             return Ok(Some(bad_answer(call, "the last frame is an item")));
@@ -441,7 +494,7 @@ impl Session {
             if names_item(self.incoming.frame(range.clone())) == Some(true) {
                 if self.calls.has(call) {
                     if let Some(why) = self.no_item(call, &range) {
-                        self.calls.end(call);
+                        self.end(call);
                         return Ok(Some(bad_answer(call, why)));
                     }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
@@ -449,7 +502,7 @@ impl Session {
                 continue;
             }
             self.order.pop_front();
-            if self.calls.end(call) {
+            if self.end(call) {
                 return Ok(Some(Found { call, what: What::End, place: Place::Received(range) }));
             }
         }
@@ -467,7 +520,7 @@ impl Session {
 
     fn too_long(&mut self, call: CallId, length: usize) -> Option<Found> {
         let allowed = self.bounds.frame_bytes_max;
-        self.calls.end(call).then(|| {
+        self.end(call).then(|| {
             let detail = format!("an answer of {length} bytes, {allowed} are allowed");
             let error = Error::new(Fault::FrameTooLarge, detail);
             Found { call, what: What::Failed(error), place: Place::Nowhere }

@@ -83,6 +83,7 @@ fn a_late_answer_is_dropped_in_either_kind_of_connection() {
         let mut session = session(plain);
         let start = Instant::now();
         let (late, other) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        session.sent(session.unsent().len());
         session.until(late, start);
         assert_eq!(session.next_deadline(), Some(start));
         assert_eq!(session.expire(start), 1);
@@ -100,6 +101,44 @@ fn a_late_answer_is_dropped_in_either_kind_of_connection() {
 }
 
 #[test]
+fn a_request_that_is_still_here_when_nobody_wants_it_never_leaves() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let names = [&b"sent"[..], b"begun", b"late", b"kept", b"cancelled", b"forgotten", b"last"];
+        let [sent, begun, late, kept, cancelled, forgotten, last] = names.map(|name| ask(&mut session, name));
+        let head = if plain { LENGTH_BYTES } else { HEADER_BYTES };
+        session.sent(2 * head + 4 + 1);
+        [sent, begun, late].into_iter().for_each(|call| session.until(call, Instant::now()));
+        session.expire(Instant::now());
+        session.cancel(cancelled);
+        session.forget(forgotten);
+        let unsent = session.unsent().to_vec();
+        let has = |name: &[u8]| unsent.windows(name.len()).any(|window| window == name);
+        assert_eq!(["late", "cancelled", "forgotten"].map(|name| has(name.as_bytes())), [false; 3]);
+        assert_eq!(unsent.len(), 4 + (head + 4) + (head + 4), "and nothing is said of them");
+        let told: Vec<_> = std::iter::from_fn(|| next(&mut session)).collect();
+        let told: BTreeMap<_, _> = told.iter().map(|(call, what)| (*call, &what[..])).collect();
+        let expected = [
+            (sent, "deadline_exceeded"),
+            (begun, "deadline_exceeded"),
+            (late, "not_sent"),
+            (cancelled, "cancelled"),
+        ];
+        assert_eq!(told, BTreeMap::from(expected));
+        session.sent(4 + head + 4);
+        if plain {
+            // The two that ended have their places still.
+            session.room().extend_from_slice(b"\0\0\0\0\0\0\0\0\x03\0\0\0one");
+        } else {
+            end(&mut session, kept, b"one");
+        }
+        assert_eq!(next(&mut session), Some((kept, "end one".into())));
+        disconnect(&mut session);
+        assert_eq!(next(&mut session), Some((last, "not_sent".into())), "it had not left");
+    }
+}
+
+#[test]
 fn an_answer_that_is_there_beats_a_deadline_that_passed() {
     let mut session = session(false);
     let call = ask(&mut session, b"a");
@@ -108,6 +147,28 @@ fn an_answer_that_is_there_beats_a_deadline_that_passed() {
     session.expire(Instant::now());
     assert_eq!(next(&mut session), Some((call, "end just in time".into())));
     assert_eq!(next(&mut session), None);
+}
+
+#[test]
+fn nothing_is_left_to_say_of_a_call_that_ended_or_was_forgotten() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let (forgotten, answered) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        session.sent(session.unsent().len());
+        session.until(forgotten, Instant::now());
+        session.expire(Instant::now());
+        session.forget(forgotten);
+        assert!(!session.is_ready(), "plain {plain}: a turn would not wait");
+        session.cancel(answered);
+        if plain {
+            session.room().extend_from_slice(b"\0\0\0\0\x06\0\0\0faster");
+        } else {
+            end(&mut session, answered, b"faster");
+        }
+        let found = session.take(answered).unwrap();
+        assert_eq!(told(&session, &found), "end faster");
+        assert!(!session.is_ready() && session.in_flight() == 0, "plain {plain}: a turn would not wait");
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Busy {
     pub(crate) closing: bool,
     /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
+    /// Is among those whose input is to be dealt with again.
+    pub(crate) relieved: bool,
     /// While it is paused it is read from until it has so much, for what is said about calls in flight.
     pub(crate) ahead_bytes_max: usize,
     /// Streams were told to wait until what is unsent has left.
@@ -66,6 +68,7 @@ impl Busy {
             reset: false,
             closing: false,
             paused: false,
+            relieved: false,
             ahead_bytes_max: 0,
             congested: false,
             dirty: false,
@@ -150,7 +153,7 @@ impl Spare {
         busy.in_flight.clear();
         (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
         (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
-        (busy.ahead_bytes_max, busy.congested, busy.dirty) = (0, false, false);
+        (busy.relieved, busy.ahead_bytes_max, busy.congested, busy.dirty) = (false, 0, false, false);
         self.idle.push(busy);
     }
 }

@@ -37,13 +37,18 @@ impl Engine {
             if phase == Phase::Multiplexed && !busy.closing {
                 busy.output.buffer().extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
             }
-            let most_bytes = self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize;
+            let most_bytes = self.left_behind_bytes_max();
             let fate = self.hear_out(core, collector, (key, &mut busy), most_bytes, handler);
             // Whoever is still there then brings about the turn that ends it, in a foreign loop too.
             self.watch_deadline(core, key, &mut busy, until_ms);
             self.put_back(core, collector, key, busy, fate);
         }
         self.clear_up(core, collector, handler);
+    }
+
+    /// What a client may have sent before it could know: as much as a ring holds, or a socket.
+    pub(crate) fn left_behind_bytes_max(&self) -> usize {
+        self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize
     }
 
     /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the way.

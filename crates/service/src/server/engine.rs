@@ -281,7 +281,8 @@ impl Engine {
         if fate == Fate::Lives {
             fate = self.send(core, collector, key, &mut busy);
         }
-        let over = busy.closing || ((busy.ended || self.draining) && !busy.paused);
+        // Of one that is relieved the input is still to be answered, or refused.
+        let over = busy.closing || ((busy.ended || self.draining) && !busy.paused && !busy.relieved);
         if fate == Fate::Gone || (over && busy.has_answered_all()) {
             self.remove(core, collector, key, busy);
         } else if busy.is_idle() {
@@ -342,8 +343,15 @@ impl Engine {
                 let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else {
                     continue;
                 };
+                busy.relieved = false;
                 self.serve(core, collector, key, &mut busy, false, handler);
-                self.put_back(core, collector, key, busy, Fate::Lives);
+                let fate = if self.draining {
+                    let most_bytes = self.left_behind_bytes_max();
+                    self.hear_out(core, collector, (key, &mut busy), most_bytes, handler)
+                } else {
+                    Fate::Lives
+                };
+                self.put_back(core, collector, key, busy, fate);
             } else if let Some(key) = self.dirty.pop() {
                 let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else {
                     continue;

@@ -81,6 +81,7 @@ impl Engine {
         let begins = busy.calls() < self.options.in_flight_max as usize;
         if busy.paused && begins && busy.answered_bytes() <= relieved_at {
             busy.paused = false;
+            busy.relieved = true;
             self.relieved.push(key);
         }
         // What waits for its turn holds up no stream: it may be that very stream's end that it waits for.

@@ -50,7 +50,7 @@ class Queue {
     const now = performance.now()
     for (const waiter of this.calls.keys()) {
       const call = this.drop(waiter)
-      if (call.due <= now) waiter.fail(new ServiceError("DEADLINE_EXCEEDED"))
+      if (call.due <= now) waiter.fail(overdue())
       else return { ...call, waiter, deadline: call.due === Infinity ? 0 : Math.ceil(call.due - now) }
     }
     return undefined
@@ -73,11 +73,14 @@ class Queue {
     const now = performance.now()
     let next = Infinity
     for (const [waiter, { due }] of [...this.calls]) {
-      if (due <= now) waiter.fail(new ServiceError("DEADLINE_EXCEEDED"))
+      if (due <= now) waiter.fail(overdue())
       else if (due < next) next = due
     }
     this.look(next)
   }
 }
+
+/** What becomes of a call whose time is over: it never left, so that it may be made again. */
+const overdue = () => new ServiceError("NOT_SENT", "the request was not sent: its deadline passed before")
 
 module.exports = { Queue }

@@ -46,7 +46,7 @@ class Fault(IntEnum):
     DISCONNECTED = 16
     """The connection ended before the answer came."""
     NOT_SENT = 17
-    """The connection ended before the request was sent."""
+    """The request was not sent: the connection ended before, or its deadline passed."""
     NO_SERVER = 18
     """Nobody listens at the endpoint."""
     CONNECT_TIMEOUT = 19
@@ -104,7 +104,7 @@ _ROWS: Final[dict[Fault, tuple[Retry, int, int, str]]] = {
     Fault.DRAINING: ("safe", 503, -32008, "the server is ending"),
     Fault.OVERRUN: ("unknown", 500, -32009, "the stream ran ahead of its reader"),
     Fault.DISCONNECTED: ("unknown", 502, -32010, "the connection ended before the answer came"),
-    Fault.NOT_SENT: ("safe", 502, -32011, "the connection ended before the request was sent"),
+    Fault.NOT_SENT: ("safe", 502, -32011, "the request was not sent"),
     Fault.NO_SERVER: ("safe", 502, -32012, "nobody listens there"),
     Fault.CONNECT_TIMEOUT: ("safe", 504, -32013, "the server did not take the connection in time"),
     Fault.PERMISSION_DENIED: ("never", 403, -32014, "this user may not use the endpoint"),
@@ -253,7 +253,7 @@ class Disconnected(ServiceError, ConnectionError):
 
 
 class NotSent(ServiceError, ConnectionError):
-    """The connection ended before the request was sent."""
+    """The request was not sent: the connection ended before, or its deadline passed."""
 
     fault = Fault.NOT_SENT
     code = "NOT_SENT"

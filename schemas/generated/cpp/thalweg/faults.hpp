@@ -41,7 +41,7 @@ enum class Fault : std::uint16_t {
     overrun = 15,
     /// The connection ended before the answer came.
     disconnected = 16,
-    /// The connection ended before the request was sent.
+    /// The request was not sent: the connection ended before, or its deadline passed.
     not_sent = 17,
     /// Nobody listens at the endpoint.
     no_server = 18,
@@ -119,7 +119,7 @@ constexpr std::string_view says(Fault fault) {
     case Fault::draining: return "the server is ending";
     case Fault::overrun: return "the stream ran ahead of its reader";
     case Fault::disconnected: return "the connection ended before the answer came";
-    case Fault::not_sent: return "the connection ended before the request was sent";
+    case Fault::not_sent: return "the request was not sent";
     case Fault::no_server: return "nobody listens there";
     case Fault::connect_timeout: return "the server did not take the connection in time";
     case Fault::permission_denied: return "this user may not use the endpoint";
