@@ -1,5 +1,5 @@
-//! The far end: this program started again, so that what is measured crosses processes. It says a line once it is ready, and
-//! ends with its standard input.
+//! The far end: this program started again, so that what is measured crosses processes. It says a line once
+//! it is ready, and ends with its standard input.
 
 use crate::Failure;
 use std::ffi::OsStr;
@@ -106,7 +106,8 @@ impl Drop for Far {
     }
 }
 
-/// At the far end: says that the near one may come, and calls `ended` once nobody needs this process any more.
+/// At the far end: says that the near one may come, and calls `ended` once nobody needs this process any
+/// more.
 ///
 /// # Errors
 /// Nobody hears it.

@@ -1,5 +1,6 @@
-//! What the measuring programs share. Owns the plan that the command line asks for, the process at the far end, clients that
-//! begin together, and the clock; lends the load's few lines of HTTP framing. Never knows what any of them measures.
+//! What the measuring programs share. Owns the plan that the command line asks for, the process at the far
+//! end, clients that begin together, and the clock; lends the load's few lines of HTTP framing. Never knows
+//! what any of them measures.
 #![forbid(unsafe_code)]
 
 pub mod far;

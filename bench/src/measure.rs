@@ -1,5 +1,5 @@
-//! One measurement: so many clients, each on a thread of its own, which begin together and repeat a turn until the time is
-//! over.
+//! One measurement: so many clients, each on a thread of its own, which begin together and repeat a turn
+//! until the time is over.
 
 use crate::Failure;
 use serde_json::json;
@@ -21,7 +21,8 @@ pub enum Until {
 pub struct Pace {
     /// Turns before the clock starts: both ends find their pace.
     pub warm_turns: u64,
-    /// Turns between two looks at the clock, which a short turn is not much longer than. One: what each turn took is kept.
+    /// Turns between two looks at the clock, which a short turn is not much longer than. One: what each turn
+    /// took is kept.
     pub look_every: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What the command line asks a benchmark to measure: `[--pairs N] [--first-pair N] [--milliseconds N | --turns N]
-//! [--only WORK,WORK] [--sides SIDE,SIDE]`.
+//! What the command line asks a benchmark to measure:
+//! `[--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]`.
 
 use crate::measure::Until;
 use crate::{Failure, option};

@@ -2,7 +2,8 @@
 
 use thalweg_wire::http1::{Arrival, BodyDecoder, ChunkedDecoder, HeadParser, Heads, Limits, parse_response};
 
-/// A head is the same however many pieces it came in, and when it comes again, and lies within what was given.
+/// A head is the same however many pieces it came in, and when it comes again, and lies within what was
+/// given.
 pub fn request(data: &[u8]) {
     let limits = Limits::default();
     let mut whole = HeadParser::default();
@@ -109,7 +110,8 @@ pub fn answer(data: &[u8]) {
     }
 }
 
-/// The status and the body of an answer that comes in these pieces, before the connection ends; `None` if it is none.
+/// The status and the body of an answer that comes in these pieces, before the connection ends; `None` if it
+/// is none.
 fn arrived(pieces: &[&[u8]]) -> Option<(u16, Vec<u8>)> {
     let mut arrival = Arrival::default();
     let first = arrives(&mut arrival, pieces);

@@ -1,7 +1,8 @@
-//! One program for every target; `THALWEG_FUZZ` names the one to run. libFuzzer brings `main`, the inputs and the coverage.
+//! One program for every target; `THALWEG_FUZZ` names the one to run. libFuzzer brings `main`, the inputs and
+//! the coverage.
 //!
-//! A target holds its parser to more than not to panic: to itself in pieces, to its own encoder, or to another parser.
-//! `README.md` says which parser has which.
+//! A target holds its parser to more than not to panic: to itself in pieces, to its own encoder, or to
+//! another parser. `README.md` says which parser has which.
 #![no_main]
 
 mod http;

@@ -1,4 +1,5 @@
-//! Memory that a peer writes, too, with anything in it: rings, and the words of a store that another process has open.
+//! Memory that a peer writes, too, with anything in it: rings, and the words of a store that another process
+//! has open.
 
 use crate::store;
 use std::io::IoSlice;
@@ -9,13 +10,14 @@ use thalweg_sys::memory;
 use thalweg_transport::{Read, SharedEnd, Wanted};
 
 const RING_BYTES: u32 = 4096;
-/// Words of the map in front of the rings' bytes that mean something: what it is, the tails and heads, who sleeps.
+/// Words of the map in front of the rings' bytes that mean something: what it is, the tails and heads, who
+/// sleeps.
 const WORDS: [usize; 9] = [0, 1, 16, 32, 48, 64, 80, 81, 96];
 /// The words that a founder reads of its peer: how far that has written, and read.
 const PEERS: [(usize, usize); 2] = [(48, 32), (16, 64)];
 
-/// An end of a pair of rings whose peer writes what it likes, wherever it likes, between one step and the next: what is
-/// read was there, and a word that lies is told.
+/// An end of a pair of rings whose peer writes what it likes, wherever it likes, between one step and the
+/// next: what is read was there, and a word that lies is told.
 ///
 /// The input is a list of steps: `what 1 | argument 1`, and where that writes a word, its 8 bytes.
 pub fn rings(data: &[u8]) {
@@ -91,10 +93,11 @@ fn bytes(words: &Words, ring: usize, from: u64, count: usize) -> Vec<u8> {
     (0..count as u64).map(byte).collect()
 }
 
-/// A store that is read while somebody writes its words, whatever they are: reading ends, and stays within what is there.
+/// A store that is read while somebody writes its words, whatever they are: reading ends, and stays within
+/// what is there.
 ///
-/// The input is a list of words: `which 1 | value 8`, little-endian; with the highest bit of the first byte, the value is
-/// added to what is there.
+/// The input is a list of words: `which 1 | value 8`, little-endian; with the highest bit of the first byte,
+/// the value is added to what is there.
 pub fn attached(data: &[u8]) {
     let directory = store::copied(store::sample());
     let control = Disk::Real.open(&directory.path().join("control")).expect("a control file");

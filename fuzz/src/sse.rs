@@ -3,8 +3,8 @@
 use thalweg_wire::sse::{Control, base64_event, control_event, text_event, unfinished_bytes};
 use thalweg_wire::token::Token;
 
-/// A payload comes back with its line ends as line feeds, whichever pieces it was written in. The first bytes say where it
-/// is cut, and how the stream stands.
+/// A payload comes back with its line ends as line feeds, whichever pieces it was written in. The first bytes
+/// say where it is cut, and how the stream stands.
 pub fn written(data: &[u8]) {
     let Some(([cut, flags], payload)) = data.split_first_chunk() else { return };
     let (front, back) = payload.split_at(usize::from(*cut).min(payload.len()));

@@ -1,6 +1,8 @@
-//! A store whose files somebody changed: it is opened, refused or repaired, and never read past what it holds.
+//! A store whose files somebody changed: it is opened, refused or repaired, and never read past what it
+//! holds.
 //!
-//! The input is a list of edits: which file, where, and what to write there; a last odd byte cuts a file short.
+//! The input is a list of edits: which file, where, and what to write there; a last odd byte cuts a file
+//! short.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -83,8 +85,8 @@ pub fn opened(data: &[u8]) {
     judge(copied(&edited(data)).path(), true);
 }
 
-/// Opens, verifies and prints what edits left that no checksum tells of. What is read of that is another question: checksums
-/// stand for what a writer of ours meant.
+/// Opens, verifies and prints what edits left that no checksum tells of. What is read of that is another
+/// question: checksums stand for what a writer of ours meant.
 pub fn resealed(data: &[u8]) {
     let mut files = edited(data);
     files.iter_mut().for_each(|(name, bytes)| reseal(name, bytes));

@@ -15,7 +15,8 @@ fn translator() -> &'static Translator {
     })
 }
 
-/// Parameters that fit come back from their frame, and a result from its. The first byte says of which command.
+/// Parameters that fit come back from their frame, and a result from its. The first byte says of which
+/// command.
 pub fn json(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -1,9 +1,9 @@
-//! CPython's own tests of asyncio, with our loop in place of asyncio's: the wheel is built and installed into an empty
-//! environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process each. Printed are how
-//! many tests ran, in how many of them our loop did, and why each of the others was skipped. Tests that make loops of
-//! their own which only pretend run too: they show that substituting ours disturbs nothing. With `--libraries`, popular
-//! libraries on our loop instead; with `--newest`, the tests of the newest CPython, which the tools bring; with
-//! `--interpreter`, those of any other.
+//! CPython's own tests of asyncio, with our loop in place of asyncio's: the wheel is built and installed into
+//! an empty environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process
+//! each. Printed are how many tests ran, in how many of them our loop did, and why each of the others was
+//! skipped. Tests that make loops of their own which only pretend run too: they show that substituting ours
+//! disturbs nothing. With `--libraries`, popular libraries on our loop instead; with `--newest`, the tests of
+//! the newest CPython, which the tools bring; with `--interpreter`, those of any other.
 
 mod libraries;
 
@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The modules, how many tests of each run at least, and in how many of them our loop does: fewer of the one mean that
-/// tests were not found, fewer of the other that our loop was not put in place. Where loops only pretend, it is zero.
+/// The modules, how many tests of each run at least, and in how many of them our loop does: fewer of the one
+/// mean that tests were not found, fewer of the other that our loop was not put in place. Where loops only
+/// pretend, it is zero.
 const MODULES: &[(&str, u64, u64)] = &[
     ("test_streams", 67, 67),
     ("test_tasks", 910, 215),
@@ -41,8 +42,8 @@ const MODULES: &[(&str, u64, u64)] = &[
     ("test_threads", 6, 6),
 ];
 
-/// What is otherwise in the newest CPython: modules that are new, and some that have fewer tests, because child watchers
-/// are gone.
+/// What is otherwise in the newest CPython: modules that are new, and some that have fewer tests, because
+/// child watchers are gone.
 const MODULES_NEWEST: &[(&str, u64, u64)] = &[
     ("test_unix_events", 89, 28),
     ("test_subprocess", 76, 72),

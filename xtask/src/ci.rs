@@ -1,8 +1,9 @@
-//! Everything `make test` runs once its tools are there, step by step, with a table at the end, and behind it what the
-//! steps that failed said of it. A step's own
-//! summary lines are counted: `test result: ok. N passed; N failed` (cargo) and `name: N passed, N failed`
-//! (ours). A step that has no such line counts as one check; one that counted none has judged nothing, which is a failure,
-//! unless it says `name: skipped: why`, which is only shown, and in a build that somebody relies on (`CI`) is a failure, too.
+//! Everything `make test` runs once its tools are there, step by step, with a table at the end, and behind it
+//! what the steps that failed said of it. A step's own summary lines are counted:
+//! `test result: ok. N passed; N failed` (cargo) and `name: N passed, N failed` (ours). A step that has no
+//! such line counts as one check; one that counted none has judged nothing, which is a failure, unless it
+//! says `name: skipped: why`, which is only shown, and in a build that somebody relies on (`CI`) is a
+//! failure, too.
 
 mod complaints;
 
@@ -199,8 +200,8 @@ fn relied_on() -> bool {
     std::env::var_os("CI").is_some_and(|value| !matches!(value.to_str(), Some("" | "0" | "false")))
 }
 
-/// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a failure
-/// stands where it happened.
+/// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a
+/// failure stands where it happened.
 fn said_by(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<ExitStatus, String> {
     let (output, input) = std::io::pipe().map_err(|e| e.to_string())?;
     command.stderr(input.try_clone().map_err(|e| e.to_string())?).stdout(input);

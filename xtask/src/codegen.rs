@@ -1,4 +1,5 @@
-//! `cargo xtask codegen`: writes what is generated from the schemas and committed; with `--check`, says how it differs.
+//! `cargo xtask codegen`: writes what is generated from the schemas and committed; with `--check`, says how
+//! it differs.
 
 use crate::options::Options;
 use crate::server::root;

@@ -66,7 +66,8 @@ fn judge(server: &Server, scratch: &Scratch, what: &str) -> Outcome {
     Ok(tally)
 }
 
-/// A run that ends badly has failed, even if no test of it did: a file that does not load, an error outside of every test.
+/// A run that ends badly has failed, even if no test of it did: a file that does not load, an error outside
+/// of every test.
 fn judged(tally: Tally, success: bool) -> Tally {
     Tally { failed: tally.failed.max(u64::from(!success)), ..tally }
 }

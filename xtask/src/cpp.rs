@@ -1,5 +1,6 @@
-//! `cargo xtask cpp`: the C++ face as its users get it: installed as a CMake package, found from a project of its own,
-//! compiled as strictly as the compiler can, and run with every access watched, the matrix's programs included.
+//! `cargo xtask cpp`: the C++ face as its users get it: installed as a CMake package, found from a project of
+//! its own, compiled as strictly as the compiler can, and run with every access watched, the matrix's
+//! programs included.
 
 use crate::options::Options;
 use crate::programs::{self, Programs};
@@ -51,8 +52,8 @@ fn build(targets: &[&str]) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// `CMake` ties its cache to the directory it was made from and refuses any other; ours outlives the checkout when the
-/// target directory does. One made from another checkout is thrown away.
+/// `CMake` ties its cache to the directory it was made from and refuses any other; ours outlives the checkout
+/// when the target directory does. One made from another checkout is thrown away.
 fn forget_other_checkout(face: &Path, home: &Path) -> Result<(), String> {
     let cache = match std::fs::read_to_string(face.join("CMakeCache.txt")) {
         Ok(cache) => cache,

@@ -1,5 +1,6 @@
 //! The drain: TERM while thousands of subscribers are attached and more keep arriving. The server must end
-//! successfully, long before its grace would cut anybody, and every subscriber must see its response end properly.
+//! successfully, long before its grace would cut anybody, and every subscriber must see its response end
+//! properly.
 
 use crate::client::Connection;
 use crate::hold::{self, Kind};

@@ -1,5 +1,6 @@
-//! What an empty server weighs: resident memory, the peak of its start included. How much of its code the kernel maps at a
-//! time is up to how the file lies in the page cache, so of several starts the median counts.
+//! What an empty server weighs: resident memory, the peak of its start included. How much of its code the
+//! kernel maps at a time is up to how the file lies in the page cache, so of several starts the median
+//! counts.
 
 use crate::memory;
 use crate::options::Options;

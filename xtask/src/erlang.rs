@@ -1,6 +1,6 @@
-//! `cargo xtask erlang`: the Erlang application as rebar3 builds it, with its native half, its Common Test suites, and what xref
-//! and dialyzer say of it. The workers that the tests start run in an environment that has the built wheel and nothing else.
-//! Needs `make tools`.
+//! `cargo xtask erlang`: the Erlang application as rebar3 builds it, with its native half, its Common Test
+//! suites, and what xref and dialyzer say of it. The workers that the tests start run in an environment that
+//! has the built wheel and nothing else. Needs `make tools`.
 
 use crate::options::Options;
 use crate::programs::output;
@@ -72,7 +72,8 @@ pub(crate) fn floors() -> Result<PathBuf, String> {
     Ok(target().join("release/examples/libfloors"))
 }
 
-/// Compiles the echo client and the generated code that it calls through; the folders they and the application lie in.
+/// Compiles the echo client and the generated code that it calls through; the folders they and the
+/// application lie in.
 ///
 /// # Errors
 /// Something does not build.
@@ -111,8 +112,8 @@ fn native() -> Result<(), String> {
     fs::rename(&fresh, &library).map_err(|e| format!("{}: {e}", library.display()))
 }
 
-/// Rebar3 links what it builds to the checkout that it builds from, and leaves such links as they are; ours outlive the
-/// checkout when the target directory does. Those of another checkout are thrown away.
+/// Rebar3 links what it builds to the checkout that it builds from, and leaves such links as they are; ours
+/// outlive the checkout when the target directory does. Those of another checkout are thrown away.
 fn forget_other_checkout() -> Result<(), String> {
     for profile in ["default", "test"] {
         let built = base().join(profile).join("lib/thalweg");

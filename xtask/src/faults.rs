@@ -1,5 +1,6 @@
-//! `cargo xtask faults`: the table of faults as every face has it, written from the one in `wire`; with `--check`, says
-//! which files differ. What is written is committed, so that a face can be read and built without this task.
+//! `cargo xtask faults`: the table of faults as every face has it, written from the one in `wire`; with
+//! `--check`, says which files differ. What is written is committed, so that a face can be read and built
+//! without this task.
 
 mod c;
 mod documents;

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz [--target NAME,…] [--seconds N] [--at-once N] [--record]`: every parser and every on-disk format against inputs that grow out of
-//! what they cover. libFuzzer on the stable compiler: the flags below are what its coverage stands on. What a run
-//! finds is kept under `fuzz/found` and becomes a file under `fuzz/regressions/NAME`, which every run begins with. As many
-//! targets run at once as there are processors, unless it is said.
+//! `cargo xtask fuzz [--target NAME,…] [--seconds N] [--at-once N] [--record]`: every parser and every
+//! on-disk format against inputs that grow out of what they cover. libFuzzer on the stable compiler: the
+//! flags below are what its coverage stands on. What a run finds is kept under `fuzz/found` and becomes a
+//! file under `fuzz/regressions/NAME`, which every run begins with. As many targets run at once as there are
+//! processors, unless it is said.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;

@@ -1,7 +1,7 @@
-//! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as strictly as
-//! its compiler can, and then against each other: what became of ten thousand mutated frames has to be the same
-//! everywhere. Three more schemas, one of what is legal and awkward, one of words that languages reserve and one of nothing but
-//! streams, are generated and compiled, never run.
+//! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as
+//! strictly as its compiler can, and then against each other: what became of ten thousand mutated frames has
+//! to be the same everywhere. Three more schemas, one of what is legal and awkward, one of words that
+//! languages reserve and one of nothing but streams, are generated and compiled, never run.
 //!
 //! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
 

@@ -1,5 +1,6 @@
-//! `cargo xtask guide`: the first service of `docs/services.md`, made and run as it says there. The schema, the program and
-//! what it says are read out of the page, so that the page cannot be wrong about them; so is what it depends on, but for where that lies. Never knows what they are about.
+//! `cargo xtask guide`: the first service of `docs/services.md`, made and run as it says there. The schema,
+//! the program and what it says are read out of the page, so that the page cannot be wrong about them; so is
+//! what it depends on, but for where that lies. Never knows what they are about.
 
 use crate::options::Options;
 use crate::server::{Scratch, root, target};

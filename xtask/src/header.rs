@@ -1,5 +1,5 @@
-//! `cargo xtask header`: the C header, from the functions and structs of `crates/abi`; with `--check`, whether it is what
-//! is committed. What a C compiler makes of it is the C++ face's business.
+//! `cargo xtask header`: the C header, from the functions and structs of `crates/abi`; with `--check`,
+//! whether it is what is committed. What a C compiler makes of it is the C++ face's business.
 
 use crate::options::Options;
 use crate::server::root;

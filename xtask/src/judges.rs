@@ -1,8 +1,8 @@
-//! Other people's clients as judges: curl, the official Python and npm clients, and a browser. Each gets a server
-//! of its own and uses it as its documentation says. The scripts are in `conformance/judges`, whose README tells
-//! the lines of JSON they speak; this module starts them, kills and starts their server when they ask, counts what
-//! they checked, and ends them when they take too long. A script that stops early, or checks less than it used
-//! to, fails.
+//! Other people's clients as judges: curl, the official Python and npm clients, and a browser. Each gets a
+//! server of its own and uses it as its documentation says. The scripts are in `conformance/judges`, whose
+//! README tells the lines of JSON they speak; this module starts them, kills and starts their server when
+//! they ask, counts what they checked, and ends them when they take too long. A script that stops early, or
+//! checks less than it used to, fails.
 
 mod curl;
 

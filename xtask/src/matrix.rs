@@ -1,7 +1,7 @@
-//! Every client language against every server language, over a Unix socket and over shared memory. What the programs do
-//! is said in `conformance/matrix/README.md`; this task builds them, starts servers, runs clients, and counts. A language
-//! whose programs are missing has failed. Then what can be wrong is tried: each client at each place that is, and each server
-//! with a client that breaks the rules.
+//! Every client language against every server language, over a Unix socket and over shared memory. What the
+//! programs do is said in `conformance/matrix/README.md`; this task builds them, starts servers, runs
+//! clients, and counts. A language whose programs are missing has failed. Then what can be wrong is tried:
+//! each client at each place that is, and each server with a client that breaks the rules.
 
 mod caller;
 mod frames;

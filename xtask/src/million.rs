@@ -1,5 +1,5 @@
-//! A great many streams, each with a name of 32 bytes and one record: what each costs in memory, how many descriptors
-//! the server holds, how long it takes to open them again after an end and after a kill.
+//! A great many streams, each with a name of 32 bytes and one record: what each costs in memory, how many
+//! descriptors the server holds, how long it takes to open them again after an end and after a kill.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::forks::count;

@@ -1,6 +1,6 @@
-//! The npm package as its users get it: built in release, packed, installed into an empty folder, and used from
-//! there by its tests, by the example of its README in both module systems, and by the TypeScript compiler. Never
-//! knows what the package does.
+//! The npm package as its users get it: built in release, packed, installed into an empty folder, and used
+//! from there by its tests, by the example of its README in both module systems, and by the TypeScript
+//! compiler. Never knows what the package does.
 
 use crate::options::Options;
 use crate::server::{self, Scratch, root, target};

@@ -1,5 +1,5 @@
-//! What the faces over the C interface have in common: the library they link, commands that have to succeed, and summaries
-//! that are counted.
+//! What the faces over the C interface have in common: the library they link, commands that have to succeed,
+//! and summaries that are counted.
 
 use crate::Tally;
 use crate::server::{root, target};

@@ -1,10 +1,11 @@
-//! The Python face as a user gets it: the wheel is built, installed into an environment that has nothing else, and
-//! judged there: its tests (the README's examples among them), what type checkers see of it, and whether its stubs
-//! say what the module has. What builds and checks is installed by `.ci/tools` and pinned in `faces/python`.
+//! The Python face as a user gets it: the wheel is built, installed into an environment that has nothing
+//! else, and judged there: its tests (the README's examples among them), what type checkers see of it, and
+//! whether its stubs say what the module has. What builds and checks is installed by `.ci/tools` and pinned
+//! in `faces/python`.
 //!
-//! The wheel is one for all versions of CPython. `--newest` has it tested in the newest one, which the tools bring beside
-//! their own, and `--interpreter` in any: without NumPy, which they keep for their own, and without types, which do not
-//! depend on it.
+//! The wheel is one for all versions of CPython. `--newest` has it tested in the newest one, which the tools
+//! bring beside their own, and `--interpreter` in any: without NumPy, which they keep for their own, and
+//! without types, which do not depend on it.
 
 use crate::options::Options;
 use crate::server::{self, Scratch, cache, root, target};
@@ -42,7 +43,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(tally)
 }
 
-/// Builds the wheel, installs it into an environment that has nothing else, and says where its interpreter is.
+/// Builds the wheel, installs it into an environment that has nothing else, and says where its interpreter
+/// is.
 pub(crate) fn installed(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
     installed_for(tools, scratch, &tools.join("bin/python"))
 }
@@ -151,8 +153,8 @@ fn tests(python: &Path, only: &[String], tally: &mut Tally) -> Result<(), String
     Ok(())
 }
 
-/// Generated code takes the package's machine code where that is installed and its own where it is not: both are held to
-/// the golden frames, and to the same words for ten thousand mutated ones.
+/// Generated code takes the package's machine code where that is installed and its own where it is not: both
+/// are held to the golden frames, and to the same words for ten thousand mutated ones.
 fn twins(tools: &Path, python: &Path, scratch: &Path, tally: &mut Tally) -> Result<(), String> {
     let mut outcomes = Vec::new();
     for (name, python) in [("its own", tools.join("bin/python")), ("the package's", python.to_owned())] {

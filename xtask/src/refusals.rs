@@ -1,5 +1,6 @@
-//! Bad input from outside: every refusal must be the right status, a problem+json body that names the field and
-//! the rule, and nothing written. Requests are sent as raw bytes, because most of them no client would send.
+//! Bad input from outside: every refusal must be the right status, a problem+json body that names the field
+//! and the rule, and nothing written. Requests are sent as raw bytes, because most of them no client would
+//! send.
 
 use crate::client::{Connection, Reply};
 use crate::options::Options;
@@ -192,7 +193,8 @@ fn names_the_rule(reply: &Reply) -> Result<(), String> {
     Ok(())
 }
 
-/// One connection more than allowed is told to come back later, unless all that it asks is how the server does.
+/// One connection more than allowed is told to come back later, unless all that it asks is how the server
+/// does.
 fn too_many(server: &Server, tally: &mut Tally) {
     let held: Vec<_> = (0..CONNECTIONS_MAX).map_while(|_| settled(server).ok()).collect();
     let ask = |path: &str| server.connect().and_then(|mut c| c.request("GET", path, &[], b""));

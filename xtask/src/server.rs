@@ -63,8 +63,8 @@ pub(crate) fn nanoseconds() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos())
 }
 
-/// The workspace's root: where cargo runs this from, which with a target directory that two checkouts share need not be
-/// where it was built.
+/// The workspace's root: where cargo runs this from, which with a target directory that two checkouts share
+/// need not be where it was built.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -157,7 +157,8 @@ pub(crate) fn build_peers(program: &str) -> Result<PathBuf, String> {
     let home = cache().join("peers");
     let python = home.join("python");
     if !python.exists() {
-        // The one that generates bindings for iceoryx2 when it is built; a wheel brings it to every machine alike.
+        // The one that generates bindings for iceoryx2 when it is built; a wheel brings it to every machine
+        // alike.
         println!("installing libclang into {}", python.display());
         run_in(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
         run_in(Command::new(python.join("bin/pip")).args(["install", "--quiet", "libclang==18.1.1"]))?;

@@ -1,5 +1,5 @@
-//! A program that serves at an endpoint: started, ready when it prints `ready`, asked to end with TERM, and killed if it is
-//! dropped before. Never knows what is served.
+//! A program that serves at an endpoint: started, ready when it prints `ready`, asked to end with TERM, and
+//! killed if it is dropped before. Never knows what is served.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -1,7 +1,8 @@
-//! `cargo xtask simulate [--seeds N] [--operations N] [--first N|now] [--profile NAME]`: the crash simulations, each over as many seeds: of the log (with compaction,
-//! purges, retention, reordered writes and a full disk), of the state, and of subscriptions; and random operations of 16 clients on
-//! the state, held against a serial model. `cargo test` runs the first hundred seeds of each, and fewer operations; `--first now` begins with
-//! seeds that nobody has run, and says with which.
+//! `cargo xtask simulate [--seeds N] [--operations N] [--first N|now] [--profile NAME]`: the crash
+//! simulations, each over as many seeds: of the log (with compaction, purges, retention, reordered writes and
+//! a full disk), of the state, and of subscriptions; and random operations of 16 clients on the state, held
+//! against a serial model. `cargo test` runs the first hundred seeds of each, and fewer operations;
+//! `--first now` begins with seeds that nobody has run, and says with which.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;

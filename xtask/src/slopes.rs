@@ -1,6 +1,6 @@
 //! Memory per idle connection: the slope of the server's memory over the number of connections it holds, for
-//! kept-alive, long-poll and SSE connections, on one stream and on as many streams as connections, and for clients of a
-//! typed service.
+//! kept-alive, long-poll and SSE connections, on one stream and on as many streams as connections, and for
+//! clients of a typed service.
 
 use crate::load::Load;
 use crate::memory::{self, Memory};
@@ -20,7 +20,8 @@ const WARM_UP: usize = 100;
 const SIZES: &str = "0,1000,5000,10000";
 /// With fewer than these, pages that come and go as code is run are some bytes of each.
 const RESIDENT_FROM: usize = 10_000;
-/// Starts that are measured: code that the server let go of comes back as it is run, some hundred kibibytes at a time.
+/// Starts that are measured: code that the server let go of comes back as it is run, some hundred kibibytes
+/// at a time.
 const STARTS: usize = 3;
 const HOUR_MS: u64 = 3_600_000;
 
@@ -108,8 +109,8 @@ fn welcomed(path: &Path) -> Result<UnixStream, String> {
     }
 }
 
-/// Bytes of each, resident and anonymous, and the kibibytes that were resident at each size. Resident is all there is:
-/// `Private_Dirty` would also move when another process that maps the same program comes or goes.
+/// Bytes of each, resident and anonymous, and the kibibytes that were resident at each size. Resident is all
+/// there is: `Private_Dirty` would also move when another process that maps the same program comes or goes.
 type Slope = (f64, f64, Vec<u64>);
 
 /// Of several starts the one in the middle, by what was resident.

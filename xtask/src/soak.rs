@@ -1,7 +1,8 @@
-//! Mixed load for as long as it takes: writers, followers by SSE and long-poll, clients that come and go, and followers
-//! that are stopped (`kill -STOP`) and never read again. The server's memory must not grow, and no client may see an error
-//! that none of them caused. What is written is let go once it is as much as `--retain-bytes`, which tells what leaks from what the
-//! index of records takes for as long as they are there.
+//! Mixed load for as long as it takes: writers, followers by SSE and long-poll, clients that come and go, and
+//! followers that are stopped (`kill -STOP`) and never read again. The server's memory must not grow, and no
+//! client may see an error that none of them caused. What is written is let go once it is as much as
+//! `--retain-bytes`, which tells what leaks from what the index of records takes for as long as they are
+//! there.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::load::{Beside, Load};

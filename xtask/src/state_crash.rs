@@ -1,5 +1,6 @@
-//! `cargo xtask state-crash`: `kill -9` of a server in the middle of commits, sessions, forks and images of the state, again
-//! and again; `--record` puts down what that came to. What is acknowledged is held against what is there by a client of its own, which knows the state's digest.
+//! `cargo xtask state-crash`: `kill -9` of a server in the middle of commits, sessions, forks and images of
+//! the state, again and again; `--record` puts down what that came to. What is acknowledged is held against
+//! what is there by a client of its own, which knows the state's digest.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;

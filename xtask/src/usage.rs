@@ -1,4 +1,5 @@
-//! What the tasks are and what they take: all of them for whoever names none, and a task's own words with `--help`.
+//! What the tasks are and what they take: all of them for whoever names none, and a task's own words with
+//! `--help`.
 
 pub(crate) const ALL: &str = "\
 cargo xtask <task> [options]

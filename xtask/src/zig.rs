@@ -1,7 +1,6 @@
-//! `cargo xtask zig`: the Zig face with the oldest and the newest Zig that it is for: its layout, its tests as a program
-//! that links the library, the package as Zig's own build reads it, and that every function and struct of the header is
-//! declared as it is there.
-//! Needs `make tools`.
+//! `cargo xtask zig`: the Zig face with the oldest and the newest Zig that it is for: its layout, its tests
+//! as a program that links the library, the package as Zig's own build reads it, and that every function and
+//! struct of the header is declared as it is there. Needs `make tools`.
 
 use crate::options::Options;
 use crate::programs::{self, Programs};

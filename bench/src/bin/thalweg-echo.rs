@@ -1,8 +1,9 @@
 //! Both ends of an echo, with nothing in between: what an event loop is measured with, and against.
 //!
-//! `thalweg-echo client ADDRESS CONNECTIONS BYTES SECONDS` keeps one message in flight on each connection and prints how
-//! many came back in that time. `thalweg-echo serve ADDRESS` is the floor: one epoll, a read and a write per message;
-//! it prints where it listens and ends with its standard input. ADDRESS is a port on the loopback, or a path.
+//! `thalweg-echo client ADDRESS CONNECTIONS BYTES SECONDS` keeps one message in flight on each connection and
+//! prints how many came back in that time. `thalweg-echo serve ADDRESS` is the floor: one epoll, a read and a
+//! write per message; it prints where it listens and ends with its standard input. ADDRESS is a port on the
+//! loopback, or a path.
 #![forbid(unsafe_code)]
 
 use std::io;

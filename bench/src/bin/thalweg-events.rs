@@ -1,5 +1,6 @@
-//! Events of mixed kinds through a reactor's mailbox to callbacks by number, all in Rust: what the mailbox itself can do.
-//! One thread posts, another takes and tells; nothing else is done with an event than to count it.
+//! Events of mixed kinds through a reactor's mailbox to callbacks by number, all in Rust: what the mailbox
+//! itself can do. One thread posts, another takes and tells; nothing else is done with an event than to count
+//! it.
 //!
 //! `thalweg-events --seconds N` prints how many events arrived per second.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! The floor of starting programs: a program that ends at once is started, its end is waited for at a descriptor and its
-//! exit status collected, one after the other, and nothing else is done.
+//! The floor of starting programs: a program that ends at once is started, its end is waited for at a
+//! descriptor and its exit status collected, one after the other, and nothing else is done.
 //!
 //! `thalweg-spawn --seconds N` prints how many programs ran per second.
 #![forbid(unsafe_code)]

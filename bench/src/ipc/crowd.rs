@@ -1,5 +1,5 @@
-//! As many clients through shared memory as a server takes, each with small rings: all of them with a call under way, and
-//! how soon the place of one that is killed is another's.
+//! As many clients through shared memory as a server takes, each with small rings: all of them with a call
+//! under way, and how soon the place of one that is killed is another's.
 
 use crate::far::{Far, ready};
 use crate::work::{Side, Work};

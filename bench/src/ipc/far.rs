@@ -1,5 +1,5 @@
-//! The far end: a server of one side. It says `ready`, serves until its standard input ends, and then says how much processor
-//! time it used.
+//! The far end: a server of one side. It says `ready`, serves until its standard input ends, and then says
+//! how much processor time it used.
 
 use crate::work::{Pins, Side, WORKS, Work};
 use crate::{crowd, floors, ours, rings};

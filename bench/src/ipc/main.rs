@@ -1,11 +1,11 @@
-//! Calls between processes: ours and what the machine allows, by the patterns of those who make them. Owns the works,
-//! the processes at both ends and the clock; never knows what a rate should be: it prints a line of JSON for each
-//! measurement, and the report is made elsewhere.
+//! Calls between processes: ours and what the machine allows, by the patterns of those who make them. Owns
+//! the works, the processes at both ends and the clock; never knows what a rate should be: it prints a line
+//! of JSON for each measurement, and the report is made elsewhere.
 //!
 //! `thalweg-ipc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]`
 //!
-//! The far end is this program started again, so that what is measured crosses processes. Both ends are pinned as the
-//! work says. What comes back is compared with what was sent, on every side and in every turn.
+//! The far end is this program started again, so that what is measured crosses processes. Both ends are
+//! pinned as the work says. What comes back is compared with what was sent, on every side and in every turn.
 #![deny(unsafe_code)]
 
 mod answering;

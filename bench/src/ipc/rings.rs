@@ -47,7 +47,8 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until there are whole frames, and hands them over with their heads. `false` once the peer is gone.
+    /// Waits until there are whole frames, and hands them over with their heads. `false` once the peer is
+    /// gone.
     fn receive(
         &mut self,
         mut frames: impl FnMut(&mut SharedEnd, &[u8]) -> Result<(), Failure>,

@@ -3,18 +3,20 @@
 //!
 //! - Keys are the entries' times as native integers (`MDB_INTEGERKEY`), which LMDB compares fastest; no
 //!   duplicates. Entries are put with `MDB_APPEND`, which skips the search and fills pages to the brim.
-//! - A store that only has to survive the process is opened with `MDB_NOSYNC`, as programs do that want speed:
-//!   a commit is `pwritev`, and no sync of any kind (so `MDB_NOMETASYNC` and `MDB_MAPASYNC` would add nothing).
-//!   `MDB_WRITEMAP` is off by default in heed, in LMDB's own tools and in its bindings for Node and Python, because
-//!   then any stray write of the program damages the store. With it a commit makes no system call, as
-//!   ours does not. Both are measured: the first is what ratios with a bar refer to, the second stands beside it.
-//! - A store that has to survive a power cut has neither flag: with `MDB_WRITEMAP` each commit would be an `msync` of
-//!   the whole map.
+//! - A store that only has to survive the process is opened with `MDB_NOSYNC`, as programs do that want
+//!   speed: a commit is `pwritev`, and no sync of any kind (so `MDB_NOMETASYNC` and `MDB_MAPASYNC` would add
+//!   nothing). `MDB_WRITEMAP` is off by default in heed, in LMDB's own tools and in its bindings for Node and
+//!   Python, because then any stray write of the program damages the store. With it a commit makes no system
+//!   call, as ours does not. Both are measured: the first is what ratios with a bar refer to, the second
+//!   stands beside it.
+//! - A store that has to survive a power cut has neither flag: with `MDB_WRITEMAP` each commit would be an
+//!   `msync` of the whole map.
 //! - `MDB_NOMEMINIT` spares clearing pages, `MDB_NORDAHEAD` is of no use as everything is in memory.
-//! - Read transactions are bound to their thread, so beginning one takes no lock, and each covers a whole pattern's
-//!   turn: a scan, a tick of 1,000 queries. `MDB_NOLOCK` is left out: with it readers and a writer at once are
-//!   undefined.
-//! - A range has no end that LMDB would have to compare with: the loop that reads compares the time it has in hand.
+//! - Read transactions are bound to their thread, so beginning one takes no lock, and each covers a whole
+//!   pattern's turn: a scan, a tick of 1,000 queries. `MDB_NOLOCK` is left out: with it readers and a writer
+//!   at once are undefined.
+//! - A range has no end that LMDB would have to compare with: the loop that reads compares the time it has in
+//!   hand.
 //!
 //! This is the one file here with `unsafe`: opening an environment is, because LMDB trusts its files.
 
@@ -60,8 +62,8 @@ pub(crate) fn open(directory: &Path, mode: Mode) -> Result<Env, Failure> {
         Mode::WriteMap => EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP,
         Mode::Read => EnvFlags::READ_ONLY,
     };
-    // SAFETY: nobody but this process has the directory, and it opens it once; nothing is lost if the file is,
-    // and no lock is given up.
+    // SAFETY: nobody but this process has the directory, and it opens it once; nothing is lost if the file
+    // is, and no lock is given up.
     Ok(unsafe { options.flags(flags | EnvFlags::NO_MEM_INIT).open(directory)? })
 }
 

@@ -1,13 +1,12 @@
-//! The embedded log beside LMDB and the floor, in this process, by the patterns of those who use one. Owns the
-//! workload, the sides and the order of measurements; never knows what a ratio should be: it prints a line of JSON
-//! for each measurement, and the report is made elsewhere.
+//! The embedded log beside LMDB and the floor, in this process, by the patterns of those who use one. Owns
+//! the workload, the sides and the order of measurements; never knows what a ratio should be: it prints a
+//! line of JSON for each measurement, and the report is made elsewhere.
 //!
-//! `thalweg-log-bench --directory PATH [--entries N] [--pairs N] [--milliseconds N | --turns N] [--only GROUP,GROUP]
-//! [--sides SIDE,SIDE]`
+//! `thalweg-log-bench --directory PATH [--entries N] [--pairs N] [--milliseconds N | --turns N] [--only GROUP,GROUP] [--sides SIDE,SIDE]`
 //!
-//! Everything is read warm and, ours, verified before the clock starts, but in the group `cold`. What was read is summed and compared with what
-//! the workload says it must add up to, on every side and in every turn. With `--turns` each measurement does a
-//! fixed amount, so that the counts of the sides agree.
+//! Everything is read warm and, ours, verified before the clock starts, but in the group `cold`. What was
+//! read is summed and compared with what the workload says it must add up to, on every side and in every
+//! turn. With `--turns` each measurement does a fixed amount, so that the counts of the sides agree.
 #![deny(unsafe_code)]
 
 mod floor;

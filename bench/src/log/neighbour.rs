@@ -1,5 +1,5 @@
-//! A reader in another process: this program started a second time, attached to the store that the first one has
-//! open. It scans when it is told to by a line, and answers with a line.
+//! A reader in another process: this program started a second time, attached to the store that the first one
+//! has open. It scans when it is told to by a line, and answers with a line.
 
 use crate::ours::Neighbour;
 use crate::patterns::{self, Subject};

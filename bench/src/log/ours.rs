@@ -1,6 +1,6 @@
-//! Ours: an embedded store with one log, through the interface that programs use. Every entry of the data set is a
-//! transaction of its own with a time of its own; a program that has many at hand appends them in one call. The
-//! ticks of a writer are one transaction of 50 entries that share a time.
+//! Ours: an embedded store with one log, through the interface that programs use. Every entry of the data set
+//! is a transaction of its own with a time of its own; a program that has many at hand appends them in one
+//! call. The ticks of a writer are one transaction of 50 entries that share a time.
 
 use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};

@@ -1,5 +1,6 @@
-//! The patterns, each written once for every side: what a turn reads, how many operations that is, and what it
-//! must have read. A writer beside the readers is the calling thread, so that it is nobody's cost but its own.
+//! The patterns, each written once for every side: what a turn reads, how many operations that is, and what
+//! it must have read. A writer beside the readers is the calling thread, so that it is nobody's cost but its
+//! own.
 
 use crate::sample::{Measured, Turn, Until, alone, crew};
 use crate::side::{Cold, Failure, Reading, Side};
@@ -108,7 +109,8 @@ pub(crate) fn scan<S: Side>(
     crew(readers, until, prepare, turn, beside)
 }
 
-/// Opens a store that was closed, reads all its `entries` and closes it, over and over. An operation is an entry.
+/// Opens a store that was closed, reads all its `entries` and closes it, over and over. An operation is an
+/// entry.
 ///
 /// # Errors
 /// The store fails, or something was not read.
@@ -142,7 +144,8 @@ fn ticks(queries: usize, entries: u64, count: u64) -> Result<Vec<Tick>, Failure>
     Ok((0..TICKS).map(tick).collect())
 }
 
-/// Repeats ticks, each thread from another one on. `read` answers what was read, `operations` are counted per tick.
+/// Repeats ticks, each thread from another one on. `read` answers what was read, `operations` are counted per
+/// tick.
 fn repeat_ticks<S: Side>(
     subject: &Subject<S>,
     (readers, until, writing): (usize, Until, bool),
@@ -165,8 +168,8 @@ fn repeat_ticks<S: Side>(
     crew(readers, until, prepare, turn, beside)
 }
 
-/// Ticks of 1,000 fresh queries over the times of 10 entries each, anywhere in the first `entries`. An operation is
-/// a query.
+/// Ticks of 1,000 fresh queries over the times of 10 entries each, anywhere in the first `entries`. An
+/// operation is a query.
 ///
 /// # Errors
 /// The store fails, or something else was read.
@@ -228,8 +231,8 @@ pub(crate) fn reads<'s, S: Side>(
     crew(readers, until, prepare, turn, alone)
 }
 
-/// Holds 100 iterators open and takes one entry of each in turn; with `writing` beside a paced writer. An operation
-/// is an entry.
+/// Holds 100 iterators open and takes one entry of each in turn; with `writing` beside a paced writer. An
+/// operation is an entry.
 ///
 /// # Errors
 /// The store fails, or something else was read.
@@ -291,8 +294,8 @@ pub(crate) fn polls<'s, S: Side>(
     crew(readers, until, |_| follower(subject), turn, |ended| subject.write_paced(ended))
 }
 
-/// Polls for what a writer wrote that never pauses: ticks of entries of which each is a transaction of its own, or all
-/// of a tick one `together`. An operation is an entry that was delivered to a reader.
+/// Polls for what a writer wrote that never pauses: ticks of entries of which each is a transaction of its
+/// own, or all of a tick one `together`. An operation is an entry that was delivered to a reader.
 ///
 /// # Errors
 /// The store fails, or an entry is missing.
@@ -320,7 +323,8 @@ fn gained(before: Sum, after: Sum) -> Sum {
     Sum { entries: after.entries - before.entries, bytes: after.bytes - before.bytes, ..Sum::default() }
 }
 
-/// Appends transactions of `each` entries from one thread. An operation is an entry. Afterwards everything is there.
+/// Appends transactions of `each` entries from one thread. An operation is an entry. Afterwards everything is
+/// there.
 ///
 /// # Errors
 /// The store fails, or something is missing.
@@ -349,7 +353,8 @@ pub(crate) fn appending(
     crew(1, until, |_| Ok(0), turn, alone)
 }
 
-/// Appends one by one from `workers` threads at once. An operation is an entry. Afterwards everything is there.
+/// Appends one by one from `workers` threads at once. An operation is an entry. Afterwards everything is
+/// there.
 ///
 /// # Errors
 /// The store fails, or something is missing.

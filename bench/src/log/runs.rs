@@ -1,6 +1,6 @@
-//! Which patterns run on which stores, in which order: within a pair every side has its turn before the next pair
-//! begins, so that what drifts drifts for all. Stores that are only read are made once; those that are appended to
-//! are new for each measurement and removed after it.
+//! Which patterns run on which stores, in which order: within a pair every side has its turn before the next
+//! pair begins, so that what drifts drifts for all. Stores that are only read are made once; those that are
+//! appended to are new for each measurement and removed after it.
 
 use crate::floor::{ColdFrames, Frames, Plain};
 use crate::lmdb::{self, ColdLmdb, Lmdb, Mode};
@@ -25,7 +25,8 @@ const GROUP_ENTRIES: u64 = 100;
 const DURABLE_TIMES: u32 = 4;
 /// Threads that append at once.
 const WORKERS: usize = 10;
-/// Frames that the floor's file has room for when it is appended to: 1.4 GB of address space, used as far as it goes.
+/// Frames that the floor's file has room for when it is appended to: 1.4 GB of address space, used as far as
+/// it goes.
 const ROOM: u64 = 10_000_000;
 
 /// What to run and for how long.
@@ -204,8 +205,8 @@ fn reads(plan: &Plan, group: &str, trio: &Trio<'_>) -> Result<(), Failure> {
     plan.compare(group, &READERS, &[("ours", &ours), ("peer", &peer), ("floor", &floor)])
 }
 
-/// What is read while somebody writes 50 entries each millisecond. The floor has no such writer, as it has nobody
-/// who publishes.
+/// What is read while somebody writes 50 entries each millisecond. The floor has no such writer, as it has
+/// nobody who publishes.
 fn beside_a_writer(plan: &Plan, trio: &Trio<'_>) -> Result<(), Failure> {
     let (entries, until) = (trio.entries, plan.until);
     let ours = |readers| patterns::scan(&trio.ours, readers, until, true);

@@ -1,5 +1,5 @@
-//! One measurement: threads that begin together and repeat a turn until the time is over, or for a fixed number
-//! of turns. Counts operations, the rate and the processor time of exactly these threads.
+//! One measurement: threads that begin together and repeat a turn until the time is over, or for a fixed
+//! number of turns. Counts operations, the rate and the processor time of exactly these threads.
 
 use crate::side::Failure;
 use crate::workload::Sum;
@@ -88,9 +88,9 @@ impl Measured {
     }
 }
 
-/// Runs `threads` of them and adds up what they measured. Each prepares what it reads with, waits for the others,
-/// and then repeats its turn, told its own number and the turn's. Meanwhile the calling thread does what is
-/// `beside`, until the channel it is handed closes.
+/// Runs `threads` of them and adds up what they measured. Each prepares what it reads with, waits for the
+/// others, and then repeats its turn, told its own number and the turn's. Meanwhile the calling thread does
+/// what is `beside`, until the channel it is handed closes.
 ///
 /// # Errors
 /// The first that anybody meets.

@@ -1,5 +1,5 @@
-//! What the patterns ask of a store, so that each pattern is written once and each side only says how it reads
-//! and appends in its own best way. Calls are resolved at compile time.
+//! What the patterns ask of a store, so that each pattern is written once and each side only says how it
+//! reads and appends in its own best way. Calls are resolved at compile time.
 
 use crate::workload::Sum;
 

@@ -1,6 +1,6 @@
-//! What is written and what must come back: entry number i of every store, its time, its payload, and the sums
-//! that any stretch of entries adds up to. A pattern compares what it read with these sums, so that no side is
-//! fast because it skipped something.
+//! What is written and what must come back: entry number i of every store, its time, its payload, and the
+//! sums that any stretch of entries adds up to. A pattern compares what it read with these sums, so that no
+//! side is fast because it skipped something.
 
 /// Time of entry 0, microseconds since the epoch.
 pub(crate) const BASE_TIME: u64 = 1_700_000_000_000_000;

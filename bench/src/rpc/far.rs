@@ -1,5 +1,5 @@
-//! The far end: a server. It says where it listens, serves until its standard input ends, and then says how much processor time it
-//! used.
+//! The far end: a server. It says where it listens, serves until its standard input ends, and then says how
+//! much processor time it used.
 
 use crate::{floor, ours};
 use std::net::SocketAddr;
@@ -64,8 +64,8 @@ impl Far {
     }
 }
 
-/// What the other process does. With a processor of its own it is pinned only once it listens: a server that finds itself
-/// with one processor never looks before it sleeps, which is right only where it shares that.
+/// What the other process does. With a processor of its own it is pinned only once it listens: a server that
+/// finds itself with one processor never looks before it sleeps, which is right only where it shares that.
 ///
 /// # Errors
 /// No such end, or it fails.
@@ -83,7 +83,8 @@ pub(crate) fn serve() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says where it listens, and ends the process, with the processor time that it used, once nobody needs it any more.
+/// Says where it listens, and ends the process, with the processor time that it used, once nobody needs it
+/// any more.
 pub(crate) fn ready(address: SocketAddr) -> Result<(), Failure> {
     far::ready(address, || {
         println!("{}", clock::process_processor_ns());

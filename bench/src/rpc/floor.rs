@@ -1,4 +1,5 @@
-//! What the machine allows: a request and an answer that were put together before, and nothing else done to either.
+//! What the machine allows: a request and an answer that were put together before, and nothing else done to
+//! either.
 
 use crate::PACE;
 use crate::far;

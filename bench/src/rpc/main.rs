@@ -1,12 +1,12 @@
-//! Calls by JSON-RPC over TCP on one machine: ours, and what the machine allows. Owns the works, the processes at both
-//! ends and the clock; never knows what a rate should be: it prints a line of JSON for each measurement, and the report
-//! is made elsewhere.
+//! Calls by JSON-RPC over TCP on one machine: ours, and what the machine allows. Owns the works, the
+//! processes at both ends and the clock; never knows what a rate should be: it prints a line of JSON for each
+//! measurement, and the report is made elsewhere.
 //!
-//! `thalweg-rpc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]
-//! [--peers PROGRAM]`
+//! `thalweg-rpc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE] [--peers PROGRAM]`
 //!
-//! The far end is this program started again, so that what is measured crosses processes. Every answer is held against
-//! what was asked. Other people's servers are in a program of their own, and left out where it is not named.
+//! The far end is this program started again, so that what is measured crosses processes. Every answer is
+//! held against what was asked. Other people's servers are in a program of their own, and left out where it
+//! is not named.
 #![forbid(unsafe_code)]
 
 mod far;

@@ -84,8 +84,8 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
     })
 }
 
-/// Calls by our client over as many connections as there are, with one call under way over each: a turn takes what came, and
-/// asks again.
+/// Calls by our client over as many connections as there are, with one call under way over each: a turn takes
+/// what came, and asks again.
 ///
 /// # Errors
 /// A call fails, or is answered wrong.

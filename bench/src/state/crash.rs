@@ -1,8 +1,10 @@
-//! `kill -9` under load, again and again over one data directory; after each the server is held to what it acknowledged.
+//! `kill -9` under load, again and again over one data directory; after each the server is held to what it
+//! acknowledged.
 //!
-//! Each client has keys of its own on each fork, which it always writes together: as one batch, or in a session that it commits.
-//! So what a client's keys hold is one number, a half batch is two, and a model of the whole state is a number per client
-//! and fork, between the last that was acknowledged and the last that was sent. The root of that model is the server's.
+//! Each client has keys of its own on each fork, which it always writes together: as one batch, or in a
+//! session that it commits. So what a client's keys hold is one number, a half batch is two, and a model of
+//! the whole state is a number per client and fork, between the last that was acknowledged and the last that
+//! was sent. The root of that model is the server's.
 
 use crate::Failure;
 use crate::served::{Client, Fate, connect, fate};
@@ -84,7 +86,8 @@ fn rounds_of(program: &Path, directory: &Path, rounds: u64, seed: u64) -> Result
     Ok(())
 }
 
-/// What becomes of changes that an image stands for, two rounds long: images are kept and trimmed over the same directory.
+/// What becomes of changes that an image stands for, two rounds long: images are kept and trimmed over the
+/// same directory.
 fn history(round: u64) -> &'static str {
     if (round / 2).is_multiple_of(2) { "kept" } else { "trimmed" }
 }
@@ -227,7 +230,8 @@ struct Server(Child);
 
 impl Server {
     fn start(program: &Path, directory: &Path, history: &str) -> Result<Self, Failure> {
-        // Small images, so that many are under way when it is killed; where history is trimmed they are needed.
+        // Small images, so that many are under way when it is killed; where history is trimmed they are
+        // needed.
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
             .args(["--state-image-bytes", "20000", "--state-history", history, "--data"])

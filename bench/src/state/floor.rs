@@ -1,5 +1,5 @@
-//! What the machine allows: the same read behind a bare socket, with a thread for each connection. A byte asks for it and the
-//! count answers: one wake there and one back, and nothing done to either.
+//! What the machine allows: the same read behind a bare socket, with a thread for each connection. A byte
+//! asks for it and the count answers: one wake there and one back, and nothing done to either.
 
 use crate::Failure;
 use crate::near::count_until;

@@ -1,9 +1,8 @@
-//! The state between processes and in one: what a session, a read, a fork and a difference cost, and what is left of it after
-//! `kill -9`. Owns the works, the process that serves, and the clock; never knows what a rate should be: it prints a line of
-//! JSON for each measurement, and the report is made elsewhere.
+//! The state between processes and in one: what a session, a read, a fork and a difference cost, and what is
+//! left of it after `kill -9`. Owns the works, the process that serves, and the clock; never knows what a
+//! rate should be: it prints a line of JSON for each measurement, and the report is made elsewhere.
 //!
-//! `thalweg-state-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--keys N] [--only WORK,WORK]
-//! [--sides SIDE,SIDE]`
+//! `thalweg-state-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--keys N] [--only WORK,WORK] [--sides SIDE,SIDE]`
 //! `thalweg-state-bench crash --program PATH [--rounds N] [--seed N]`
 //!
 //! The far end is this program started again. Both hold the same keys.

@@ -128,7 +128,8 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
     })
 }
 
-/// Where one cycle is under way at a time, so is one of its calls: whoever waits for each goes on with its answer.
+/// Where one cycle is under way at a time, so is one of its calls: whoever waits for each goes on with its
+/// answer.
 fn take_if_alone(work: &Work, client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(), Failure> {
     if work.depth == 1 { take(client, calls) } else { Ok(()) }
 }
@@ -241,8 +242,8 @@ fn percentile(
     })
 }
 
-/// Writes at a fixed rate until it is told to stop: a write is due when it is due, whether or not those before it were answered, so that
-/// reads which hold writes up have as many of them beside them.
+/// Writes at a fixed rate until it is told to stop: a write is due when it is due, whether or not those
+/// before it were answered, so that reads which hold writes up have as many of them beside them.
 fn write_on_time(path: &Path, near: &Near, stopped: &Receiver<()>) -> Result<(), Failure> {
     let mut client = Client::connect(&endpoint(path)?, options(true))?;
     let (began, mut calls) = (Instant::now(), VecDeque::new());

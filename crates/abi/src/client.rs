@@ -13,8 +13,8 @@ use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, Event, 
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 
-/// One connection to a service, with any number of calls in flight, and no thread. From `thalweg_client_open`, to be
-/// handed to `thalweg_client_close`.
+/// One connection to a service, with any number of calls in flight, and no thread. From
+/// `thalweg_client_open`, to be handed to `thalweg_client_close`.
 pub struct ThalwegClient {
     client: Client,
     /// Why the call failed whose event was taken last.
@@ -80,12 +80,14 @@ pub(crate) fn endpoint(text: &str) -> Result<Endpoint, Error> {
     text.parse().map_err(|problem| Error::new(Fault::BadArgument, format!("{problem}")))
 }
 
-/// Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may help. Null options
-/// are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT, THALWEG_PERMISSION_DENIED,
-/// THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH, THALWEG_BAD_ARGUMENT.
+/// Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may
+/// help. Null options are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT,
+/// THALWEG_PERMISSION_DENIED, THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH,
+/// THALWEG_BAD_ARGUMENT.
 ///
 /// # Safety
-/// `endpoint` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a handle.
+/// `endpoint` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_client_open(
     endpoint: *const c_char,
@@ -96,8 +98,8 @@ pub unsafe extern "C" fn thalweg_client_open(
     code(|| unsafe { open(endpoint, options, client, Client::connect) })
 }
 
-/// As `thalweg_client_open`, without waiting: calls may be made at once and leave when the connection is there, which
-/// turns bring about. They fail if it does not come.
+/// As `thalweg_client_open`, without waiting: calls may be made at once and leave when the connection is
+/// there, which turns bring about. They fail if it does not come.
 ///
 /// # Safety
 /// As of `thalweg_client_open`.
@@ -145,9 +147,9 @@ pub unsafe extern "C" fn thalweg_client_close(client: *mut ThalwegClient) {
     }
 }
 
-/// The descriptor for a foreign loop: readable whenever `thalweg_client_turn` without waiting has something to do. One such
-/// turn comes first, and one after each round of calls. It belongs to the client, and stays the same through
-/// reconnections.
+/// The descriptor for a foreign loop: readable whenever `thalweg_client_turn` without waiting has something
+/// to do. One such turn comes first, and one after each round of calls. It belongs to the client, and stays
+/// the same through reconnections.
 ///
 /// # Safety
 /// `client` is null or a client; `descriptor` points to a place for a number.
@@ -167,14 +169,14 @@ pub unsafe extern "C" fn thalweg_client_descriptor(
     })
 }
 
-/// Queues a request, `length` bytes that are copied, and says by which number the call goes; no two calls of a client have
-/// the same. It leaves with the next flush, turn or wait. Null options give the call what the client's say. Faults:
-/// THALWEG_FRAME_TOO_LARGE, THALWEG_OVERLOADED, THALWEG_DRAINING, or why there is no connection; then nothing was queued
-/// and the client may be used as before.
+/// Queues a request, `length` bytes that are copied, and says by which number the call goes; no two calls of
+/// a client have the same. It leaves with the next flush, turn or wait. Null options give the call what the
+/// client's say. Faults: THALWEG_FRAME_TOO_LARGE, THALWEG_OVERLOADED, THALWEG_DRAINING, or why there is no
+/// connection; then nothing was queued and the client may be used as before.
 ///
 /// # Safety
-/// `client` is null or a client; `request` points to `length` bytes; `options` is null or points to options; `call` to a
-/// place for a number.
+/// `client` is null or a client; `request` points to `length` bytes; `options` is null or points to options;
+/// `call` to a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_client_call(
     client: *mut ThalwegClient,
@@ -200,8 +202,8 @@ pub unsafe extern "C" fn thalweg_client_call(
     })
 }
 
-/// Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster, else with
-/// THALWEG_CANCELLED. A call that there is not is none.
+/// Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster,
+/// else with THALWEG_CANCELLED. A call that there is not is none.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -249,10 +251,11 @@ unsafe fn with(client: *mut ThalwegClient, act: impl FnOnce(&mut Client)) -> Res
     Ok(())
 }
 
-/// Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes)
-/// and reads it: then `thalweg_client_next` has what came. It does not wait while something is there that was not taken, of
-/// whatever call. `happened`, which may be null, is how much did; 0 at the end of the wait and after a signal. Faults: nothing
-/// is in flight and there is no connection, so that nothing could come; THALWEG_SYSTEM.
+/// Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long
+/// as it takes) and reads it: then `thalweg_client_next` has what came. It does not wait while something is
+/// there that was not taken, of whatever call. `happened`, which may be null, is how much did; 0 at the end
+/// of the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing
+/// could come; THALWEG_SYSTEM.
 ///
 /// # Safety
 /// `client` is null or a client; `happened` is null or points to a place for a number.
@@ -266,8 +269,8 @@ pub unsafe extern "C" fn thalweg_client_turn(
     code(|| unsafe { turn(client, happened, |client| client.turn(wait(wait_ms))) })
 }
 
-/// As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what came of others, and
-/// was not taken, does not keep it from waiting.
+/// As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
+/// came of others, and was not taken, does not keep it from waiting.
 ///
 /// # Safety
 /// As of `thalweg_client_turn`.
@@ -301,7 +304,8 @@ unsafe fn turn(
     Ok(())
 }
 
-/// What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until another turn.
+/// What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until
+/// another turn.
 ///
 /// # Safety
 /// `client` is null or a client; `event` points to a place for one.
@@ -311,7 +315,8 @@ pub unsafe extern "C" fn thalweg_client_next(client: *mut ThalwegClient, event: 
     code(|| unsafe { hear(client, event, |client| Ok(client.next())) })
 }
 
-/// What came next of one call; of the kind THALWEG_EVENT_KIND_NOTHING until another turn, or when there is no such call.
+/// What came next of one call; of the kind THALWEG_EVENT_KIND_NOTHING until another turn, or when there is no
+/// such call.
 ///
 /// # Safety
 /// As of `thalweg_client_next`.
@@ -325,8 +330,9 @@ pub unsafe extern "C" fn thalweg_client_take(
     code(|| unsafe { hear(client, event, |client| Ok(client.take(CallId::from_number(call)))) })
 }
 
-/// Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other calls meanwhile
-/// is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says that there is no such call.
+/// Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other
+/// calls meanwhile is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says
+/// that there is no such call.
 ///
 /// # Safety
 /// As of `thalweg_client_next`.
@@ -371,7 +377,8 @@ fn told(event: Event<'_>, detail: &mut CString) -> ThalwegEvent {
         EventKind::Item => (ThalwegEventKind::Item, 0),
         EventKind::End => (ThalwegEventKind::End, 0),
         EventKind::Failed(error) => {
-            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside it.
+            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside
+            // it.
             *detail = keep(&error);
             (ThalwegEventKind::Failed, error.fault as u16)
         }

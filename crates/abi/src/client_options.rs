@@ -14,7 +14,8 @@ pub struct ThalwegClientOptions {
     pub connect_within_ms: u64,
     /// How long anybody wants the answer of a call that says nothing else; 0 for ever.
     pub deadline_ms: u64,
-    /// The first pause before connecting anew once the connection has ended, and the longest; 0 never connects anew.
+    /// The first pause before connecting anew once the connection has ended, and the longest; 0 never
+    /// connects anew.
     pub reconnect_first_ms: u64,
     /// See `reconnect_first_ms`.
     pub reconnect_most_ms: u64,
@@ -26,7 +27,8 @@ pub struct ThalwegClientOptions {
     pub frame_bytes_max: u32,
     /// Bytes of each ring of shared memory to ask for; 0 leaves that to the server.
     pub ring_bytes: u32,
-    /// Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else.
+    /// Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything
+    /// else.
     pub shared: bool,
     /// May look for some microseconds for an answer in shared memory before sleeping, where that makes sense.
     pub spin: bool,
@@ -42,10 +44,11 @@ pub struct ThalwegClientOptions {
 pub struct ThalwegCallOptions {
     /// How long anybody wants the answer; 0 for what the client's options say.
     pub deadline_ms: u64,
-    /// Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the server says.
+    /// Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the
+    /// server says.
     pub credit: u32,
-    /// One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels it. Without this
-    /// either may come, and whoever takes it has to tell.
+    /// One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels
+    /// it. Without this either may come, and whoever takes it has to tell.
     pub unary: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What a function answers: a code, and for whoever wants to know more, the words behind the last one on this thread.
+//! What a function answers: a code, and for whoever wants to know more, the words behind the last one on this
+//! thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,9 +12,9 @@ thread_local! {
     static DETAIL: RefCell<CString> = RefCell::default();
 }
 
-/// What went wrong last on this thread, in words, with what to do about it. Only of use right after a function has
-/// answered with a fault, or has handed out why a call has no answer: one that succeeds leaves it as it was. Lent until that
-/// happens again on this thread; never null.
+/// What went wrong last on this thread, in words, with what to do about it. Only of use right after a
+/// function has answered with a fault, or has handed out why a call has no answer: one that succeeds leaves
+/// it as it was. Lent until that happens again on this thread; never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn thalweg_error_detail() -> *const c_char {
     // Where a thread ends, after what it keeps is gone, there are no words.

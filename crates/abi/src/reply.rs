@@ -8,8 +8,9 @@ use thalweg_service::{Error, Reply};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Flow;
 
-/// The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time. Whoever has one
-/// hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which takes it away.
+/// The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time.
+/// Whoever has one hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of
+/// which takes it away.
 pub struct ThalwegReply {
     reply: Reply,
 }
@@ -20,8 +21,8 @@ pub struct ThalwegReply {
 pub enum ThalwegFlow {
     /// There is room for the next item.
     Go = 0,
-    /// The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on regardless has
-    /// its call ended before long.
+    /// The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on
+    /// regardless has its call ended before long.
     Wait = 1,
     /// Nobody waits for more: end the call.
     Gone = 2,
@@ -55,8 +56,9 @@ pub unsafe extern "C" fn thalweg_reply_end(reply: *mut ThalwegReply, frame: *con
     })
 }
 
-/// Ends the call with a fault (a code of `enum thalweg_fault`) and a message for people, `length` bytes of UTF-8. Takes the
-/// reply away. An unknown code is THALWEG_BAD_ARGUMENT, and the call ends as THALWEG_ABANDONED.
+/// Ends the call with a fault (a code of `enum thalweg_fault`) and a message for people, `length` bytes of
+/// UTF-8. Takes the reply away. An unknown code is THALWEG_BAD_ARGUMENT, and the call ends as
+/// THALWEG_ABANDONED.
 ///
 /// # Safety
 /// `reply` is null or one that was not taken away; `message` points to `length` bytes.
@@ -112,8 +114,8 @@ pub unsafe extern "C" fn thalweg_reply_item(
     })
 }
 
-/// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is gone. It is
-/// to be ended, or dropped, all the same.
+/// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client
+/// is gone. It is to be ended, or dropped, all the same.
 ///
 /// # Safety
 /// `reply` is null or one that was not taken away.
@@ -123,14 +125,15 @@ pub unsafe extern "C" fn thalweg_reply_cancelled(reply: *const ThalwegReply) -> 
     value(true, || unsafe { borrowed::option(reply) }.is_none_or(|reply| reply.reply.is_cancelled()))
 }
 
-/// Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
-/// already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
-/// somebody, and not use the reply. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
-/// `wake` will not be called (any more), whatever this function answers: then nobody uses `context`. That may be some time after
-/// the reply was taken away.
+/// Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once
+/// if it is so already. It is called from whatever thread brought that about, which must not be held up: let
+/// it set a flag or wake somebody, and not use the reply. One that was given before is forgotten. `release`,
+/// which may be null, is called once, from any thread, when `wake` will not be called (any more), whatever
+/// this function answers: then nobody uses `context`. That may be some time after the reply was taken away.
 ///
 /// # Safety
-/// `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any thread.
+/// `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any
+/// thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_reply_changed(
     reply: *mut ThalwegReply,

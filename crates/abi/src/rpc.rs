@@ -14,8 +14,8 @@ use thalweg_rpc::{Bearer, Client};
 use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
 
-/// Connections to services that are called by JSON-RPC, and no thread. From `thalweg_rpc_open`, to be handed to
-/// `thalweg_rpc_close`.
+/// Connections to services that are called by JSON-RPC, and no thread. From `thalweg_rpc_open`, to be handed
+/// to `thalweg_rpc_close`.
 pub struct ThalwegRpc {
     client: Client,
     /// What came of the calls that were taken last.
@@ -42,8 +42,8 @@ pub struct ThalwegRpcOptions {
     pub in_flight_max: u32,
     /// Services that `thalweg_rpc_target` keeps beside the client's own.
     pub targets_max: u32,
-    /// What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
-    /// read while the client is opened, and not afterwards.
+    /// What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or
+    /// null for none. It is read while the client is opened, and not afterwards.
     pub token: *const c_char,
     /// May look for some microseconds for an answer before sleeping, as long as that finds any.
     pub spin: bool,
@@ -81,9 +81,11 @@ pub struct ThalwegRpcAsk {
 pub struct ThalwegRpcDone {
     /// Of which; 0 where nothing came.
     pub call: u64,
-    /// How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a fault.
+    /// How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a
+    /// fault.
     pub answers: usize,
-    /// Of a fault: what, where, and what to do. Never null, and lent until the next function is called with this client.
+    /// Of a fault: what, where, and what to do. Never null, and lent until the next function is called with
+    /// this client.
     pub detail: *const c_char,
     /// Why there are no answers; 0 where there are.
     pub fault: u16,
@@ -178,13 +180,13 @@ pub extern "C" fn thalweg_rpc_defaults() -> ThalwegRpcOptions {
     ThalwegRpcOptions::from(&Options::default())
 }
 
-/// A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
-/// Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them; THALWEG_NO_SERVER
-/// for a host that nobody knows.
+/// A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options
+/// are the defaults. Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a
+/// token among them; THALWEG_NO_SERVER for a host that nobody knows.
 ///
 /// # Safety
-/// `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null or points to options;
-/// `client` to a place for a handle.
+/// `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null
+/// or points to options; `client` to a place for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_rpc_open(
     url: *const c_char,
@@ -217,10 +219,11 @@ pub unsafe extern "C" fn thalweg_rpc_close(client: *mut ThalwegRpc) {
     }
 }
 
-/// Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. As many
-/// are kept as the options say. In favour of one more, the one goes that was not called for longest and has neither a connection
-/// nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another.
-/// Faults: as of `thalweg_rpc_open`.
+/// Another service, or the same at another address, over the same connections: its number, for
+/// `struct thalweg_rpc_ask`. As many are kept as the options say. In favour of one more, the one goes that
+/// was not called for longest and has neither a connection nor a call that waits for one: its number is
+/// THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another. Faults: as of
+/// `thalweg_rpc_open`.
 ///
 /// # Safety
 /// `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
@@ -242,8 +245,8 @@ pub unsafe extern "C" fn thalweg_rpc_target(
     })
 }
 
-/// The descriptor for a foreign loop: readable whenever `thalweg_rpc_turn` without waiting has something to do. One such turn
-/// comes first, and one after each round of calls. It belongs to the client.
+/// The descriptor for a foreign loop: readable whenever `thalweg_rpc_turn` without waiting has something to
+/// do. One such turn comes first, and one after each round of calls. It belongs to the client.
 ///
 /// # Safety
 /// `client` is null or a client; `descriptor` points to a place for a number.
@@ -259,13 +262,13 @@ pub unsafe extern "C" fn thalweg_rpc_descriptor(client: *mut ThalwegRpc, descrip
     })
 }
 
-/// Begins calls, which go together, and says by which number; no two of a client have the same. They leave with the next turn
-/// or wait. Without an `ask` one call goes alone and several as a batch. Faults: THALWEG_OVERLOADED, THALWEG_BAD_ARGUMENT; then
-/// nothing was begun.
+/// Begins calls, which go together, and says by which number; no two of a client have the same. They leave
+/// with the next turn or wait. Without an `ask` one call goes alone and several as a batch. Faults:
+/// THALWEG_OVERLOADED, THALWEG_BAD_ARGUMENT; then nothing was begun.
 ///
 /// # Safety
-/// `client` is null or a client; `calls` points to `calls_count` calls whose pointers point to what they say; `ask` is null or
-/// points to one; `number` to a place for a number.
+/// `client` is null or a client; `calls` points to `calls_count` calls whose pointers point to what they say;
+/// `ask` is null or points to one; `number` to a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_rpc_begin(
     client: *mut ThalwegRpc,
@@ -319,8 +322,8 @@ unsafe fn calls_of<'a>(list: *const ThalwegRpcCall, length: usize) -> Result<Vec
     list.iter().map(read).collect()
 }
 
-/// Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by which a server may
-/// notice. Calls that there are not are none.
+/// Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by
+/// which a server may notice. Calls that there are not are none.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -333,9 +336,9 @@ pub unsafe extern "C" fn thalweg_rpc_cancel(client: *mut ThalwegRpc, call: u64) 
     })
 }
 
-/// Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes) and
-/// reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how much that is; 0 at the end of the wait
-/// and after a signal. Faults: THALWEG_SYSTEM.
+/// Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long
+/// as it takes) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how
+/// much that is; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
 ///
 /// # Safety
 /// `client` is null or a client; `happened` is null or points to a place for a number.
@@ -366,8 +369,8 @@ pub unsafe extern "C" fn thalweg_rpc_next(client: *mut ThalwegRpc, done: *mut Th
     code(|| unsafe { hear(client, done, |client| Ok(client.next())) })
 }
 
-/// Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them. Why they have no answers is
-/// said there too; THALWEG_BAD_ARGUMENT says that there are no such calls.
+/// Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them. Why they
+/// have no answers is said there too; THALWEG_BAD_ARGUMENT says that there are no such calls.
 ///
 /// # Safety
 /// As of `thalweg_rpc_next`.
@@ -405,7 +408,8 @@ unsafe fn hear(
         call = of_which.number();
         match outcome {
             Ok(answers) => of.answers = answers,
-            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside it.
+            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside
+            // it.
             Err(error) => (of.detail, fault) = (keep(&error), error.fault as u16),
         }
     }
@@ -415,8 +419,8 @@ unsafe fn hear(
     Ok(())
 }
 
-/// One of the answers to the calls that were taken last, by the place of its call among them. THALWEG_BAD_ARGUMENT: there is
-/// none at that place.
+/// One of the answers to the calls that were taken last, by the place of its call among them.
+/// THALWEG_BAD_ARGUMENT: there is none at that place.
 ///
 /// # Safety
 /// `client` is null or a client; `answer` points to a place for one.
@@ -452,8 +456,9 @@ pub unsafe extern "C" fn thalweg_rpc_answer_at(
     })
 }
 
-/// Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated code has it, and waits
-/// for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why there is no answer, or which fault it is.
+/// Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated
+/// code has it, and waits for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why
+/// there is no answer, or which fault it is.
 ///
 /// # Safety
 /// `client` is null or a client; `hash` is null or points to 32 bytes.

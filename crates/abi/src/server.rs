@@ -1,9 +1,12 @@
-//! A server: open, and take requests by turns, or run with a callback; each request comes with the duty to answer it.
+//! A server: open, and take requests by turns, or run with a callback; each request comes with the duty to
+//! answer it.
 //!
-//! A server may be used from any thread, but from one at a time. Its stoppers and replies may be used meanwhile from others.
+//! A server may be used from any thread, but from one at a time. Its stoppers and replies may be used
+//! meanwhile from others.
 //!
-//! *Invariant*: while a `run` has the server, nothing else borrows it. A callback that asks for it all the same, which it may do by the
-//! pointer it has, finds `runs` set and is refused; checked by `a_callback_cannot_use_the_server_that_calls_it`.
+//! *Invariant*: while a `run` has the server, nothing else borrows it. A callback that asks for it all the
+//! same, which it may do by the pointer it has, finds `runs` set and is refused; checked by
+//! `a_callback_cannot_use_the_server_that_calls_it`.
 
 use crate::borrowed;
 use crate::client::{endpoint, wait};
@@ -102,8 +105,8 @@ pub struct ThalwegAnswer {
 pub struct ThalwegRequest {
     /// Who asked; no two clients of a server have the same number.
     pub client: u64,
-    /// The request, `length` bytes. From a turn it is lent until the next function is called with the server; to a callback,
-    /// until that returns.
+    /// The request, `length` bytes. From a turn it is lent until the next function is called with the server;
+    /// to a callback, until that returns.
     pub frame: *const u8,
     /// Bytes of the frame.
     pub length: usize,
@@ -115,12 +118,13 @@ pub struct ThalwegRequest {
     pub alone: bool,
 }
 
-/// Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options
-/// are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED, THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
+/// Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is
+/// dead. Null options are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED,
+/// THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
 ///
 /// # Safety
-/// `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to a place for a
-/// handle.
+/// `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to
+/// a place for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_open(
     endpoints: *const *const c_char,
@@ -156,9 +160,9 @@ pub unsafe extern "C" fn thalweg_server_open(
     })
 }
 
-/// Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes on holding a
-/// directory's lock the paths stay, for whoever binds there next to take away.) Replies that are still out may be used, and
-/// answer nobody. One of its callbacks cannot close it: then nothing is done.
+/// Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes
+/// on holding a directory's lock the paths stay, for whoever binds there next to take away.) Replies that are
+/// still out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
 ///
 /// # Safety
 /// `server` is null, or came from `thalweg_server_open` and was not closed.
@@ -171,8 +175,8 @@ pub unsafe extern "C" fn thalweg_server_close(server: *mut ThalwegServer) {
     }
 }
 
-/// The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
-/// belongs to the server. -1 for null, and to a callback of a run.
+/// The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something
+/// to do. It belongs to the server. -1 for null, and to a callback of a run.
 ///
 /// # Safety
 /// `server` is null or a server.
@@ -182,8 +186,8 @@ pub unsafe extern "C" fn thalweg_server_descriptor(server: *const ThalwegServer)
     value(-1, || unsafe { looked_at(server) }.map_or(-1, |of| of.server.descriptor().as_raw_fd()))
 }
 
-/// Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then `thalweg_server_next`
-/// has the requests that came. `happened`, which may be null, is how much did.
+/// Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then
+/// `thalweg_server_next` has the requests that came. `happened`, which may be null, is how much did.
 ///
 /// # Safety
 /// `server` is null or a server; `happened` is null or points to a place for a number.
@@ -205,7 +209,8 @@ pub unsafe extern "C" fn thalweg_server_turn(
     })
 }
 
-/// Whether the server was stopped and everything that was begun is answered: the end of a loop of turns. Never while it runs.
+/// Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+/// Never while it runs.
 ///
 /// # Safety
 /// `server` is null or a server.
@@ -263,9 +268,9 @@ fn left(deadline: Option<Instant>) -> i64 {
     })
 }
 
-/// Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
-/// returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame. It may use a
-/// stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
+/// Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a
+/// request until it returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers
+/// with an empty frame. It may use a stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
 ///
 /// # Safety
 /// `server` is null or a server; `handle` may be called with `context`, and does not unwind.
@@ -298,7 +303,8 @@ pub unsafe extern "C" fn thalweg_server_run(
 /// Appends to the answer that a serial handler gives.
 ///
 /// # Safety
-/// `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length` bytes.
+/// `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_answer_write(
     answer: *mut ThalwegAnswer,
@@ -314,10 +320,10 @@ pub unsafe extern "C" fn thalweg_answer_write(
     })
 }
 
-/// Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
-/// one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
-/// own: what is answered before it returns costs neither lock nor copy. It may use a stopper, and nothing else of the server:
-/// THALWEG_BAD_ARGUMENT.
+/// Hands requests out as they come, on this thread, until the server is stopped; then takes no more and
+/// returns when each one that was handed out has been answered. `take` is lent the request until it returns,
+/// but for the reply, which is its own: what is answered before it returns costs neither lock nor copy. It
+/// may use a stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
 ///
 /// # Safety
 /// `server` is null or a server; `take` may be called with `context`, and does not unwind.
@@ -354,8 +360,8 @@ impl Handler for Taker {
     }
 }
 
-/// What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may ask, and a callback, while
-/// the server is open.
+/// What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may
+/// ask, and a callback, while the server is open.
 ///
 /// # Safety
 /// `server` is null or a server; `stopper` points to a place for a handle.
@@ -377,8 +383,8 @@ pub unsafe extern "C" fn thalweg_server_stopper(
     })
 }
 
-/// Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run` returns. More than
-/// once is fine, and so is null.
+/// Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run`
+/// returns. More than once is fine, and so is null.
 ///
 /// # Safety
 /// `stopper` is null or one that was not freed.

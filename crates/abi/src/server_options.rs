@@ -12,10 +12,11 @@ use thalweg_service::{Error, ServerOptions, Statistics};
 pub struct ThalwegServerOptions {
     /// SHA-256 of the schema it was made from; zeros fit any.
     pub schema: [u8; 32],
-    /// The tag of the service's error, for answers that the server makes itself. Copied; null for the default.
+    /// The tag of the service's error, for answers that the server makes itself. Copied; null for the
+    /// default.
     pub error_tag: *const c_char,
-    /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from, and its
-    /// streams are told to wait.
+    /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from,
+    /// and its streams are told to wait.
     pub unsent_bytes_max: u64,
     /// How long clients may take, once the server was stopped, to take their last answers.
     pub drain_grace_ms: u64,

@@ -1,7 +1,7 @@
 //! A service's program: started, waited for, tended and ended.
 //!
-//! A spawned program may be used from any thread, but from one at a time. The kernel kills the program when the *thread* that
-//! started it ends: start it from one that lives as long as it should.
+//! A spawned program may be used from any thread, but from one at a time. The kernel kills the program when
+//! the *thread* that started it ends: start it from one that lives as long as it should.
 
 use crate::borrowed;
 use crate::client::{ThalwegClient, endpoint as endpoint_of, lend};
@@ -21,8 +21,8 @@ pub struct ThalwegSpawned {
     spawned: Spawned,
 }
 
-/// How a program is started, and what happens when it does not do as it should. Begin with `thalweg_spawn_defaults()`.
-/// Strings end with a NUL.
+/// How a program is started, and what happens when it does not do as it should. Begin with
+/// `thalweg_spawn_defaults()`. Strings end with a NUL.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ThalwegSpawnOptions {
@@ -36,8 +36,8 @@ pub struct ThalwegSpawnOptions {
     pub environment_count: usize,
     /// Where it runs; null for where this process does.
     pub directory: *const c_char,
-    /// The file that its output and its errors are appended to, to be quoted when it fails; null for where those of this
-    /// process go.
+    /// The file that its output and its errors are appended to, to be quoted when it fails; null for where
+    /// those of this process go.
     pub log: *const c_char,
     /// How long it may take until its endpoint answers.
     pub ready_within_ms: u64,
@@ -167,14 +167,15 @@ pub extern "C" fn thalweg_spawn_defaults() -> ThalwegSpawnOptions {
     }
 }
 
-/// Starts a program (a path, or a name that is looked for as a shell does) and waits until its endpoint answers. Null options
-/// are the defaults. Faults: THALWEG_BAD_ARGUMENT where there is no such program, THALWEG_PERMISSION_DENIED where it may not
-/// be run, THALWEG_ADDRESS_IN_USE where another server answers already, THALWEG_NO_SERVER when it ended before it answered,
-/// THALWEG_CONNECT_TIMEOUT when it did not answer in time and was ended. `thalweg_error_detail` quotes the end of its log.
+/// Starts a program (a path, or a name that is looked for as a shell does) and waits until its endpoint
+/// answers. Null options are the defaults. Faults: THALWEG_BAD_ARGUMENT where there is no such program,
+/// THALWEG_PERMISSION_DENIED where it may not be run, THALWEG_ADDRESS_IN_USE where another server answers
+/// already, THALWEG_NO_SERVER when it ended before it answered, THALWEG_CONNECT_TIMEOUT when it did not
+/// answer in time and was ended. `thalweg_error_detail` quotes the end of its log.
 ///
 /// # Safety
-/// `program` and `endpoint` are strings that a NUL ends; `options` is null or points to options whose pointers point to what
-/// they say; `spawned` to a place for a handle.
+/// `program` and `endpoint` are strings that a NUL ends; `options` is null or points to options whose
+/// pointers point to what they say; `spawned` to a place for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_spawned_start(
     program: *const c_char,
@@ -213,8 +214,9 @@ pub unsafe extern "C" fn thalweg_spawned_close(spawned: *mut ThalwegSpawned) {
     }
 }
 
-/// Looks whether the program still runs, and starts it anew if it does not and may be: then `respawned`, which may be null,
-/// is how it had ended. THALWEG_NO_SERVER: it ended, and stays so. THALWEG_CLOSED: it was stopped.
+/// Looks whether the program still runs, and starts it anew if it does not and may be: then `respawned`,
+/// which may be null, is how it had ended. THALWEG_NO_SERVER: it ended, and stays so. THALWEG_CLOSED: it was
+/// stopped.
 ///
 /// # Safety
 /// `spawned` is null or a program; `respawned` is null or points to a place for an exit.
@@ -238,8 +240,8 @@ pub unsafe extern "C" fn thalweg_spawned_tend(
     })
 }
 
-/// Tends the program, then connects to it. Over `-`, once. The client is the caller's, and outlives the program as one whose
-/// connection ended.
+/// Tends the program, then connects to it. Over `-`, once. The client is the caller's, and outlives the
+/// program as one whose connection ended.
 ///
 /// # Safety
 /// `spawned` is null or a program; `options` is null or points to options; `client` to a place for a handle.
@@ -272,8 +274,8 @@ pub unsafe extern "C" fn thalweg_spawned_restart(spawned: *mut ThalwegSpawned) -
     code(|| unsafe { borrowed::handle(spawned, "the program") }?.spawned.restart())
 }
 
-/// Asks the program to end (TERM), and kills it when it has not within `end_within_ms`. `exit`, which may be null, is how it
-/// ended.
+/// Asks the program to end (TERM), and kills it when it has not within `end_within_ms`. `exit`, which may be
+/// null, is how it ended.
 ///
 /// # Safety
 /// `spawned` is null or a program; `exit` is null or points to a place for an exit.
@@ -290,8 +292,8 @@ pub unsafe extern "C" fn thalweg_spawned_stop(spawned: *mut ThalwegSpawned, exit
     })
 }
 
-/// Readable when the program ended, and another one after it was started anew. It belongs to the program. -1 while there is
-/// none.
+/// Readable when the program ended, and another one after it was started anew. It belongs to the program. -1
+/// while there is none.
 ///
 /// # Safety
 /// `spawned` is null or a program.

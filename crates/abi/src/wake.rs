@@ -41,7 +41,8 @@ impl Drop for Callback {
 /// A waker that calls a function, and another when it will not be called any more.
 ///
 /// # Safety
-/// Both may be called with `context` from any thread, `wake` as long as the waker or a clone of it lives, `release` then.
+/// Both may be called with `context` from any thread, `wake` as long as the waker or a clone of it lives,
+/// `release` then.
 pub(crate) unsafe fn waker(wake: Call, context: *mut c_void, release: Option<Call>) -> Waker {
     Waker::from(Arc::new(Callback { wake, context, release }))
 }

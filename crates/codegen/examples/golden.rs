@@ -1,4 +1,5 @@
-//! Writes the golden frames of `schemas/golden`, assembled by hand in `tests/frames/mod.rs`, with their meanings.
+//! Writes the golden frames of `schemas/golden`, assembled by hand in `tests/frames/mod.rs`, with their
+//! meanings.
 
 #[path = "../tests/frames/mod.rs"]
 mod frames;

@@ -140,7 +140,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// Refuses to write a module that Erlang/OTP has: loaded in place of its own, the machine would not start.
+    /// Refuses to write a module that Erlang/OTP has: loaded in place of its own, the machine would not
+    /// start.
     fn check_modules(&self, service: &Service) -> Result<(), String> {
         let service = casing::snake(&service.name);
         let parts = [("types", true), ("client", self.client), ("server", self.server)];

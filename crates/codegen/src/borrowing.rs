@@ -1,5 +1,6 @@
-//! Which types hold text or bytes, and so may borrow them from the frame they are read from. Each declared type is looked at once:
-//! asked anew wherever they are used, types that share types would take as long as there are ways through them.
+//! Which types hold text or bytes, and so may borrow them from the frame they are read from. Each declared
+//! type is looked at once: asked anew wherever they are used, types that share types would take as long as
+//! there are ways through them.
 
 use std::collections::BTreeSet;
 use thalweg_schema::{Field, Service, Type};

@@ -1,5 +1,6 @@
-//! C++20, headers only. A struct that holds strings or bytes is a template over what they are made of: `EchoBytes`
-//! owns them, `EchoBytesView` borrows them from the frame it was read from. Codecs are found by type.
+//! C++20, headers only. A struct that holds strings or bytes is a template over what they are made of:
+//! `EchoBytes` owns them, `EchoBytesView` borrows them from the frame it was read from. Codecs are found by
+//! type.
 
 mod calls;
 pub(crate) mod globals;

@@ -1,5 +1,5 @@
-//! Erlang/OTP 25 and newer. Structs are maps with atoms for keys, messages are tagged with their names; the codec is
-//! driven by constant terms, so that the generated modules are data and types.
+//! Erlang/OTP 25 and newer. Structs are maps with atoms for keys, messages are tagged with their names; the
+//! codec is driven by constant terms, so that the generated modules are data and types.
 
 use crate::File;
 use crate::names::Names;
@@ -366,7 +366,8 @@ impl Erlang<'_> {
                     members.iter().map(|word| format!("{{<<\"{word}\">>, {}}}", atom(word))).collect();
                 format!("{{enum, [{}]}}", words.join(", "))
             }
-            // By its name: written out wherever it is used, it would be there as often as there are ways to it.
+            // By its name: written out wherever it is used, it would be there as often as there are ways to
+            // it.
             Type::Struct(name) => format!("fun {}_types:{}/0", self.names.module, described(name)),
             Type::Optional(of) => format!("{{optional, {}}}", self.term(of)),
             Type::List(of) => format!("{{list, {}, {}}}", bytes_min(of), self.term(of)),

@@ -1,9 +1,9 @@
-//! A validated service to source in six languages. Owns one emitter per language, the runtime files some of them
-//! need, and the safe writing of output; never knows the schema's syntax, or how a frame travels.
+//! A validated service to source in six languages. Owns one emitter per language, the runtime files some of
+//! them need, and the safe writing of output; never knows the schema's syntax, or how a frame travels.
 //!
-//! Generated code stands on a few words only: frames out, frames in (`crates/wire/src/service.rs` for Rust, a file
-//! written beside the output for the others). What is generated is a plain function of schema and options, so that it
-//! can be committed and compared.
+//! Generated code stands on a few words only: frames out, frames in (`crates/wire/src/service.rs` for Rust, a
+//! file written beside the output for the others). What is generated is a plain function of schema and
+//! options, so that it can be committed and compared.
 //!
 //! *Checked by* `cargo xtask golden`: every language's own compiler, formatter and the golden frames, their
 //! prefixes and their mutations; `cargo xtask codegen --check` compares what is committed.
@@ -70,8 +70,8 @@ pub enum Error {
 /// Reads the schema, generates, and writes what changed.
 ///
 /// # Errors
-/// The schema or the options are wrong, or a file cannot be read or written; then nothing was changed, or, when
-/// the disk failed in between, each file is as before or as it should be.
+/// The schema or the options are wrong, or a file cannot be read or written; then nothing was changed, or,
+/// when the disk failed in between, each file is as before or as it should be.
 pub fn run(arguments: &Arguments) -> Result<Report, Error> {
     output::write(&arguments.out, &files(arguments)?)
 }

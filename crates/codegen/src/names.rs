@@ -37,7 +37,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The first lines of a file, without comment marks: what it is, what the schema says of the service, where it comes from.
+    /// The first lines of a file, without comment marks: what it is, what the schema says of the service,
+    /// where it comes from.
     pub(crate) fn head(&self, what: &str) -> String {
         let is = format!("{what} of the service {}.", self.service.name);
         let parts = [&is, &self.service.doc, &self.notice];

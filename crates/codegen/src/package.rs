@@ -1,5 +1,5 @@
-//! The few files that make output a package: of npm, pip, cargo, CMake, Zig, rebar3. Sources stand where each expects
-//! them; what they export is what was generated.
+//! The few files that make output a package: of npm, pip, cargo, CMake, Zig, rebar3. Sources stand where each
+//! expects them; what they export is what was generated.
 
 use crate::File;
 use crate::arguments::Language;
@@ -49,7 +49,8 @@ fn pip(name: &str, about: &str) -> Vec<(String, String)> {
 }
 
 fn cargo(name: &str, about: &str, runtime: Option<&str>) -> Vec<(String, String)> {
-    // A runtime of the caller's choice is the caller's to depend on. Ours is in no registry, where anybody may take its name.
+    // A runtime of the caller's choice is the caller's to depend on. Ours is in no registry, where anybody
+    // may take its name.
     let ours = format!("thalweg-wire = {{ git = \"{}\" }}\n", env!("CARGO_PKG_REPOSITORY"));
     let dependency = if runtime.is_none() { ours.as_str() } else { "" };
     let manifest = format!(

@@ -1,5 +1,5 @@
-//! Python 3.11 and newer. Structs are dataclasses with slots; codecs are functions beside them, so that a field may
-//! have any name. The layout is the one `black` leaves alone, and types pass `mypy --strict`.
+//! Python 3.11 and newer. Structs are dataclasses with slots; codecs are functions beside them, so that a
+//! field may have any name. The layout is the one `black` leaves alone, and types pass `mypy --strict`.
 
 mod calls;
 
@@ -158,8 +158,8 @@ impl Python<'_> {
         });
     }
 
-    /// How each struct's fields are read; behind everything a reader may call. Every other table has two underscores in its name,
-    /// as no struct's has.
+    /// How each struct's fields are read; behind everything a reader may call. Every other table has two
+    /// underscores in its name, as no struct's has.
     fn tables(&self, text: &mut Text, records: &[Record<'_>]) {
         text.lines("\n\n");
         for Record { name, fields, .. } in records {

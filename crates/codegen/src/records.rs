@@ -1,4 +1,5 @@
-//! What every emitter writes in turn: the structs and messages of a schema as one list, and the two sides of a call.
+//! What every emitter writes in turn: the structs and messages of a schema as one list, and the two sides of
+//! a call.
 
 use thalweg_schema::{Field, Message, Service};
 
@@ -38,7 +39,8 @@ impl Side {
         }
     }
 
-    /// The messages that stand in its frames: every command's request, or every command's item and own response, then the error.
+    /// The messages that stand in its frames: every command's request, or every command's item and own
+    /// response, then the error.
     pub(crate) fn messages(self, service: &Service) -> Vec<&Message> {
         let requests = service.commands.iter().map(|command| &command.request);
         match self {

@@ -1,8 +1,9 @@
-//! Rust. Types borrow from the frame they were read from (`Cow`), and may own instead; encoding appends to a buffer
-//! of the caller's. On `thalweg_wire::{messagepack, service}`.
+//! Rust. Types borrow from the frame they were read from (`Cow`), and may own instead; encoding appends to a
+//! buffer of the caller's. On `thalweg_wire::{messagepack, service}`.
 //!
-//! Output goes through `rustfmt` with its default settings, whatever directory the generator is called in. Without `rustfmt`, which
-//! comes with Rust, nothing is written: the same schema and options are to give the same bytes.
+//! Output goes through `rustfmt` with its default settings, whatever directory the generator is called in.
+//! Without `rustfmt`, which comes with Rust, nothing is written: the same schema and options are to give the
+//! same bytes.
 
 mod calls;
 mod documentation;
@@ -43,7 +44,8 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Result<Vec<File>, Error>
     Ok(names.placed("src/", files))
 }
 
-/// The text as `rustfmt` lays it out; the empty file keeps it from settings it would look for in the caller's directory.
+/// The text as `rustfmt` lays it out; the empty file keeps it from settings it would look for in the caller's
+/// directory.
 fn formatted(text: &str) -> Result<String, String> {
     let settings = ["--edition", "2024", "--config-path", "/dev/null"];
     let mut process = Process::new("rustfmt");

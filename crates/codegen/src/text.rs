@@ -46,8 +46,8 @@ impl Text {
         self.depth -= 1;
     }
 
-    /// Each line of a comment behind `mark`. One that ends in a backslash is ended otherwise: in C++ the next line would be
-    /// part of the comment.
+    /// Each line of a comment behind `mark`. One that ends in a backslash is ended otherwise: in C++ the next
+    /// line would be part of the comment.
     pub(crate) fn comment(&mut self, mark: &str, comment: &str) {
         for line in comment.lines().map(str::trim_end) {
             let end = if line.ends_with('\\') { "." } else { "" };

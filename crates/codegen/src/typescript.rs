@@ -1,5 +1,5 @@
-//! TypeScript, as ECMAScript modules clean under `--strict`. Structs are plain objects; `u64` and `i64` are bigints,
-//! since a number holds only 53 bits; bytes are views of the frame they were read from.
+//! TypeScript, as ECMAScript modules clean under `--strict`. Structs are plain objects; `u64` and `i64` are
+//! bigints, since a number holds only 53 bits; bytes are views of the frame they were read from.
 
 mod calls;
 

@@ -1,5 +1,5 @@
-//! Zig 0.15 and newer, in the layout of `zig fmt`. Codecs are put together at compile time; strings and bytes borrow
-//! from the frame, lists come from an arena of the caller's.
+//! Zig 0.15 and newer, in the layout of `zig fmt`. Codecs are put together at compile time; strings and bytes
+//! borrow from the frame, lists come from an arena of the caller's.
 
 mod calls;
 

@@ -1,6 +1,7 @@
-//! The generated Rust against the golden frames: byte for byte there and back, every prefix refused, every mutation
-//! either refused or read as something that writes itself back. `conformance/golden` does the same in the other
-//! languages; where `THALWEG_OUTCOMES` names a file, what became of each mutation is written there to be compared.
+//! The generated Rust against the golden frames: byte for byte there and back, every prefix refused, every
+//! mutation either refused or read as something that writes itself back. `conformance/golden` does the same
+//! in the other languages; where `THALWEG_OUTCOMES` names a file, what became of each mutation is written
+//! there to be compared.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod frames;

@@ -19,7 +19,8 @@ pub enum Noted {
 #[derive(Debug)]
 struct Slot<T> {
     id: CallbackId,
-    /// Which sides of a descriptor have an event waiting, and which descriptor's they are: there is one, as a rule.
+    /// Which sides of a descriptor have an event waiting, and which descriptor's they are: there is one, as a
+    /// rule.
     waiting: u8,
     of: Of,
     /// What waits of others meanwhile.
@@ -157,8 +158,9 @@ mod tests {
     const OFS: [Of; 5] = [Of::Unsaid, Of::Number(5), Of::Number(6), Of::Number(7), Of::Other];
 
     proptest! {
-        /// Whatever is registered, posted, delivered and let go: the same as in a plain map with a plain set. Half of the
-        /// events are of descriptors, few of them, so that the same one comes again and another between.
+        /// Whatever is registered, posted, delivered and let go: the same as in a plain map with a plain set.
+        /// Half of the events are of descriptors, few of them, so that the same one comes again and another
+        /// between.
         #[test]
         fn agrees_with_a_map_and_a_set(
             steps in proptest::collection::vec(

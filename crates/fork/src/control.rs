@@ -1,7 +1,8 @@
 //! The control service: a supervisor as its endpoint's clients reach it.
 //!
-//! *Invariant*: a copy that nobody can know of ends. Who asked for it has heard of it if it says anything else, or is gone and has
-//! read what it was answered; others have, if they name it or ask for every server. *Checked by* `tests/forks.rs`, with processes.
+//! *Invariant*: a copy that nobody can know of ends. Who asked for it has heard of it if it says anything
+//! else, or is gone and has read what it was answered; others have, if they name it or ask for every server.
+//! *Checked by* `tests/forks.rs`, with processes.
 
 use crate::generated::server::dispatch;
 use crate::supervisor::Supervisor;

@@ -1,11 +1,12 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
+//! alone.
 
 use crate::line::{Heard, LINE_BYTES_MAX, Line};
 use std::os::fd::AsFd;
 use thalweg_sys::socket;
 
-/// Whatever a process says, its lines are heard one by one, as they were, or as they began. The first byte says how often the rest
-/// is said: so they come to more than a line may have.
+/// Whatever a process says, its lines are heard one by one, as they were, or as they began. The first byte
+/// says how often the rest is said: so they come to more than a line may have.
 pub fn lines(data: &[u8]) {
     let Some((times, data)) = data.split_first() else { return };
     let data = &data.repeat(usize::from(times % 16));

@@ -1,13 +1,16 @@
-//! A process as its supervisor has it: what it is told goes through one thread, so that one that does not answer keeps
-//! nobody else from being told.
+//! A process as its supervisor has it: what it is told goes through one thread, so that one that does not
+//! answer keeps nobody else from being told.
 //!
 //! # Invariants
 //!
-//! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and what comes beside an
-//!    order's line is that order's.
-//! 2. *A copy's number is what the kernel says of whoever speaks*, not what that says of itself: by it a process is ended by force.
-//! 3. *An order has patience from when it came in*, not from when its turn comes: what waits behind one that hangs is over with it.
-//! 4. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
+//! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and
+//!    what comes beside an order's line is that order's.
+//! 2. *A copy's number is what the kernel says of whoever speaks*, not what that says of itself: by it a
+//!    process is ended by force.
+//! 3. *An order has patience from when it came in*, not from when its turn comes: what waits behind one that
+//!    hangs is over with it.
+//! 4. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has
+//!    confirmed.
 //!
 //! *Checked by* the tests below and `tests/forks.rs`.
 
@@ -88,8 +91,8 @@ impl Told {
         Ok((Self { line: Line::new(ours), until, late: None }, theirs))
     }
 
-    /// Gives an order and waits for its answer. `outcome` is called once: before this answers, or, when the answer is late,
-    /// when it comes.
+    /// Gives an order and waits for its answer. `outcome` is called once: before this answers, or, when the
+    /// answer is late, when it comes.
     fn ask(
         &mut self,
         order: &'static str,

@@ -1,15 +1,16 @@
 //! Servers that are processes of their own: forked while they serve, moved, ended, let go.
 //!
-//! Owns both halves of `docs/forks.md`: the supervisor, which starts a program and looks after it and its copies
-//! ([`Supervisor`]), and what a program has to do to be supervised ([`Program`], [`serve`]). Beside them the session whose
-//! snapshot is a fork ([`Session`]).
+//! Owns both halves of `docs/forks.md`: the supervisor, which starts a program and looks after it and its
+//! copies ([`Supervisor`]), and what a program has to do to be supervised ([`Program`], [`serve`]). Beside
+//! them the session whose snapshot is a fork ([`Session`]).
 //!
 //! # Invariants
 //!
 //! 1. *What goes wrong with a fork stays in the parent*, which serves on as if nobody had asked.
-//! 2. *A copy holds no descriptor of its parent's*: whoever is connected to the one notices nothing of the other.
-//! 3. *Nobody is left behind*: a process whose supervisor is gone ends by itself, unless it was emancipated; a copy that nobody
-//!    can know of is ended.
+//! 2. *A copy holds no descriptor of its parent's*: whoever is connected to the one notices nothing of the
+//!    other.
+//! 3. *Nobody is left behind*: a process whose supervisor is gone ends by itself, unless it was emancipated;
+//!    a copy that nobody can know of is ended.
 //!
 //! *Checked by* `tests/forks.rs`, with processes.
 //!

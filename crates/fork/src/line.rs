@@ -1,7 +1,7 @@
 //! Words between a supervisor and a program: lines over a socket, with at most one descriptor beside each.
 //!
-//! One order is under way at a time, so what comes beside a line's bytes belongs to that line. *Bound*: of a line that is longer
-//! than any has to be, its beginning is said and heard, and the rest is passed over.
+//! One order is under way at a time, so what comes beside a line's bytes belongs to that line. *Bound*: of a
+//! line that is longer than any has to be, its beginning is said and heard, and the rest is passed over.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! The program's half: what it is told comes over its standard input, and a fork is a copy of it that goes on beside it.
+//! The program's half: what it is told comes over its standard input, and a fork is a copy of it that goes on
+//! beside it.
 
 use crate::line::{Heard, Line};
 use crate::serving::Serving;
@@ -84,7 +85,8 @@ impl Program {
                     self.is_emancipated = true;
                     self.done()?;
                 }
-                // The kernel drops a descriptor for which there is no room here, and what is said beside it comes alone.
+                // The kernel drops a descriptor for which there is no room here, and what is said beside it
+                // comes alone.
                 ("listen" | "fork", None) => self.failed("out of descriptors")?,
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("an order {words:?}"))),
             }
@@ -119,9 +121,10 @@ impl Program {
         }
     }
 
-    /// Goes on twice: `true` in the copy, whose program this is there, and which has to be told first where to listen; `false` here,
-    /// where the order is confirmed, or refused with what went wrong. The copy's state is a copy, and shared with nobody; every
-    /// value in it that stands for a descriptor leads nowhere, and is of no use but to be dropped.
+    /// Goes on twice: `true` in the copy, whose program this is there, and which has to be told first where
+    /// to listen; `false` here, where the order is confirmed, or refused with what went wrong. The copy's
+    /// state is a copy, and shared with nobody; every value in it that stands for a descriptor leads nowhere,
+    /// and is of no use but to be dropped.
     ///
     /// # Errors
     /// The supervisor does not listen.
@@ -145,19 +148,22 @@ impl AsFd for Program {
     }
 }
 
-/// Serves by JSON-RPC, under a supervisor, until it is to end. `mount` makes a service and says its name, anew for each place to
-/// listen at and in each copy: what it captures is the state that a fork copies, so it must have no descriptor and no thread.
+/// Serves by JSON-RPC, under a supervisor, until it is to end. `mount` makes a service and says its name,
+/// anew for each place to listen at and in each copy: what it captures is the state that a fork copies, so it
+/// must have no descriptor and no thread.
 ///
-/// `SIGTERM`, `SIGINT` and `SIGHUP`, which it takes, are orders to end in good order, too: who stops a service may tell every process
-/// of it.
+/// `SIGTERM`, `SIGINT` and `SIGHUP`, which it takes, are orders to end in good order, too: who stops a
+/// service may tell every process of it.
 ///
-/// It returns in the process that was started. A copy ends with what it serves: what called this is not its to go on with.
+/// It returns in the process that was started. A copy ends with what it serves: what called this is not its
+/// to go on with.
 ///
 /// # Errors
 /// There is no supervisor, or the system failed.
 pub fn serve(options: &ServerOptions, mount: &dyn Fn() -> (&'static str, Mount)) -> io::Result<()> {
     let mut program = Program::inherited()?;
-    // A copy begins here again, so that what its ancestors needed is not kept for as long as there are copies of copies.
+    // A copy begins here again, so that what its ancestors needed is not kept for as long as there are copies
+    // of copies.
     let lives = || {
         while live(&mut program, options, mount)? {}
         io::Result::Ok(())
@@ -229,7 +235,8 @@ fn listening(
     Ok(server)
 }
 
-/// What is readable when there is an order, or something for a server to do. A line whose other end is gone stays readable for good.
+/// What is readable when there is an order, or something for a server to do. A line whose other end is gone
+/// stays readable for good.
 fn watching(program: &Program, signals: &Signals, serving: &Serving) -> io::Result<Epoll> {
     let line = (!program.is_alone).then(|| program.as_fd());
     serving.watched(line.into_iter().chain([signals.as_fd()]))

@@ -1,4 +1,5 @@
-//! What a program serves with: a server, and those of the places where it was before, until what they had begun is answered.
+//! What a program serves with: a server, and those of the places where it was before, until what they had
+//! begun is answered.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,7 +20,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Serves with this one from here on; the one before takes nothing new, and listens no more when this returns.
+    /// Serves with this one from here on; the one before takes nothing new, and listens no more when this
+    /// returns.
     pub(crate) fn go_on_with(&mut self, server: Option<Server>) -> io::Result<()> {
         if let Some(left) = std::mem::replace(&mut self.now, server) {
             left.stopper().drain(GRACE_MS);

@@ -14,7 +14,8 @@ pub enum SessionError<E> {
     /// The server that would be left is not there any more; neither is ended then.
     #[error("server {0} is gone: the other of the two is all that is left, and was not ended")]
     Gone(String),
-    /// The server that would be left was told to end, and it is not known what became of that; the other is not ended then.
+    /// The server that would be left was told to end, and it is not known what became of that; the other is
+    /// not ended then.
     #[error(
         "server {0} was told to end and may do so yet, so the other of the two was not ended: repeat what was asked before"
     )]
@@ -29,7 +30,8 @@ pub enum SessionError<E> {
 pub enum Cleanup {
     /// They stay, and are the supervisor's: what was forked ends with it, or when it is shut down.
     Nothing,
-    /// A snapshot that is pending is rolled back: what nobody committed is taken back, and one process is left.
+    /// A snapshot that is pending is rolled back: what nobody committed is taken back, and one process is
+    /// left.
     #[default]
     Rollback,
     /// They end.
@@ -38,13 +40,14 @@ pub enum Cleanup {
 
 /// A server, and the one it was forked from while a snapshot is pending: two processes at most.
 ///
-/// A snapshot forks the server and goes on with the copy; [`Session::address`] says where. It is for one caller: others of the
-/// same server see whichever process they are connected to. Let go of, it does what its [`Cleanup`] says, for as long as the
-/// supervisor takes to answer; [`Session::close`] does so too and tells what went wrong. Of an owner that is killed nobody
-/// hears: its processes stay.
+/// A snapshot forks the server and goes on with the copy; [`Session::address`] says where. It is for one
+/// caller: others of the same server see whichever process they are connected to. Let go of, it does what its
+/// [`Cleanup`] says, for as long as the supervisor takes to answer; [`Session::close`] does so too and tells
+/// what went wrong. Of an owner that is killed nobody hears: its processes stay.
 ///
-/// But for [`Cleanup::Shutdown`] neither process is ended unless the other is there and was not told to end: a
-/// [`Session::commit`] or [`Session::rollback`] that was not answered can be repeated, and the one not be followed by the other.
+/// But for [`Cleanup::Shutdown`] neither process is ended unless the other is there and was not told to end:
+/// a [`Session::commit`] or [`Session::rollback`] that was not answered can be repeated, and the one not be
+/// followed by the other.
 ///
 /// ```no_run
 /// use thalweg_fork::{Cleanup, Session};
@@ -95,9 +98,10 @@ impl<C: Call> Session<C> {
     /// Forks the server and goes on with the copy. A snapshot that is pending is committed first.
     ///
     /// # Errors
-    /// The supervisor refused or did not answer; then the server is as it was, and a pending snapshot is committed. A copy that
-    /// nobody waits for any more ends, and so does one whose answer lies unread when this end is gone; one whose answer was read
-    /// and is lost all the same stays among the supervisor's servers. What [`Session::commit`] says of that one.
+    /// The supervisor refused or did not answer; then the server is as it was, and a pending snapshot is
+    /// committed. A copy that nobody waits for any more ends, and so does one whose answer lies unread when
+    /// this end is gone; one whose answer was read and is lost all the same stays among the supervisor's
+    /// servers. What [`Session::commit`] says of that one.
     pub fn snapshot(&mut self) -> Result<(), SessionError<C::Error>> {
         self.commit()?;
         let forked = self.forks.fork(&ForksFork { server: (&*self.now.0).into(), address: None })?;
@@ -109,8 +113,8 @@ impl<C: Call> Session<C> {
     /// Keeps what was done since the snapshot: ends the server it was taken of. Without one, nothing.
     ///
     /// # Errors
-    /// [`SessionError::Gone`], [`SessionError::Ending`] of the copy; the supervisor did not answer, and it is not known whether it is
-    /// committed.
+    /// [`SessionError::Gone`], [`SessionError::Ending`] of the copy; the supervisor did not answer, and it is
+    /// not known whether it is committed.
     pub fn commit(&mut self) -> Result<(), SessionError<C::Error>> {
         let Some((before, _)) = self.before.clone() else { return Ok(()) };
         self.leave_one(&before, &self.now.0.clone())?;
@@ -121,8 +125,8 @@ impl<C: Call> Session<C> {
     /// Takes back what was done since the snapshot: ends the copy, and goes back.
     ///
     /// # Errors
-    /// [`SessionError::NoSnapshot`]; [`SessionError::Gone`], [`SessionError::Ending`] of the server that the snapshot was taken of;
-    /// the supervisor did not answer, and it is not known whether it is taken back.
+    /// [`SessionError::NoSnapshot`]; [`SessionError::Gone`], [`SessionError::Ending`] of the server that the
+    /// snapshot was taken of; the supervisor did not answer, and it is not known whether it is taken back.
     pub fn rollback(&mut self) -> Result<(), SessionError<C::Error>> {
         let Some(before) = self.before.clone() else { return Err(SessionError::NoSnapshot) };
         self.leave_one(&self.now.0.clone(), &before.0)?;
@@ -148,8 +152,8 @@ impl<C: Call> Session<C> {
     /// Does what its [`Cleanup`] says, and is let go of.
     ///
     /// # Errors
-    /// What [`Session::rollback`] says but for [`SessionError::NoSnapshot`]; the supervisor refused or did not answer: a process
-    /// may be left.
+    /// What [`Session::rollback`] says but for [`SessionError::NoSnapshot`]; the supervisor refused or did
+    /// not answer: a process may be left.
     pub fn close(mut self) -> Result<(), SessionError<C::Error>> {
         self.clean_up()
     }

@@ -2,7 +2,8 @@
 
 use std::process::Child;
 
-/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left of it.
+/// The program, until somebody waits for its end: where nobody is going to, it is ended, and nothing is left
+/// of it.
 pub(crate) struct Started(Option<Child>);
 
 impl Started {

@@ -1,11 +1,11 @@
 //! The supervisor: which servers there are, and what becomes of them.
 //!
-//! It starts one program; every other server is a fork of one that is there. Orphans are adopted, so each end of a process is
-//! heard of here, whoever forked it. The control service answers from the processes' threads; only a look at the table is
-//! done where a call came in.
+//! It starts one program; every other server is a fork of one that is there. Orphans are adopted, so each end
+//! of a process is heard of here, whoever forked it. The control service answers from the processes' threads;
+//! only a look at the table is done where a call came in.
 //!
-//! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where it may still do as it
-//! was told, and the table follows when it has.
+//! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where
+//! it may still do as it was told, and the table follows when it has.
 
 use crate::control::Control;
 use crate::generated::server::ForksHandler;
@@ -53,8 +53,8 @@ pub struct Options {
 pub enum First {
     /// At an address; port 0 for any.
     At(SocketAddr),
-    /// At a listening TCP socket that somebody else made. It is the program's alone once that has it: whoever kept one of the same
-    /// would have connections wait there for nobody when the program has moved.
+    /// At a listening TCP socket that somebody else made. It is the program's alone once that has it: whoever
+    /// kept one of the same would have connections wait there for nobody when the program has moved.
     On(OwnedFd),
 }
 
@@ -65,9 +65,10 @@ impl Options {
     }
 }
 
-/// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`.
-/// Once the last of them is let go of, which nobody could ask any more, servers that are not emancipated hear of it as of the end of
-/// this process, and end by themselves; [`Supervisor::end`] waits for that, and ends by force what does not.
+/// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`. Once the
+/// last of them is let go of, which nobody could ask any more, servers that are not emancipated hear of it as
+/// of the end of this process, and end by themselves; [`Supervisor::end`] waits for that, and ends by force
+/// what does not.
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
@@ -127,8 +128,8 @@ impl Drop for Place {
 }
 
 impl Supervisor {
-    /// Starts the program and waits until it listens. From here on every child of this process, and every orphan of theirs, is
-    /// waited for by it. Its first server is called `1`.
+    /// Starts the program and waits until it listens. From here on every child of this process, and every
+    /// orphan of theirs, is waited for by it. Its first server is called `1`.
     ///
     /// # Errors
     /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
@@ -227,12 +228,14 @@ impl Supervisor {
         table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
     }
 
-    /// How the last server that ended did, if nobody had told it to and it did not end well: by a signal, or with another code than 0.
+    /// How the last server that ended did, if nobody had told it to and it did not end well: by a signal, or
+    /// with another code than 0.
     pub fn lost(&self) -> Option<String> {
         self.shared.table.lock().lost.clone()
     }
 
-    /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
+    /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for
+    /// after [`Supervisor::heard`].
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
@@ -243,8 +246,8 @@ impl Supervisor {
         let _ = self.shared.bell.clear();
     }
 
-    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time. One that was told to
-    /// outlive this process and has not answered yet is left to do so.
+    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time.
+    /// One that was told to outlive this process and has not answered yet is left to do so.
     pub fn end(&self) {
         let until = self.shared.until();
         {
@@ -416,7 +419,8 @@ impl Supervisor {
         Ok((copy, process))
     }
 
-    /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its line is not known.
+    /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its
+    /// line is not known.
     fn give_up(&self, process: u32, why: &Undone) {
         let table = self.shared.table.lock();
         if matches!(why, Undone::Late(_)) && !table.unknown.contains(&process) {
@@ -425,8 +429,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a server: in good order, or by force if it does not do as it is told, or lets go of its line and goes on; what it had begun
-    /// is lost then.
+    /// Ends a server: in good order, or by force if it does not do as it is told, or lets go of its line and
+    /// goes on; what it had begun is lost then.
     fn shut_down(&self, told: &mut Told, number: u64) -> Result<(), String> {
         self.shared.change(number, |entry| entry.is_to_end = true);
         if told.shutdown().is_err() || !self.is_gone_by(number, told.until()) {
@@ -438,7 +442,8 @@ impl Supervisor {
         Err("not_gone: the process does not end".to_owned())
     }
 
-    /// Notes what comes of an order, which may be late: the server owes it, and keeps nobody that was let go of meanwhile.
+    /// Notes what comes of an order, which may be late: the server owes it, and keeps nobody that was let go
+    /// of meanwhile.
     fn note(
         &self,
         number: u64,

@@ -1,6 +1,7 @@
 //! What a supervisor knows of its servers: plain words behind its lock.
 //!
-//! Owns no process. A server is in the table from when it has confirmed that it listens until the kernel has said that it is gone.
+//! Owns no process. A server is in the table from when it has confirmed that it listens until the kernel has
+//! said that it is gone.
 
 use crate::keeper::Job;
 use std::collections::{BTreeMap, HashSet};
@@ -12,13 +13,15 @@ use thalweg_sys::fork::End;
 pub(crate) struct Table {
     pub(crate) servers: BTreeMap<u64, Entry>,
     pub(crate) last: u64,
-    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited for within patience.
+    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited
+    /// for within patience.
     pub(crate) coming: usize,
     /// Nobody is taken in any more.
     pub(crate) is_ending: bool,
     /// Copies that nobody may have heard of yet, and the clients that asked for them.
     pub(crate) unheard: BTreeMap<u64, u64>,
-    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
+    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no
+    /// interest.
     pub(crate) unknown: HashSet<u32>,
     /// How the last server that ended did, if nobody had told it to and it was not well.
     pub(crate) lost: Option<String>,

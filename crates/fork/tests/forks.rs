@@ -1,5 +1,5 @@
-//! Processes that fork, with the traps that such servers have: this program is the supervisor's test, and, started again by
-//! it, the server that forks.
+//! Processes that fork, with the traps that such servers have: this program is the supervisor's test, and,
+//! started again by it, the server that forks.
 
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
@@ -93,7 +93,8 @@ fn wedged() {
     }
 }
 
-/// A server that does nothing but what it is told. While there is a gate, a copy of it waits before it is told where to listen.
+/// A server that does nothing but what it is told. While there is a gate, a copy of it waits before it is
+/// told where to listen.
 fn hesitant(gate: &Path) {
     let mut program = Program::inherited().unwrap();
     loop {
@@ -190,7 +191,8 @@ fn anywhere() -> First {
 
 type Forks = ForksClient<SyncClient>;
 
-/// Carries calls as a client does, but for what orders to fork or to end are answered: that is lost, or waited for only a moment.
+/// Carries calls as a client does, but for what orders to fork or to end are answered: that is lost, or
+/// waited for only a moment.
 struct Lossy<'a> {
     call: SyncClient,
     mood: &'a Cell<Mood>,
@@ -323,7 +325,8 @@ impl Control {
         })
     }
 
-    /// Has the first server, which hesitates, be forked while something is done once the copy waits; what came of the fork.
+    /// Has the first server, which hesitates, be forked while something is done once the copy waits; what
+    /// came of the fork.
     fn while_it_comes(&self, meanwhile: impl FnOnce(Gate<'_>)) -> Result<String, String> {
         std::fs::write(&self.gate, "").unwrap();
         std::thread::scope(|scope| {
@@ -843,7 +846,8 @@ fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
     let died = std::thread::scope(|scope| {
         let owner = scope.spawn(|| {
             let _session = begin(Cleanup::Rollback);
-            // A death that prints nothing, so that whoever reads a report finds only the deaths that were not meant.
+            // A death that prints nothing, so that whoever reads a report finds only the deaths that were not
+            // meant.
             std::panic::resume_unwind(Box::new("its owner dies on purpose"));
         });
         owner.join().is_err()
@@ -926,7 +930,8 @@ fn a_copy_that_comes_late_is_none() {
     control.end();
 }
 
-/// Outlives its supervisor, and must not outlive a test that fails: who reads the tests' output would wait for it.
+/// Outlives its supervisor, and must not outlive a test that fails: who reads the tests' output would wait
+/// for it.
 struct Freed(u32);
 
 impl Drop for Freed {

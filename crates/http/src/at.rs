@@ -1,5 +1,5 @@
-//! A connection that something is being done with: its reactor, its key, and its active part, which is out of its entry
-//! meanwhile ([`Http::with_active`](crate::reactor::Http::with_active)).
+//! A connection that something is being done with: its reactor, its key, and its active part, which is out of
+//! its entry meanwhile ([`Http::with_active`](crate::reactor::Http::with_active)).
 
 use crate::connection::{Active, Connection, Role};
 use crate::drive::role;

@@ -1,11 +1,13 @@
 //! The bodies that are still arriving, and what they may take together.
 //!
-//! A body that is announced is reserved whole before any of it is read, so that those let in can all be finished; one
-//! in chunks is counted as it comes. Heads are not counted, since every connection may have one, and neither is a request that is
-//! no longer than a head may be: whoever holds all the room there is keeps nobody from what is small. What was reserved is given
-//! back when the request is whole, refused or gone; how long one may take is for its patience to say (`patience`).
+//! A body that is announced is reserved whole before any of it is read, so that those let in can all be
+//! finished; one in chunks is counted as it comes. Heads are not counted, since every connection may have
+//! one, and neither is a request that is no longer than a head may be: whoever holds all the room there is
+//! keeps nobody from what is small. What was reserved is given back when the request is whole, refused or
+//! gone; how long one may take is for its patience to say (`patience`).
 //!
-//! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in `tests/requests.rs`.
+//! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in
+//! `tests/requests.rs`.
 
 use crate::config::Config;
 use crate::connection::{Active, Body};

@@ -1,7 +1,7 @@
 //! One request of our own and its answer, over a socket that never blocks: what webhooks are called with.
 //!
-//! An [`Exchange`] owns bytes, not sockets: whoever has the connected socket calls [`Exchange::drive`] when it
-//! is ready, and is told what to wait for next. With TLS the peer must prove its name; HTTP is the same.
+//! An [`Exchange`] owns bytes, not sockets: whoever has the connected socket calls [`Exchange::drive`] when
+//! it is ready, and is told what to wait for next. With TLS the peer must prove its name; HTTP is the same.
 //! Bounded: the answer's head by the parser, its body by [`BODY_BYTES_MAX`]. Redirects are not followed.
 
 use crate::tls::Peer;
@@ -55,8 +55,8 @@ enum End {
     None,
     /// It said that it does not.
     Said,
-    /// The connection ended without a word: an answer that only the end delimits does not count as whole. This is why the
-    /// exchange failed, if its answer is not there.
+    /// The connection ended without a word: an answer that only the end delimits does not count as whole.
+    /// This is why the exchange failed, if its answer is not there.
     Cut(io::Error),
 }
 
@@ -117,8 +117,9 @@ impl Exchange {
         Ok(Progress::Wait(if self.sent < self.outgoing.len() { Interest::BOTH } else { Interest::READ }))
     }
 
-    /// Both ways as far as the socket goes. A peer may answer early, close, and take no more of the request: what it said is
-    /// worth more than the broken pipe, which a peer behind TLS that said its last word makes up for, and no other.
+    /// Both ways as far as the socket goes. A peer may answer early, close, and take no more of the request:
+    /// what it said is worth more than the broken pipe, which a peer behind TLS that said its last word makes
+    /// up for, and no other.
     fn exchange(&mut self, socket: BorrowedFd<'_>) -> io::Result<End> {
         let mut sent = self.send(socket);
         let mut end = End::None;

@@ -1,7 +1,7 @@
-//! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor
-//! goes on. A request that finds its bytes cold stays in the input and is served again; a subscriber is
-//! asked again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them to be done: it
-//! was promised what comes, and holds nothing meanwhile.
+//! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor goes
+//! on. A request that finds its bytes cold stays in the input and is served again; a subscriber is asked
+//! again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them
+//! to be done: it was promised what comes, and holds nothing meanwhile.
 
 use crate::at::At;
 use crate::limit::Limit;

@@ -18,21 +18,24 @@ pub struct Config {
     pub writes_max: usize,
     /// Connections that may follow a topic; one more is answered 503.
     pub subscribers_max: usize,
-    /// Bytes of all connections that peers have not taken, those that lie in the store's files included: a peer on this machine
-    /// that reads much has about 256 KiB under way, everything else counts here, and so do answers that wait for one before them.
-    /// From there on reads are refused with 503; where those who follow a topic bring it a quarter beyond, the slowest are cut.
+    /// Bytes of all connections that peers have not taken, those that lie in the store's files included: a
+    /// peer on this machine that reads much has about 256 KiB under way, everything else counts here, and so
+    /// do answers that wait for one before them. From there on reads are refused with 503; where those who
+    /// follow a topic bring it a quarter beyond, the slowest are cut.
     pub unsent_bytes_max: u64,
-    /// Reads that may wait for the disk; one more is refused with 503, and who follows a topic already waits for one of them.
+    /// Reads that may wait for the disk; one more is refused with 503, and who follows a topic already waits
+    /// for one of them.
     pub cold_reads_max: usize,
     /// Requests of one connection that may await their answers; then its reading pauses.
     pub pipeline_max: usize,
-    /// Response bytes of one connection that are collected into one write before it happens; where they wait for an answer before
-    /// them, its reading pauses.
+    /// Response bytes of one connection that are collected into one write before it happens; where they wait
+    /// for an answer before them, its reading pauses.
     pub burst_bytes_max: usize,
-    /// Connections at once, of all reactors that [share places](crate::Http::with_places); one more is a guest.
+    /// Connections at once, of all reactors that [share places](crate::Http::with_places); one more is a
+    /// guest.
     pub connections_max: usize,
-    /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more is answered 503
-    /// at once.
+    /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more
+    /// is answered 503 at once.
     pub guests_max: usize,
     /// TLS handshakes under way at once; a connection more is closed before anything is said.
     pub handshakes_max: usize,
@@ -44,10 +47,11 @@ pub struct Config {
     pub body_timeout_ms: u32,
     /// Between two requests.
     pub idle_timeout_ms: u32,
-    /// Without the peer taking any of the bytes it was sent; then the connection is cut. Whether it took any is looked at as
-    /// often, so it may have twice as long.
+    /// Without the peer taking any of the bytes it was sent; then the connection is cut. Whether it took any
+    /// is looked at as often, so it may have twice as long.
     pub stall_timeout_ms: u32,
-    /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has to ask.
+    /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has
+    /// to ask.
     pub linger_ms: u32,
     /// After which a long-poll with nothing to say is answered.
     pub long_poll_timeout_ms: u32,
@@ -57,7 +61,8 @@ pub struct Config {
     pub sse_keep_alive_ms: u32,
     /// Writes come while the last one is no longer ago: then large reads make way for them.
     pub writes_apart_ms: u32,
-    /// What many connections are sent together is handed to the kernel in one call (io_uring), where it allows that.
+    /// What many connections are sent together is handed to the kernel in one call (io_uring), where it
+    /// allows that.
     pub volleys: bool,
 }
 

@@ -83,7 +83,8 @@ pub struct Connection<T> {
     pub(crate) active: Option<Box<Active<T>>>,
     /// Live: the cursor the client sent.
     pub(crate) cursor: u64,
-    /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds: see `patience`.
+    /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds: see
+    /// `patience`.
     pub(crate) deadline_ms: u32,
     pub(crate) role: Role,
     /// Live: the service's flavour.
@@ -324,7 +325,8 @@ impl<T> Active<T> {
 /// Bytes the kernel did not take, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// What is sealed already, as it goes on the wire, before everything else. Without capacity when there is none.
+    /// What is sealed already, as it goes on the wire, before everything else. Without capacity when there is
+    /// none.
     pub(crate) sealed: Unsent,
     pub(crate) pieces: VecDeque<Piece>,
     bytes: usize,

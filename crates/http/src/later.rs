@@ -1,6 +1,6 @@
-//! Answers that the service brings later, under the name it gave them: from other threads, by way of the mailbox, or from
-//! a descriptor that it has beside the connections. It is asked for them when something happened there, once at the end of
-//! each turn that began such answers, and whenever its own patience ends.
+//! Answers that the service brings later, under the name it gave them: from other threads, by way of the
+//! mailbox, or from a descriptor that it has beside the connections. It is asked for them when something
+//! happened there, once at the end of each turn that began such answers, and whenever its own patience ends.
 
 use crate::connection::{Active, Connection, Manner, Reply, Role};
 use crate::reactor::{Http, HttpCore, hand_out};
@@ -21,7 +21,8 @@ pub(crate) struct Awaited {
 }
 
 impl<S: Service> Http<S> {
-    /// Has the service look ([`Service::look`]) whenever `descriptor` is readable. It counts among the reactor's entries.
+    /// Has the service look ([`Service::look`]) whenever `descriptor` is readable. It counts among the
+    /// reactor's entries.
     ///
     /// # Errors
     /// The reactor takes no more.

@@ -4,8 +4,8 @@
 //! [`thalweg_wire::exchange`] for whatever [`Service`](thalweg_wire::exchange::Service) it is given.
 //! Never knows the rules of streams, nor where bytes are kept.
 //!
-//! Beneath its connections lies TLS where a listener asks for it ([`tls`]). Beside them is the other side of one: a single request of
-//! our own, with or without TLS, as webhooks are called ([`client`]).
+//! Beneath its connections lies TLS where a listener asks for it ([`tls`]). Beside them is the other side of
+//! one: a single request of our own, with or without TLS, as webhooks are called ([`client`]).
 //!
 //! Invariants, each with a test of its name in `tests/`:
 //! - responses leave in the order of their requests, whatever order their tickets complete in;

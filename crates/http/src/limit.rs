@@ -1,5 +1,5 @@
-//! The limits that connections and requests may meet. Each is counted, and warned of, under a name of its own, for what
-//! helps against one does nothing about another.
+//! The limits that connections and requests may meet. Each is counted, and warned of, under a name of its
+//! own, for what helps against one does nothing about another.
 
 /// A bound that a connection or a request met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

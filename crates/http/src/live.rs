@@ -160,8 +160,8 @@ impl<S: Service> Http<S> {
         Ok(Pumped::Parked)
     }
 
-    /// Nothing to send: the head at most. Draining, or of a peer that will say nothing more and may well wait for the rest of what
-    /// it asked for, that is the end of it.
+    /// Nothing to send: the head at most. Draining, or of a peer that will say nothing more and may well wait
+    /// for the rest of what it asked for, that is the end of it.
     fn park(&mut self, at: &mut At<'_, S>, topic_id: u64, live: &Live) -> Result<Pumped, Gone> {
         if !self.draining && !at.active.ended {
             self.send_staged(at)?;
@@ -296,8 +296,8 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Serves those of the subscribers that are still there and not busy with what they were sent before: one turn's
-    /// share of them, the last ones, which are taken out.
+    /// Serves those of the subscribers that are still there and not busy with what they were sent before: one
+    /// turn's share of them, the last ones, which are taken out.
     fn serve_each(&mut self, core: &mut HttpCore<S>, topic_id: u64, keys: &mut Vec<Key>, memo: &mut Memo) {
         let span =
             tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
@@ -331,7 +331,8 @@ impl<S: Service> Http<S> {
         let Some((topic_id, live)) = position(core, key) else { return };
         let active = core.entry(key).and_then(|entry| entry.active.as_ref());
         if left_ms == 0 && active.is_some_and(|active| active.warming || active.put_off) {
-            // What it waits for is not read meanwhile. It sees by itself that its time is over, if it then has nothing to send.
+            // What it waits for is not read meanwhile. It sees by itself that its time is over, if it then
+            // has nothing to send.
             return core.set_timer(key, LATE_MS);
         }
         match live.mode {

@@ -1,15 +1,17 @@
-//! What one reactor carries, and what it does when it carries enough: refuses before anything is done, puts large reads off
-//! to the next turn so that others come between, and parts with the slowest readers.
+//! What one reactor carries, and what it does when it carries enough: refuses before anything is done, puts
+//! large reads off to the next turn so that others come between, and parts with the slowest readers.
 //!
-//! While writes come, on whichever reactor, large reads also rest after each turn that was full of them, for several times as
-//! long as it took: a herd that catches up would have all processors to itself otherwise, its clients' beside ours, and each
-//! step of a write would wait for one to be free. Who follows a topic and has everything is no read and never rests.
+//! While writes come, on whichever reactor, large reads also rest after each turn that was full of them, for
+//! several times as long as it took: a herd that catches up would have all processors to itself otherwise,
+//! its clients' beside ours, and each step of a write would wait for one to be free. Who follows a topic and
+//! has everything is no read and never rests.
 //!
-//! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the answers which wait
-//! for others before them, as of each connection's last event, `subscribers` the number of entries that follow a topic,
-//! `cold_reads` the jobs that the pool has not reported, and [`Load`] alone adds to them and takes from them; a connection that is put
-//! off is in `resting`, in `cold` or in the reactor's ready queue, where keys of some may be that are gone. *Checked by* the tests in
-//! `tests/overload.rs` and `tests/later.rs`.
+//! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the
+//! answers which wait for others before them, as of each connection's last event, `subscribers` the number of
+//! entries that follow a topic, `cold_reads` the jobs that the pool has not reported, and [`Load`] alone adds
+//! to them and takes from them; a connection that is put off is in `resting`, in `cold` or in the reactor's
+//! ready queue, where keys of some may be that are gone. *Checked by* the tests in `tests/overload.rs` and
+//! `tests/later.rs`.
 
 use crate::at::At;
 use crate::connection::{Active, Peer, Role, Starting};
@@ -150,8 +152,8 @@ impl Load {
 }
 
 impl<S: Service> Http<S> {
-    /// Why a request of that weight is refused for want of room, before anything is done about it. What is small never is:
-    /// whoever looks after the server sees it whatever it has to do.
+    /// Why a request of that weight is refused for want of room, before anything is done about it. What is
+    /// small never is: whoever looks after the server sees it whatever it has to do.
     pub(crate) fn overload(&self, weight: Weight, peer: Peer) -> Option<&'static Refusal> {
         let full = match weight {
             Weight::Small => None,
@@ -265,8 +267,8 @@ impl<S: Service> Http<S> {
         self.warnings.reached(core.now_ms(), self.meters.overloads());
     }
 
-    /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from where
-    /// they stood: the last event they took says where that is.
+    /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from
+    /// where they stood: the last event they took says where that is.
     fn part_with_slowest(&mut self, core: &mut HttpCore<S>, most: u64) {
         let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();

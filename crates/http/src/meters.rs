@@ -54,7 +54,8 @@ pub struct Traffic {
     pub received_bytes: u64,
     /// Bytes that the kernel took for connections, TLS included.
     pub sent_bytes: u64,
-    /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as one.
+    /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as
+    /// one.
     pub responses: [u64; CLASSES],
     /// Requests refused, and connections cut, because a limit was reached: by its place in [`Limit::ALL`].
     pub overloads: [u64; Limit::COUNT],
@@ -70,16 +71,18 @@ pub struct Traffic {
     pub handshakes_failed: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,
-    /// How long each request took that succeeded and [appends](thalweg_wire::exchange::Service::appends), from the turn that read
-    /// it whole to the moment its answer might leave, microseconds: as fine as turns are. Not those that the service answered
-    /// [later](thalweg_wire::exchange::Answer::Later).
+    /// How long each request took that succeeded and [appends](thalweg_wire::exchange::Service::appends),
+    /// from the turn that read it whole to the moment its answer might leave, microseconds: as fine as turns
+    /// are. Not those that the service answered [later](thalweg_wire::exchange::Answer::Later).
     pub post_us: Distribution,
-    /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
+    /// How long each walk over the subscribers of a topic that moved took, or each part of a long one,
+    /// microseconds.
     pub fan_out_us: Distribution,
 }
 
 impl Traffic {
-    /// Connections there are. The two counts are not of one moment, and no order holds between them everywhere.
+    /// Connections there are. The two counts are not of one moment, and no order holds between them
+    /// everywhere.
     pub fn connections(&self) -> u64 {
         self.opened.saturating_sub(self.closed)
     }

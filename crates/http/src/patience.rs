@@ -1,8 +1,10 @@
-//! How long a connection is waited for: for its next request, its head, its body, and for taking what it is sent.
+//! How long a connection is waited for: for its next request, its head, its body, and for taking what it is
+//! sent.
 //!
-//! Invariant: a connection's `deadline_ms` is when patience with it ends, or its live response does. Its timer is armed for that moment
-//! or an earlier one, and armed again when it was earlier; while a peer leaves bytes untaken it is armed for the end of the patience
-//! with that. *Checked by* the tests in `tests/patience.rs`.
+//! Invariant: a connection's `deadline_ms` is when patience with it ends, or its live response does. Its
+//! timer is armed for that moment or an earlier one, and armed again when it was earlier; while a peer leaves
+//! bytes untaken it is armed for the end of the patience with that. *Checked by* the tests in
+//! `tests/patience.rs`.
 
 use crate::at::At;
 use crate::config::Config;
@@ -15,8 +17,8 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
 
-/// A body's patience begins anew with so many more of its bytes, or so large a part of it: a trickle does not keep it, nor what is
-/// reserved for it.
+/// A body's patience begins anew with so many more of its bytes, or so large a part of it: a trickle does not
+/// keep it, nor what is reserved for it.
 const BODY_STRIDE_BYTES: usize = 16 * 1024;
 const BODY_STRIDE_PART: usize = 64;
 
@@ -92,8 +94,9 @@ impl<S: Service> Http<S> {
         at.core.set_timer(at.key, patience_ms.min(left_ms).max(1));
     }
 
-    /// A peer took what was kept for it: its time is told in comments, or by its deadline, and no more in patience. Meanwhile
-    /// nothing was read of what it asks for next, so that time begins anew; a guest's does not.
+    /// A peer took what was kept for it: its time is told in comments, or by its deadline, and no more in
+    /// patience. Meanwhile nothing was read of what it asks for next, so that time begins anew; a guest's
+    /// does not.
     pub(crate) fn reader_caught_up(&self, core: &mut HttpCore<S>, key: Key, phase: Phase) {
         let left_ms = deadline_left_ms(core, key);
         match role(core, key) {
@@ -174,7 +177,8 @@ impl<S: Service> Http<S> {
         left_ms > 0
     }
 
-    /// Goes on with what came while the reactor was held up, whose event is still to come; whether anything did.
+    /// Goes on with what came while the reactor was held up, whose event is still to come; whether anything
+    /// did.
     fn hears(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let mut came = false;
         if core.interest(key).is_some_and(Interest::readable) {
@@ -193,7 +197,8 @@ pub(crate) fn now_ms<S: Service>(core: &HttpCore<S>) -> u32 {
     core.now_ms() as u32
 }
 
-/// Notes when patience ends; whether that is earlier than what was noted before, for which the timer may be set.
+/// Notes when patience ends; whether that is earlier than what was noted before, for which the timer may be
+/// set.
 pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) -> bool {
     let deadline_ms = now_ms(core).wrapping_add(after_ms);
     let Some(entry) = core.entry(key) else { return false };

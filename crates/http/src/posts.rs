@@ -1,9 +1,10 @@
-//! How long appends take, from the turn that read one whole to the moment its answer may leave. Which requests these are is
-//! the service's to say.
+//! How long appends take, from the turn that read one whole to the moment its answer may leave. Which
+//! requests these are is the service's to say.
 //!
-//! No clock is read for any of them. The reactor reads one when a turn begins, and what a store reports complete is mostly the
-//! first thing of a turn; what was answered at once counts from the turn's beginning to its end, where whoever waits next
-//! needs the clock anyway. So a measure is as fine as a turn is long, and costs two additions.
+//! No clock is read for any of them. The reactor reads one when a turn begins, and what a store reports
+//! complete is mostly the first thing of a turn; what was answered at once counts from the turn's beginning
+//! to its end, where whoever waits next needs the clock anyway. So a measure is as fine as a turn is long,
+//! and costs two additions.
 
 use crate::connection::Reply;
 use crate::meters::Meters;
@@ -30,8 +31,8 @@ impl Posts {
         self.answered += u64::from(succeeded(reply));
     }
 
-    /// This moment, microseconds on the monotonic clock: read again, once for all that became complete, if something else was
-    /// done in this turn before.
+    /// This moment, microseconds on the monotonic clock: read again, once for all that became complete, if
+    /// something else was done in this turn before.
     pub(crate) fn moment_us<S: Service>(&self, core: &HttpCore<S>) -> u64 {
         if self.acted { core.fresh_now_us() } else { core.now_us() }
     }

@@ -58,7 +58,8 @@ pub enum Message {
         /// The connection.
         key: Key,
     },
-    /// What the handler reminds itself of: the service has something to look at. From elsewhere that is a nudge.
+    /// What the handler reminds itself of: the service has something to look at. From elsewhere that is a
+    /// nudge.
     Look,
     /// What the handler reminds itself of: a topic with more subscribers than one turn's share.
     Walk {
@@ -115,11 +116,13 @@ pub struct Listening {
     pub descriptor: OwnedFd,
     /// Other reactors watch the very same socket.
     pub shared: bool,
-    /// Another process goes on listening when this one closes it: connections in its queue are left to that process.
+    /// Another process goes on listening when this one closes it: connections in its queue are left to that
+    /// process.
     pub handed_over: bool,
     /// TLS is spoken there, in this name.
     pub identity: Option<Identity>,
-    /// Peers of another user than this process's, but for the superuser, are turned away. Only of Unix sockets.
+    /// Peers of another user than this process's, but for the superuser, are turned away. Only of Unix
+    /// sockets.
     pub same_user_only: bool,
     /// A request whose `Host` names something else than this server is refused: see [`Http::with_hosts`].
     pub known_hosts_only: bool,
@@ -262,7 +265,8 @@ impl<S: Service> Http<S> {
         Self { pool: Some(pool), ..self }
     }
 
-    /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside addresses and `localhost`.
+    /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside
+    /// addresses and `localhost`.
     #[must_use]
     pub fn with_hosts(self, hosts: Arc<[String]>) -> Self {
         Self { hosts: Hosts::new(hosts), ..self }
@@ -274,8 +278,8 @@ impl<S: Service> Http<S> {
         Self { meters, ..self }
     }
 
-    /// Has as many connections as there are places, which other reactors take, too; [`Config::connections_max`] says how many
-    /// there are in all.
+    /// Has as many connections as there are places, which other reactors take, too;
+    /// [`Config::connections_max`] says how many there are in all.
     #[must_use]
     pub fn with_places(self, places: Arc<Places>) -> Self {
         Self { places, ..self }
@@ -367,7 +371,8 @@ impl<S: Service> Http<S> {
         self.drive_each(core, keys);
     }
 
-    /// The store failed: every answer that waits is replaced, and so are those that would from now on (see `place`).
+    /// The store failed: every answer that waits is replaced, and so are those that would from now on (see
+    /// `place`).
     fn fail(&mut self, core: &mut HttpCore<S>) {
         let now = Self::now(core);
         let service = &mut self.service;

@@ -21,7 +21,8 @@ impl<S: Service> Http<S> {
         self.hear(at, filled)
     }
 
-    /// Reads what a connection at rest has, if it has anything, and goes on; whether it had. Else it stays as it is.
+    /// Reads what a connection at rest has, if it has anything, and goes on; whether it had. Else it stays as
+    /// it is.
     pub(crate) fn glance_at(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let rests = |entry: &mut Connection<S::Topic>| {
             entry.role == Role::Request && entry.is_quiet() && !entry.secure
@@ -99,11 +100,13 @@ impl<S: Service> Http<S> {
     }
 }
 
-/// A request is done with: if it took more than a buffer, what came behind it goes on in one that is no larger than it needs.
-/// Whoever sends a byte more would keep the large one otherwise, and nothing counts that.
+/// A request is done with: if it took more than a buffer, what came behind it goes on in one that is no
+/// larger than it needs. Whoever sends a byte more would keep the large one otherwise, and nothing counts
+/// that.
 pub(crate) fn let_room_go<S: Service>(At { core, active, .. }: &mut At<'_, S>) {
     let room = active.input.capacity();
-    // What is copied is a part of what is let go, so that many requests in one buffer are not copied for each of them.
+    // What is copied is a part of what is let go, so that many requests in one buffer are not copied for each
+    // of them.
     if room > core.buffer_bytes() && active.unread().len() <= room / 4 {
         let mut kept = core.take_buffer();
         kept.extend_from_slice(active.unread());

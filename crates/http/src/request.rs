@@ -167,7 +167,8 @@ impl<S: Service> Http<S> {
         Taken::Whole { answer, manner, end }
     }
 
-    /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that goes with others.
+    /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that
+    /// goes with others.
     fn is_alone(&self, core: &HttpCore<S>) -> bool {
         core.alone() && self.volley.is_empty()
     }
@@ -198,7 +199,8 @@ impl<S: Service> Http<S> {
         mistaken.or_else(repeated).or_else(|| self.overload(weight, peer).copied())
     }
 
-    /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no page can.
+    /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no
+    /// page can.
     fn mistaken(&mut self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
         if !peer.naming {
             return None;

@@ -1,8 +1,8 @@
 //! Bytes out: responses put together in a scratch buffer and sent with one gathered write.
 //!
 //! Nothing is allocated for what the kernel takes at once. What it does not take is kept: large pieces by
-//! reference, the rest copied out of the scratch. A large piece that a file holds as well the kernel takes from there, by a call
-//! of its own.
+//! reference, the rest copied out of the scratch. A large piece that a file holds as well the kernel takes
+//! from there, by a call of its own.
 
 use crate::at::At;
 use crate::connection::{Active, Flags, Manner, Output};
@@ -23,12 +23,13 @@ use thalweg_wire::piece::Piece;
 /// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
 const COPIED_BYTES_MAX: usize = 2 * 1024;
 
-/// The kernel is asked to take so many bytes or more from their file: smaller pieces go together in one write. Whoever lends none so
-/// large need not say where it lies.
+/// The kernel is asked to take so many bytes or more from their file: smaller pieces go together in one
+/// write. Whoever lends none so large need not say where it lies.
 const HELD_BYTES_MIN: usize = 64 * 1024;
 
-/// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number). Nothing is under way
-/// for long there, and what does not wait is still in the processor's cache when it is read: see `bench/README.md`.
+/// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number).
+/// Nothing is under way for long there, and what does not wait is still in the processor's cache when it is
+/// read: see `bench/README.md`.
 const LOCAL_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Pieces of one write of kept output.

@@ -1,15 +1,17 @@
-//! What goes out together: where many connections are served one after the other, what each is sent is handed to the kernel in
-//! one call, if the kernel takes such calls.
+//! What goes out together: where many connections are served one after the other, what each is sent is handed
+//! to the kernel in one call, if the kernel takes such calls.
 //!
-//! Purpose: a delivery to many subscribers, the answers to many writes that became durable together, and those to many requests that
-//! were ready in one turn, are many small writes, each a system call of its own otherwise. What is small joins; whatever comes behind it on the same connection takes it
-//! out again and is sent with it, and so does the connection's end, so that order is the connection's. What a socket does not take is
-//! kept as ever.
+//! Purpose: a delivery to many subscribers, the answers to many writes that became durable together, and
+//! those to many requests that were ready in one turn, are many small writes, each a system call of its own
+//! otherwise. What is small joins; whatever comes behind it on the same connection takes it out again and is
+//! sent with it, and so does the connection's end, so that order is the connection's. What a socket does not
+//! take is kept as ever.
 //!
-//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], or between [`Volley::begin_turn`] and
-//! [`Http::end_turn_volley`], and nothing is left behind those; a connection is in the volley once, its entry says so (`Flags::JOINED`), and
-//! while it is being served only at the end of it; it is not ended while it is in it. *Checked by* `tests/volley.rs` and the tests of live reads, which
-//! run with it.
+//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], or between
+//! [`Volley::begin_turn`] and [`Http::end_turn_volley`], and nothing is left behind those; a connection is in
+//! the volley once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of it;
+//! it is not ended while it is in it. *Checked by* `tests/volley.rs` and the tests of live reads, which run
+//! with it.
 
 use crate::at::At;
 use crate::connection::Flags;
@@ -164,7 +166,8 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Stages what waits for the connection that is being served, in front of whatever is sent to it next. Whether there was anything.
+    /// Stages what waits for the connection that is being served, in front of whatever is sent to it next.
+    /// Whether there was anything.
     pub(crate) fn leave_volley(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let Some((_, delivery)) = self.volley.deliveries.pop_if(|(last, _)| *last == key) else {
             return false;

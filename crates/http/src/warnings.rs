@@ -1,5 +1,5 @@
-//! Warnings that are said once a second at most: whoever floods a server with what it warns about does not flood its
-//! log. Each reactor has its own; what was not said is counted and said with the next.
+//! Warnings that are said once a second at most: whoever floods a server with what it warns about does not
+//! flood its log. Each reactor has its own; what was not said is counted and said with the next.
 
 use crate::limit::Limit;
 use std::num::NonZeroU64;
@@ -39,7 +39,8 @@ pub struct Sparing {
 }
 
 impl Sparing {
-    /// It happened `times` more at a time of the reactor's clock: what a warning has to say, if it may be said now.
+    /// It happened `times` more at a time of the reactor's clock: what a warning has to say, if it may be
+    /// said now.
     #[must_use]
     pub fn note(&mut self, now_ms: u64, times: u64) -> Option<NonZeroU64> {
         self.unsaid += times;

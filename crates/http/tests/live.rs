@@ -201,7 +201,8 @@ fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
     assert_eq!(server.shared.lock().unwrap().unwatched, 1);
 }
 
-/// Two subscribers, of whom only the second reads what is then appended: far more than the kernel keeps for one connection.
+/// Two subscribers, of whom only the second reads what is then appended: far more than the kernel keeps for
+/// one connection.
 fn one_reads(server: &Server, piece: &str) -> [Client; 2] {
     let mut clients = [server.connect(), server.connect()];
     clients.iter_mut().for_each(|client| client.get("/sse/0"));

@@ -1,4 +1,5 @@
-//! Bounds that are reached: what is refused, what goes on meanwhile, and what is there again when there is room.
+//! Bounds that are reached: what is refused, what goes on meanwhile, and what is there again when there is
+//! room.
 
 mod common;
 
@@ -129,7 +130,8 @@ fn what_readers_leave_unread_is_bounded_by_refusing_reads() {
     let server = Server::start(Config { unsent_bytes_max: 64 << 20, ..patient() });
     let mut probe = server.connect();
     let mut stuck = Vec::new();
-    // Each leaves between nothing and 16 MiB, whatever the kernel takes of it: the bound is met within a quarter.
+    // Each leaves between nothing and 16 MiB, whatever the kernel takes of it: the bound is met within a
+    // quarter.
     let refused = loop {
         assert!(stuck.len() < 200, "reads are taken without end");
         let mut client = server.connect();
@@ -263,8 +265,9 @@ fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
             assert_eq!(client.answer().body.len(), BYTES);
         };
         let readers: Vec<_> = herd.into_iter().map(|client| scope.spawn(move || read(client))).collect();
-        // Turns of 30 ms with rests of 40 behind them, each of which is a half of an answer for four, or so: all wait for their other
-        // half longer than twice the patience there is, and a peer that took nothing for so long would be cut.
+        // Turns of 30 ms with rests of 40 behind them, each of which is a half of an answer for four, or so:
+        // all wait for their other half longer than twice the patience there is, and a peer that took nothing
+        // for so long would be cut.
         while !readers.iter().all(|reader| reader.is_finished()) {
             post(&mut writer, "/slow/30");
             assert_eq!(writer.answer().status, 200);

@@ -1,4 +1,5 @@
-//! Whom patience ends, and whom not: what a peer did counts, whatever the kernel or the reactor was late to say of it.
+//! Whom patience ends, and whom not: what a peer did counts, whatever the kernel or the reactor was late to
+//! say of it.
 
 mod common;
 
@@ -16,7 +17,8 @@ fn who_reads_slowly_but_steadily_is_not_taken_for_one_who_does_not_read() {
     let server = Server::start(Config { stall_timeout_ms: 3_000, ..patient() });
     let mut reader = server.connect();
     reader.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(12));
-    // The kernel says that there is room when a third of what it holds has gone, which takes longer than that.
+    // The kernel says that there is room when a third of what it holds has gone, which takes longer than
+    // that.
     for _ in 0..150 {
         std::thread::sleep(Duration::from_millis(40));
         let mut some = [0; 4 << 10];

@@ -14,7 +14,8 @@ fn post(client: &mut Client, path: &str) -> usize {
     text.len()
 }
 
-/// How many were timed, and how long they took together. Counted at the end of a turn, which comes after its answers.
+/// How many were timed, and how long they took together. Counted at the end of a turn, which comes after its
+/// answers.
 fn timed(server: &Server) -> (u64, u64) {
     server.census();
     server.census();

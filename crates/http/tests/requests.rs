@@ -563,7 +563,8 @@ fn a_peer_that_stops_sending_still_gets_its_answers() {
     server.until("gone", |census| census.connections == 0);
 }
 
-/// Takes eight megabytes after longer than three seconds, and says something as soon as all of them have left the server; when.
+/// Takes eight megabytes after longer than three seconds, and says something as soon as all of them have left
+/// the server; when.
 fn catches_up(server: &Server, reader: &mut Client, and_says: &str) -> Instant {
     let unsent = || server.meters.traffic().unsent_bytes;
     until("behind", || unsent() > 0);

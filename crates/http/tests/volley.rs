@@ -1,4 +1,5 @@
-//! Deliveries to many subscribers at once: the same bytes in the same order, whether they go together or one by one.
+//! Deliveries to many subscribers at once: the same bytes in the same order, whether they go together or one
+//! by one.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -24,7 +25,8 @@ fn followers(server: &Server, count: usize) -> (Vec<Client>, Client, Client) {
     (modern, old, subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n"))
 }
 
-/// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes it took.
+/// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes
+/// it took.
 fn scene(volleys: bool, subscribers: usize, event_bytes_max: usize, pieces: &[String]) -> u64 {
     let server = Server::start(Config { connections_max: 4_000, volleys, ..Config::default() });
     server.shared.lock().unwrap().event_bytes_max = event_bytes_max;

@@ -175,8 +175,8 @@ pub struct Common {
     /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
     #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// What the streams' names begin with; a number follows. By default `load-` for append and create, and for each other verb what tells
-    /// its streams apart, such as `load-fan-out-`.
+    /// What the streams' names begin with; a number follows. By default `load-` for append and create, and
+    /// for each other verb what tells its streams apart, such as `load-fan-out-`.
     #[arg(long, value_name = "PREFIX")]
     pub prefix: Option<String>,
     /// Bytes of a name at least.
@@ -227,7 +227,8 @@ pub struct Span {
     /// Seconds that are measured.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// Before that nothing is counted for so long; by default 1000, and 0 with --operations, or they might be over by then.
+    /// Before that nothing is counted for so long; by default 1000, and 0 with --operations, or they might be
+    /// over by then.
     #[arg(
         long,
         value_name = "MS",

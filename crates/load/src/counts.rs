@@ -19,8 +19,8 @@ pub(crate) struct Counts {
     pub(crate) appended: u64,
     /// Streams that were created, forks among them, measured or not.
     pub(crate) created: u64,
-    /// Answers that were a refusal, ends in the middle of something, and what else no client wants to see. Counted from the
-    /// first moment on.
+    /// Answers that were a refusal, ends in the middle of something, and what else no client wants to see.
+    /// Counted from the first moment on.
     pub(crate) failed: u64,
     /// Records that a follower passed over, or had twice.
     pub(crate) out_of_order: u64,

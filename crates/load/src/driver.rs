@@ -1,4 +1,5 @@
-//! The reactor's handler: moves bytes between sockets and roles. Everything of a load happens on this one thread.
+//! The reactor's handler: moves bytes between sockets and roles. Everything of a load happens on this one
+//! thread.
 
 use crate::counts::Counts;
 use crate::error::Error;
@@ -52,7 +53,8 @@ impl Shared {
         }
     }
 
-    /// A request of a role about a stream was refused: a failure, and the end of the load where whoever asks again would be, too.
+    /// A request of a role about a stream was refused: a failure, and the end of the load where whoever asks
+    /// again would be, too.
     pub(crate) fn refused(&mut self, role: &str, stream: u64, head: &ResponseHead<'_>) {
         let status = head.status;
         let what = || format!("{role} {}", self.target.name(stream));
@@ -64,7 +66,8 @@ impl Shared {
     }
 }
 
-/// Whether the same request will be refused again. What came too late, too early or too often may be taken the next time.
+/// Whether the same request will be refused again. What came too late, too early or too often may be taken
+/// the next time.
 fn is_for_good(status: u16) -> bool {
     (400..500).contains(&status) && ![408, 425, 429].contains(&status)
 }

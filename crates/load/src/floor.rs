@@ -1,6 +1,6 @@
-//! The floor: a server that answers 204 to everything, and sends what is posted to everybody who asked to follow. Owns nothing
-//! but sockets, keeps no byte and knows no stream: no server that does work can be cheaper, so the distance to it is
-//! what the work costs.
+//! The floor: a server that answers 204 to everything, and sends what is posted to everybody who asked to
+//! follow. Owns nothing but sockets, keeps no byte and knows no stream: no server that does work can be
+//! cheaper, so the distance to it is what the work costs.
 
 use crate::message;
 use std::collections::BTreeMap;

@@ -1,10 +1,12 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
+//! alone.
 
 use crate::record::{self, RECORD_BYTES_MIN};
 use crate::sse::{Events, Said};
 use thalweg_wire::sse::read::Control;
 
-/// Events say the same wherever pieces end, which the first byte says; and so does what a server writes of them.
+/// Events say the same wherever pieces end, which the first byte says; and so does what a server writes of
+/// them.
 pub fn events(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let (front, back) = data.split_at(usize::from(*cut).min(data.len()));

@@ -1,5 +1,5 @@
-//! One connection: what its role sent and is owed. Answers are read where they were received; a head that came in
-//! pieces is put together first.
+//! One connection: what its role sent and is owed. Answers are read where they were received; a head that
+//! came in pieces is put together first.
 
 use crate::driver::Shared;
 use crate::roles::Role;
@@ -67,7 +67,8 @@ impl Line {
         Ok(sealed.is_empty())
     }
 
-    /// Opens what came, if it is sealed, and answers what belongs to that; whether all of the answer was taken.
+    /// Opens what came, if it is sealed, and answers what belongs to that; whether all of the answer was
+    /// taken.
     ///
     /// # Errors
     /// The server is not who it should be, or the connection is gone.

@@ -1,6 +1,6 @@
-//! What a record carries so that whoever receives it knows when it left, and whether one before it is missing:
-//! twenty digits of nanoseconds, a blank, twelve digits that count from zero, a blank, and dots. Never a line end, so that
-//! it is one line of an event.
+//! What a record carries so that whoever receives it knows when it left, and whether one before it is
+//! missing: twenty digits of nanoseconds, a blank, twelve digits that count from zero, a blank, and dots.
+//! Never a line end, so that it is one line of an event.
 
 /// Bytes of the least record.
 pub(crate) const RECORD_BYTES_MIN: usize = TIME_DIGITS + SERIAL_DIGITS + 2;

@@ -135,8 +135,8 @@ impl Session {
         Err(Error::Preparing(why.unwrap_or_else(|| format!("{} of {count} are attached", shared.attached))))
     }
 
-    /// Opens a connection for each role, then measures. Without a warm-up what they do while others still connect counts, too:
-    /// a load of few operations may be done by then.
+    /// Opens a connection for each role, then measures. Without a warm-up what they do while others still
+    /// connect counts, too: a load of few operations may be done by then.
     ///
     /// # Errors
     /// Out of descriptors; the server's process is not there.

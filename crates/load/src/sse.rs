@@ -1,5 +1,5 @@
-//! Server-sent events in bytes that come in pieces: data lines and control lines, lent where they were received unless a
-//! piece ended in one. Enough for servers whose data are one line each.
+//! Server-sent events in bytes that come in pieces: data lines and control lines, lent where they were
+//! received unless a piece ended in one. Enough for servers whose data are one line each.
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

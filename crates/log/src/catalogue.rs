@@ -9,8 +9,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 const SHARDS: usize = 16;
-/// The bits of a hash that say which shard. Not its lowest, by which a table finds the bucket, nor its highest seven, by which it tells
-/// those of a bucket apart: what all of a shard have in common tells nothing apart.
+/// The bits of a hash that say which shard. Not its lowest, by which a table finds the bucket, nor its
+/// highest seven, by which it tells those of a bucket apart: what all of a shard have in common tells nothing
+/// apart.
 const SHARD_SHIFT: u32 = 40;
 
 /// The latest opening of a store in this process, attachments included. Zero is none.
@@ -25,8 +26,8 @@ type State = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    /// Which opening of which store its logs are of. They say so themselves, because nothing but an identity within a store tells a
-    /// log from one of another.
+    /// Which opening of which store its logs are of. They say so themselves, because nothing but an identity
+    /// within a store tells a log from one of another.
     opening: u32,
     hasher: State,
     shards: [RwLock<Shard>; SHARDS],
@@ -138,7 +139,8 @@ impl Catalogue {
         }
     }
 
-    /// Visits every log with nothing locked, however long that takes: those that a shard had when its turn came.
+    /// Visits every log with nothing locked, however long that takes: those that a shard had when its turn
+    /// came.
     pub(crate) fn visit_at_leisure(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
         for shard in &self.shards {
             let logs: Vec<Arc<Log>> = shard.read().table.iter().cloned().collect();
@@ -182,7 +184,8 @@ impl Place<'_> {
 mod tests {
     use super::*;
 
-    /// By so many of its highest bits a table tells those of a bucket apart, and by its lowest it finds the bucket.
+    /// By so many of its highest bits a table tells those of a bucket apart, and by its lowest it finds the
+    /// bucket.
     const TAG_BITS: u32 = 7;
 
     #[test]

@@ -1,11 +1,13 @@
 //! Something that many share and one closes: there and then, whatever handles the others still have.
 //!
-//! Purpose: a store's directory is free once the last clone of the store is dropped. Where handles are given out that nobody can
-//! call in, objects of a language with a garbage collector or tasks of a pool, none of them keeps a clone. They share a
-//! [`Closable`], ask it for the store each time, and are told when it is closed.
+//! Purpose: a store's directory is free once the last clone of the store is dropped. Where handles are given
+//! out that nobody can call in, objects of a language with a garbage collector or tasks of a pool, none of
+//! them keeps a clone. They share a [`Closable`], ask it for the store each time, and are told when it is
+//! closed.
 //!
-//! Invariants: nothing is lent once it is being closed; it ends when nobody has it in use any more; who comes to close it while
-//! another does can wait until it has ended. *Checked by* the tests below and by those of the faces.
+//! Invariants: nothing is lent once it is being closed; it ends when nobody has it in use any more; who comes
+//! to close it while another does can wait until it has ended. *Checked by* the tests below and by those of
+//! the faces.
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::ops::Deref;

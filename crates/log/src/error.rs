@@ -59,7 +59,8 @@ impl Damage {
         Damage::at(file_name(numbers.start), from).up_to(to)
     }
 
-    /// What logs lost in a segment that can no longer be named; `from` is the position by which the loss was known.
+    /// What logs lost in a segment that can no longer be named; `from` is the position by which the loss was
+    /// known.
     pub(crate) fn of_logs(from: Position, logs: Vec<LogId>) -> Damage {
         Damage::at("an earlier segment", from).touching(Touched::these(logs))
     }
@@ -113,8 +114,8 @@ pub enum OpenError {
         /// What it may be.
         must: String,
     },
-    /// Somebody has it open: another process, or this one, where the store itself, a clone, or any of its readers and cursors is still
-    /// there, closed or not.
+    /// Somebody has it open: another process, or this one, where the store itself, a clone, or any of its
+    /// readers and cursors is still there, closed or not.
     #[error(
         "{directory} is held by {holder}; stop that process, or drop what it has of the store, or choose another directory"
     )]
@@ -238,11 +239,13 @@ pub enum CommitError {
     /// No room for another segment. Reads go on, and so do commits once there is room.
     #[error("the disk is full: {0}")]
     Full(String),
-    /// The operating system refused another segment for another reason (out of descriptors, the directory is gone, …), or to read what
-    /// the commit depends on. Reads go on, and so do commits once it refuses no more.
+    /// The operating system refused another segment for another reason (out of descriptors, the directory is
+    /// gone, …), or to read what the commit depends on. Reads go on, and so do commits once it refuses no
+    /// more.
     #[error("the system refused what the commit takes: {0}")]
     Io(String),
-    /// A sync failed, or a write that one was to cover: what was not acknowledged by then may or may not last, and nothing more is.
+    /// A sync failed, or a write that one was to cover: what was not acknowledged by then may or may not
+    /// last, and nothing more is.
     #[error("the store stopped after a failed write or sync: {0}; reopen it to go on")]
     Failed(String),
     /// The store was closed.

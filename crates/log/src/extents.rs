@@ -1,21 +1,21 @@
 //! Where a log's payload lies: runs of batches that hold nothing else, in offset order.
 //!
-//! Of a log whose entries lie among others', each is an extent of its own. So that memory does not grow with history, extents
-//! that have become many are *folded*: a batch of the log says where they lie ([`places`](crate::places)), and one extent
-//! that knows this batch stands for them.
+//! Of a log whose entries lie among others', each is an extent of its own. So that memory does not grow with
+//! history, extents that have become many are *folded*: a batch of the log says where they lie
+//! ([`places`](crate::places)), and one extent that knows this batch stands for them.
 //!
-//! Invariants: extents are ordered, each begins where the one before it ends unless something between them is lost or was let go of behind
-//! what a fork inherits, and a folded
-//! one stands for extents of one segment. What is folded is decided by what was written, so that whoever replays
-//! it, in this process or another, comes to the same list. *Checked by* the tests below and those of `places`.
+//! Invariants: extents are ordered, each begins where the one before it ends unless something between them is
+//! lost or was let go of behind what a fork inherits, and a folded one stands for extents of one segment.
+//! What is folded is decided by what was written, so that whoever replays it, in this process or another,
+//! comes to the same list. *Checked by* the tests below and those of `places`.
 
 use crate::places::{Places, RUN};
 use crate::{Offset, Position, place_of, segment_of};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Batches that follow each other in one segment and touch this log alone, or, if it is folded, many of such. Payload is
-/// walked, never searched, inside one that is not folded, so its span is bounded.
+/// Batches that follow each other in one segment and touch this log alone, or, if it is folded, many of such.
+/// Payload is walked, never searched, inside one that is not folded, so its span is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Start of the first batch.
@@ -31,8 +31,8 @@ pub(crate) struct Extent {
 }
 
 const SPAN_MAX: u32 = 64 * 1024;
-/// Payload that is folded into one extent, and so what is kept at most of what a log has let go. Where there is more of it,
-/// extents are few.
+/// Payload that is folded into one extent, and so what is kept at most of what a log has let go. Where there
+/// is more of it, extents are few.
 const FOLDED_BYTES_MAX: u32 = 256 << 10;
 /// Fewer than this are not worth it: at the end of a segment.
 const FOLDED_MIN: usize = if RUN / 8 > 2 { RUN / 8 } else { 2 };
@@ -70,8 +70,8 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Adds the payload of one more batch, joining it to the last extent where it follows that directly. Whether some are to be
-    /// folded now.
+    /// Adds the payload of one more batch, joining it to the last extent where it follows that directly.
+    /// Whether some are to be folded now.
     pub(crate) fn push(&mut self, extent: Extent) -> bool {
         if extent.length == 0 {
             return self.ripe().is_some();

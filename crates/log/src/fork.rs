@@ -105,8 +105,8 @@ pub(crate) struct Stretch {
     pub(crate) cut: Offset,
 }
 
-/// Who holds what a log begins with, oldest first; the last one is the log itself. What an ancestor has purged
-/// since, its forks keep. Complexity: a step per ancestor.
+/// Who holds what a log begins with, oldest first; the last one is the log itself. What an ancestor has
+/// purged since, its forks keep. Complexity: a step per ancestor.
 pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
     let mut held = SmallVec::new();
     let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
@@ -267,7 +267,8 @@ impl Shared {
         }
     }
 
-    /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the caller.
+    /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the
+    /// caller.
     pub(crate) fn relinquish(&self, log: &Arc<Log>) {
         relinquish(log, |extents| self.unload(extents));
     }

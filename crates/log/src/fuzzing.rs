@@ -1,4 +1,5 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
+//! alone.
 
 use crate::checkpoint;
 use crate::format::{
@@ -11,7 +12,8 @@ use crate::runs::{self, Runs};
 use crate::scan::{Scan, Step};
 use crate::settled::{self, forged::leads_nowhere_that_harms};
 
-/// What headers and payloads say is the same once it was written again; the first byte says which is looked at.
+/// What headers and payloads say is the same once it was written again; the first byte says which is looked
+/// at.
 pub fn formats(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     match which % 8 {
@@ -127,8 +129,9 @@ fn frames(body: &[u8]) {
     }
 }
 
-/// Makes a segment, what is settled of one, or a checkpoint whose bytes somebody changed add up again: checksums, and the chain of batches. A control file
-/// that adds up is believed, so that is left to its checksum.
+/// Makes a segment, what is settled of one, or a checkpoint whose bytes somebody changed add up again:
+/// checksums, and the chain of batches. A control file that adds up is believed, so that is left to its
+/// checksum.
 pub fn reseal(name: &str, bytes: &mut [u8]) {
     if name.starts_with("segment-") {
         reseal_segment(bytes);

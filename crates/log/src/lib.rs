@@ -20,8 +20,8 @@
 //! group (`writing/committer.rs`), and is then visible. The byte layout is in `files/format.rs`, the proof of
 //! where a log ends in `files/scan.rs`.
 //!
-//! Four folders, each with a list of its files in its `mod.rs`: `writing/`, the way in; `reading/`, the way out;
-//! `keeping/`, what is done about what is there; `files/`, the bytes of each file. Beside them:
+//! Four folders, each with a list of its files in its `mod.rs`: `writing/`, the way in; `reading/`, the way
+//! out; `keeping/`, what is done about what is there; `files/`, the bytes of each file. Beside them:
 //!
 //! ```text
 //! store, open        a store and its life; how it is opened, and with which options

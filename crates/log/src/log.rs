@@ -110,7 +110,8 @@ impl Phase {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) phase: Phase,
-    /// Of which opening of which store it is; see [`Catalogue::opening`](crate::catalogue::Catalogue::opening).
+    /// Of which opening of which store it is; see
+    /// [`Catalogue::opening`](crate::catalogue::Catalogue::opening).
     pub(crate) opening: u32,
     /// Forks of it that are not visibly gone.
     pub(crate) children: u32,
@@ -282,8 +283,8 @@ impl Log {
         inner.notes.iter().flat_map(|notes| notes.iter()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
-    /// Whether some of it is known not to read as it was written: what opening found, and what a read came upon since. Then it is
-    /// refused, but for being deleted.
+    /// Whether some of it is known not to read as it was written: what opening found, and what a read came
+    /// upon since. Then it is refused, but for being deleted.
     pub fn is_damaged(&self) -> bool {
         self.inner.lock().damage().is_some()
     }
@@ -327,7 +328,8 @@ impl Log {
         self.inner.lock()
     }
 
-    /// Locks several, each there once, and answers them in their order. The youngest is locked first, as forks lock theirs.
+    /// Locks several, each there once, and answers them in their order. The youngest is locked first, as
+    /// forks lock theirs.
     pub(crate) fn lock_all<'l>(logs: impl Iterator<Item = &'l Log>) -> SmallVec<[MutexGuard<'l, Inner>; 2]> {
         let mut order: SmallVec<[(usize, &Log); 2]> = logs.enumerate().collect();
         if let [(_, log)] = order[..] {

@@ -1,7 +1,7 @@
 //! A store as it was opened: to be written, or to be read along.
 //!
-//! Purpose: whoever has either says so once. What both can do is asked of it; what only the one can that writes, of
-//! [`Opened::own`].
+//! Purpose: whoever has either says so once. What both can do is asked of it; what only the one can that
+//! writes, of [`Opened::own`].
 
 use crate::backup::{Backup, BackupError};
 use crate::{Attached, Births, Damage, Log, Maps, ReadError, Reader, Store};
@@ -69,7 +69,8 @@ impl Opened {
         }
     }
 
-    /// Hears of every log there is, or if `existing` is not asked for, of those that become visible from now on.
+    /// Hears of every log there is, or if `existing` is not asked for, of those that become visible from now
+    /// on.
     ///
     /// # Errors
     /// As [`Attached::births`]; none of a store of one's own.
@@ -115,8 +116,9 @@ impl Opened {
         }
     }
 
-    /// For whoever is about to close it and waits for those who have it in use: whoever sleeps until there is more is woken, to find
-    /// that it is over, and housekeeping that rests goes on at once ([`Store::hurry`]).
+    /// For whoever is about to close it and waits for those who have it in use: whoever sleeps until there is
+    /// more is woken, to find that it is over, and housekeeping that rests goes on at once
+    /// ([`Store::hurry`]).
     pub fn interrupt(&self) {
         self.maps().wake_all();
         if let Opened::Own(store) = self {

@@ -4,13 +4,15 @@
 //! first offset 8 | segment 4 | count 4 | count times: byte / 8 in the low 27 bits, bytes of batches / 8 in 17, bytes of payload in 20
 //! ```
 //!
-//! Purpose: memory that does not grow with history. An extent costs 32 bytes, and a log whose entries lie among others' has one
-//! for each; so when [`RUN`] have come together, the next batch of the log says where they lie, in a frame of its own in front of
-//! its entries, and one extent stands for them ([`Extents::fold`](crate::extents::Extents::fold)). Being part of a batch like any other, what
-//! it says is durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
+//! Purpose: memory that does not grow with history. An extent costs 32 bytes, and a log whose entries lie
+//! among others' has one for each; so when [`RUN`] have come together, the next batch of the log says where
+//! they lie, in a frame of its own in front of its entries, and one extent stands for them
+//! ([`Extents::fold`](crate::extents::Extents::fold)). Being part of a batch like any other, what it says is
+//! durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
 //!
-//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first, so whoever needs one of
-//! the places has the batch too; of what forks inherit of it the last places may be an exception. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
+//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first,
+//! so whoever needs one of the places has the batch too; of what forks inherit of it the last places may be
+//! an exception. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
 //! with it. *Checked by* the tests below, those of `extents`, and the crash simulation, which folds early.
 
 use crate::error::ReadError;
@@ -26,8 +28,8 @@ use std::ops::Range;
 pub(crate) const RUN: usize = if cfg!(test) { 8 } else { 64 };
 const HEADER_BYTES: usize = 16;
 const WORD_BYTES: usize = 8;
-/// Everything that is said lies within so many bytes of the batch's beginning if the batch is of one log; if it is of many, some of
-/// it may have to be waited for.
+/// Everything that is said lies within so many bytes of the batch's beginning if the batch is of one log; if
+/// it is of many, some of it may have to be waited for.
 const SAID_BYTES_MAX: u32 = BATCH_HEADER_BYTES
     + format::TOUCHED_BYTES
     + FRAME_HEADER_BYTES
@@ -103,7 +105,8 @@ impl<'a> Places<'a> {
         fits && extent.span.is_multiple_of(UNIT) && !extent.is_folded()
     }
 
-    /// Writes down extents of one segment that follow each other: some, and each of them one that can be told of.
+    /// Writes down extents of one segment that follow each other: some, and each of them one that can be told
+    /// of.
     pub(crate) fn encode(extents: &[Extent], into: &mut Vec<u8>) {
         let Some(first) = extents.first() else { return };
         into.extend_from_slice(&first.offset.to_le_bytes());
@@ -156,8 +159,8 @@ pub(crate) struct Reach<'v> {
 }
 
 impl<'v> Reach<'v> {
-    /// The extents of a log that one of its extents stands for. Complexity: a step for each, and nothing is copied; where the
-    /// batch that says it cannot be read, a step for each batch that lies between them.
+    /// The extents of a log that one of its extents stands for. Complexity: a step for each, and nothing is
+    /// copied; where the batch that says it cannot be read, a step for each batch that lies between them.
     ///
     /// # Errors
     /// [`ReadError`]: a segment is missing.
@@ -228,8 +231,8 @@ impl<'v> Reach<'v> {
         stands_for(extent, told.clone()).then_some(told)
     }
 
-    /// As the batches themselves say, each of them verified. For what cannot be found there is an extent, too, so that
-    /// whoever wants that, and nobody else, meets the damage.
+    /// As the batches themselves say, each of them verified. For what cannot be found there is an extent,
+    /// too, so that whoever wants that, and nobody else, meets the damage.
     #[cold]
     fn walked(self, log: LogId, extent: &Extent) -> Result<Vec<Extent>, ReadError> {
         let segment = self.segment(segment_of(extent.position))?;

@@ -8,12 +8,13 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_sync::contain::contain;
 
-/// Receives announcements, on whatever thread makes something durable, which holds no lock of the store: it may append and commit, but
-/// not wait for what other threads do. One that panics is told nothing of it.
+/// Receives announcements, on whatever thread makes something durable, which holds no lock of the store: it
+/// may append and commit, but not wait for what other threads do. One that panics is told nothing of it.
 pub trait Watch: Send + Sync {
     /// Every receipt with a ticket up to this one is durable. One that is lower than before says nothing new.
     fn complete(&self, up_to: Position);
-    /// The store failed: receipts not yet complete have an unknown outcome, and nothing becomes durable any more.
+    /// The store failed: receipts not yet complete have an unknown outcome, and nothing becomes durable any
+    /// more.
     fn failed(&self);
     /// A log of interest moved: more bytes, closed, or deleted.
     fn advanced(&self, log: crate::LogId);
@@ -30,8 +31,8 @@ pub struct WatcherId {
 }
 
 impl WatcherId {
-    /// The same for whoever commits in turns and calls [`Store::carry`](crate::Store::carry) at the end of each, also of a turn
-    /// that it was told something in: nobody is woken for its commits before.
+    /// The same for whoever commits in turns and calls [`Store::carry`](crate::Store::carry) at the end of
+    /// each, also of a turn that it was told something in: nobody is woken for its commits before.
     #[must_use]
     pub fn carrying(self) -> WatcherId {
         WatcherId { carries: true, ..self }

@@ -1,8 +1,8 @@
 //! The word of each error: one table of what goes wrong, for every language that tells errors by a code.
 //!
-//! Purpose: that the same failure is told by the same word everywhere. A face has of its own what only its language knows, such
-//! as which class goes with a word, and the fields of damage. A new variant has to get a word here, and the tests see to it that
-//! each word is in the tables that the faces document.
+//! Purpose: that the same failure is told by the same word everywhere. A face has of its own what only its
+//! language knows, such as which class goes with a word, and the fields of damage. A new variant has to get a
+//! word here, and the tests see to it that each word is in the tables that the faces document.
 
 use crate::backup::BackupError;
 use crate::error::{CommitError, OpenError, ReadError};

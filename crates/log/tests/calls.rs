@@ -1,8 +1,8 @@
-//! What makes no system call: an append in `os` mode, and reading what was appended, within a stretch of a segment whose pages were
-//! brought in. That takes a call for each stretch of 2 MiB at most (`ahead`).
+//! What makes no system call: an append in `os` mode, and reading what was appended, within a stretch of a
+//! segment whose pages were brought in. That takes a call for each stretch of 2 MiB at most (`ahead`).
 //!
-//! This program runs itself again, told so by its first argument. That one has the kernel kill it with the first system call that it
-//! makes from a certain point on, and says when it came past what makes none.
+//! This program runs itself again, told so by its first argument. That one has the kernel kill it with the
+//! first system call that it makes from a certain point on, and says when it came past what makes none.
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 use std::io::Write;

@@ -1,8 +1,9 @@
-//! A writer is killed, again and again, while neighbours read: what it acknowledged is there for them, what they see is
-//! whole and in order, and they go on with the next writer, over segments that were begun, blanked and purged meanwhile.
+//! A writer is killed, again and again, while neighbours read: what it acknowledged is there for them, what
+//! they see is whole and in order, and they go on with the next writer, over segments that were begun,
+//! blanked and purged meanwhile.
 //!
-//! The writer is this program again, told so by its first argument; it says on its output what was acknowledged.
-//! `THALWEG_SEED=n` begins elsewhere.
+//! The writer is this program again, told so by its first argument; it says on its output what was
+//! acknowledged. `THALWEG_SEED=n` begins elsewhere.
 #![allow(clippy::unwrap_used, reason = "this is a test")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -140,7 +141,8 @@ fn query(attached: &Attached, about: u64) {
         match entry {
             Ok(entry) => {
                 let number = u64::from_le_bytes(entry.data[..8].try_into().unwrap());
-                // What a query meets may be purged under it, at its front or further on, and never in the middle.
+                // What a query meets may be purged under it, at its front or further on, and never in the
+                // middle.
                 assert!(entry.time >= from && next.is_none_or(|next| number >= next), "{number}");
                 next = Some(number + 1);
             }

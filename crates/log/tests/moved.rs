@@ -1,5 +1,5 @@
-//! A process that goes from one directory to another takes none of its stores along. In a program of its own: where a process is
-//! concerns all of it.
+//! A process that goes from one directory to another takes none of its stores along. In a program of its own:
+//! where a process is concerns all of it.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use std::env::set_current_dir;

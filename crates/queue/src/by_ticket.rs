@@ -1,8 +1,8 @@
 //! What waits for a ticket: the position in a store's commit order behind which it may go on.
 //!
-//! A store says now and then that every ticket up to one is complete, or, once, that none will be any more. Tickets are given out
-//! in order, so who comes to wait is nearly always the last in the queue, and what became complete is always its beginning.
-//! Checked by the tests here against a plain map.
+//! A store says now and then that every ticket up to one is complete, or, once, that none will be any more.
+//! Tickets are given out in order, so who comes to wait is nearly always the last in the queue, and what
+//! became complete is always its beginning. Checked by the tests here against a plain map.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,8 @@ pub enum Stands<T> {
     Failed(T),
 }
 
-/// What waits, by its ticket; of equal tickets, the older first. Everything that was put in comes out once, complete or failed.
+/// What waits, by its ticket; of equal tickets, the older first. Everything that was put in comes out once,
+/// complete or failed.
 ///
 /// ```
 /// use thalweg_queue::{ByTicket, Stands};
@@ -70,7 +71,8 @@ impl<T> ByTicket<T> {
         Stands::Waits
     }
 
-    /// Every ticket up to this one is complete: what waited for one of them. A lower one than before says nothing new.
+    /// Every ticket up to this one is complete: what waited for one of them. A lower one than before says
+    /// nothing new.
     pub fn complete(&mut self, up_to: u64) -> impl ExactSizeIterator<Item = T> {
         self.completed = self.completed.max(up_to);
         let done = self.waiting.partition_point(|(ticket, _)| *ticket <= self.completed);

@@ -1,12 +1,13 @@
 //! What is due at a time: each thing once, under the time that was set for it last.
 //!
-//! A time is a number that grows; which clock it is from is its user's to know. Checked by the tests here against a plain map.
+//! A time is a number that grows; which clock it is from is its user's to know. Checked by the tests here
+//! against a plain map.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Things by when they are due, each with a value that comes along with it. Two indexes that are kept in step: what is next costs as
-/// little to find as what is set or cleared by its name.
+/// Things by when they are due, each with a value that comes along with it. Two indexes that are kept in
+/// step: what is next costs as little to find as what is set or cleared by its name.
 ///
 /// ```
 /// use thalweg_queue::Deadlines;

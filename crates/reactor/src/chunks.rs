@@ -3,8 +3,8 @@
 //! A plain vector doubles: at the worst moment old and new copies live side by side, and a third of the
 //! room stays unused. Here growth costs one chunk, whatever the size.
 //!
-//! Where places come and go, the vacant ones are a list, the one vacated last filled first. Invariant: from the first one, each names
-//! the next, and the last one none.
+//! Where places come and go, the vacant ones are a list, the one vacated last filled first. Invariant: from
+//! the first one, each names the next, and the last one none.
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -82,7 +82,8 @@ impl<T: Vacancy> Chunks<T> {
         }
     }
 
-    /// What is taken out of its place, which holds `vacant`, made from the vacant place after it, from now on.
+    /// What is taken out of its place, which holds `vacant`, made from the vacant place after it, from now
+    /// on.
     pub(crate) fn vacate(&mut self, index: u32, vacant: impl FnOnce(u32) -> T) -> Option<T> {
         let next = self.first_vacant;
         let element = std::mem::replace(self.at_mut(index)?, vacant(next));

@@ -140,8 +140,8 @@ impl<H: Handler> Core<H> {
         Ok(key)
     }
 
-    /// Takes in a timer that belongs to no connection. The wheel knows entries only, so it has one of its own, whose descriptor never
-    /// has an event.
+    /// Takes in a timer that belongs to no connection. The wheel knows entries only, so it has one of its
+    /// own, whose descriptor never has an event.
     ///
     /// # Errors
     /// Out of descriptors, or the reactor holds as many entries as it may.
@@ -197,16 +197,17 @@ impl<H: Handler> Core<H> {
     /// Changes what the connection is told of. No system call when nothing changes.
     ///
     /// # Errors
-    /// What the kernel says; never for a dead key, which is ignored. A listener that was, or was to be, shared is told of nothing
-    /// then, and may be tried again; any other connection is told of what it was before.
+    /// What the kernel says; never for a dead key, which is ignored. A listener that was, or was to be,
+    /// shared is told of nothing then, and may be tried again; any other connection is told of what it was
+    /// before.
     pub fn set_interest(&mut self, key: Key, wanted: Interest) -> io::Result<()> {
         let Some(Occupant { descriptor, interest, .. }) = self.slab.get_mut(key) else { return Ok(()) };
         if *interest == wanted {
             return Ok(());
         }
         if interest.watch().exclusive || wanted.watch().exclusive {
-            // The kernel does not modify exclusive watches. Should it not take the new one, none is left, and whoever tries again
-            // begins with that.
+            // The kernel does not modify exclusive watches. Should it not take the new one, none is left, and
+            // whoever tries again begins with that.
             match self.epoll.delete(descriptor.as_fd()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => *interest = Interest::NONE,
@@ -381,8 +382,8 @@ impl<H: Handler> Core<H> {
         clock::monotonic_ns() / 1_000
     }
 
-    /// As [`Core::fresh_now_us`], for the last thing that a handler does in [`Handler::turn_ended`]: the wait that follows
-    /// goes by it, and the clock is not read twice.
+    /// As [`Core::fresh_now_us`], for the last thing that a handler does in [`Handler::turn_ended`]: the wait
+    /// that follows goes by it, and the clock is not read twice.
     pub fn turn_ended_us(&mut self) -> u64 {
         self.ended_ns = clock::monotonic_ns();
         self.ended_ns / 1_000

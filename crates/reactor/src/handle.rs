@@ -35,7 +35,8 @@ pub struct Activity {
     pub messages: u64,
     /// The most messages that one turn found.
     pub messages_at_once: u64,
-    /// Times another thread had to wake it: every other message came while it was up, or behind one that woke it.
+    /// Times another thread had to wake it: every other message came while it was up, or behind one that woke
+    /// it.
     pub wakes: u64,
 }
 
@@ -114,8 +115,8 @@ impl<M> Handle<M> {
         }
     }
 
-    /// Wakes the reactor without a message: [`crate::Handler::nudged`] hears of it in its next turn, once, however often
-    /// that was asked. Never refused: it takes no room in the mailbox.
+    /// Wakes the reactor without a message: [`crate::Handler::nudged`] hears of it in its next turn, once,
+    /// however often that was asked. Never refused: it takes no room in the mailbox.
     pub fn nudge(&self) {
         self.mailbox.nudge();
     }

@@ -8,35 +8,36 @@
 //!
 //! # A turn
 //!
-//! Wait (spin a little if work came fast, then sleep in `epoll_wait`), then: ready descriptors, the
-//! mailbox, the ready queue, timers that came due, [`Handler::turn_ended`]. Each of them is taken once, as long as it is
-//! when its place comes: what a handler makes for its own reactor comes in this turn if that place is still to come
-//! ([`Core::ready_later`]) and in the next otherwise, so no source starves another.
+//! Wait (spin a little if work came fast, then sleep in `epoll_wait`), then: ready descriptors, the mailbox,
+//! the ready queue, timers that came due, [`Handler::turn_ended`]. Each of them is taken once, as long as it
+//! is when its place comes: what a handler makes for its own reactor comes in this turn if that place is
+//! still to come ([`Core::ready_later`]) and in the next otherwise, so no source starves another.
 //!
-//! Sources that no descriptor announces, such as rings in shared memory, are looked at while the reactor waits
-//! ([`Handler::look`]) and handled when the turn ends; while they are up the kernel is asked only once in a while,
-//! and before the reactor sleeps they agree to ring a descriptor ([`Handler::prepare_to_sleep`]).
+//! Sources that no descriptor announces, such as rings in shared memory, are looked at while the reactor
+//! waits ([`Handler::look`]) and handled when the turn ends; while they are up the kernel is asked only once
+//! in a while, and before the reactor sleeps they agree to ring a descriptor ([`Handler::prepare_to_sleep`]).
 //!
-//! An owner whose handler merely notes what came acts between turns: [`Reactor::gather`], then whatever it does
-//! to [`Reactor::parts`], then, for a foreign loop, [`Reactor::leave`].
+//! An owner whose handler merely notes what came acts between turns: [`Reactor::gather`], then whatever it
+//! does to [`Reactor::parts`], then, for a foreign loop, [`Reactor::leave`].
 //!
 //! # Invariants
 //!
-//! Numbered as in the design, each with a test of the same name in `tests.rs`. (Its fourth, that whoever is to answer may do so from any
-//! thread and is never silent, is `thalweg_service::Reply`'s to keep; the fourth here is what that stands on.)
+//! Numbered as in the design, each with a test of the same name in `tests.rs`. (Its fourth, that whoever is
+//! to answer may do so from any thread and is never silent, is `thalweg_service::Reply`'s to keep; the fourth
+//! here is what that stands on.)
 //!
 //! 1. Nobody else touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
 //!    generation), which is also its epoll token; what comes for a dead generation is dropped.
 //! 2. One wake per burst (`thalweg-sync` has the handshake and its models).
 //! 3. Responses leave in request order ([`Ordered`]).
-//! 4. Who was promised room ([`Handle::reserve`]) is never refused: what answers a question is posted, from any thread, however
-//!    full the mailbox is.
+//! 4. Who was promised room ([`Handle::reserve`]) is never refused: what answers a question is posted, from
+//!    any thread, however full the mailbox is.
 //! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
-//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; who was ready alone is
-//!    looked at directly meanwhile, the kernel after every few such looks. For a source
-//!    that says where its peers run: never for one on this processor, which is let run instead, at most twice.
+//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; who was
+//!    ready alone is looked at directly meanwhile, the kernel after every few such looks. For a source that
+//!    says where its peers run: never for one on this processor, which is let run instead, at most twice.
 //! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
 //!    [`Reactor::turn`] has something to do.
@@ -80,9 +81,9 @@ pub trait Handler: Sized {
     /// A descriptor is ready. Level-triggered: it comes again next turn while it stays ready.
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness);
 
-    /// The connection was all that was ready in the last turn with something ready, and the reactor looks again before it
-    /// sleeps: whether it has something already, which is handled here, without asking the kernel who has. It may not be
-    /// ready. Cheap: it is asked again and again.
+    /// The connection was all that was ready in the last turn with something ready, and the reactor looks
+    /// again before it sleeps: whether it has something already, which is handled here, without asking the
+    /// kernel who has. It may not be ready. Cheap: it is asked again and again.
     fn glance(&mut self, core: &mut Core<Self>, key: Key) -> bool {
         let _ = (core, key);
         false
@@ -126,7 +127,8 @@ pub enum Look {
     Asleep,
     /// Nothing is there now; whoever may bring something runs on other processors.
     Quiet,
-    /// Nothing is there now; other threads of this program are at work on what will be, and may want this processor.
+    /// Nothing is there now; other threads of this program are at work on what will be, and may want this
+    /// processor.
     Working,
     /// Nothing is there now, and nothing will be before somebody else gets this processor.
     Sharing,

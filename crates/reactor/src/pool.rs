@@ -1,14 +1,15 @@
 //! Threads that run jobs: what may wait for a disk, or takes long, so that no reactor does.
 //!
-//! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue has a bound, and a full one
-//! gives the work back. A thread that has nothing to do looks again for a while, making way to others, before it sleeps; one is
-//! woken only where nobody looks, and wakes the next when it finds more than it takes. So a burst costs one wake where it comes in
-//! and not one per thread, and each of the others is woken once its waker has a processor: then the kernel can tell which one is
-//! free.
+//! Work is handed over with the means to report back (a [`Permit`](crate::Permit), say); the queue has a
+//! bound, and a full one gives the work back. A thread that has nothing to do looks again for a while, making
+//! way to others, before it sleeps; one is woken only where nobody looks, and wakes the next when it finds
+//! more than it takes. So a burst costs one wake where it comes in and not one per thread, and each of the
+//! others is woken once its waker has a processor: then the kernel can tell which one is free.
 //!
-//! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is empty. Nobody waits for
-//! them, since a disk may not answer for long; who wants to has their handles ([`Pool::crew`]). A job that panics ends itself and
-//! nothing else: the standard library's hook has told of it by then.
+//! Ownership: clones of a [`Pool`] share its threads, which end when the last clone is gone and the queue is
+//! empty. Nobody waits for them, since a disk may not answer for long; who wants to has their handles
+//! ([`Pool::crew`]). A job that panics ends itself and nothing else: the standard library's hook has told of
+//! it by then.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
 //! The slab: slots in chunks, each vacant or held by one entry and what the reactor keeps beside it.
 //!
-//! Invariant: a slot's generation is another one for each entry that lives in it, so a [`Key`] finds the entry that it was given for or
-//! nobody. [`Slab::get`] and [`Slab::get_mut`] alone compare generations; whoever has a slot without one has it from a list that only
-//! entries are in. *Checked by* the tests of the reactor's first invariant.
+//! Invariant: a slot's generation is another one for each entry that lives in it, so a [`Key`] finds the
+//! entry that it was given for or nobody. [`Slab::get`] and [`Slab::get_mut`] alone compare generations;
+//! whoever has a slot without one has it from a list that only entries are in. *Checked by* the tests of the
+//! reactor's first invariant.
 
 use crate::chunks::{Chunks, Vacancy};
 use crate::key::{Interest, Key};
@@ -13,8 +14,8 @@ use std::os::fd::OwnedFd;
 /// Slots stay below this, so that a wheel's link can tell a slot from a list.
 pub(crate) const SLOTS_MAX: u32 = 1 << 30;
 
-/// One slab slot. What marks a vacant one is no valid value of something in an occupant, of its descriptor say, so the mark costs
-/// nothing.
+/// One slab slot. What marks a vacant one is no valid value of something in an occupant, of its descriptor
+/// say, so the mark costs nothing.
 #[derive(Debug)]
 enum Slot<E> {
     Vacant { generation: u32, next: u32 },

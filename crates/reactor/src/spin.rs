@@ -1,7 +1,7 @@
 //! Whether to look again for a moment before sleeping.
 //!
-//! When work has been arriving faster than a sleeping thread is woken, looking again for as long is cheaper than sleeping; when it
-//! has not, it only burns the core.
+//! When work has been arriving faster than a sleeping thread is woken, looking again for as long is cheaper
+//! than sleeping; when it has not, it only burns the core.
 
 use thalweg_sync::patience::{Pace, WAKE_NS};
 
@@ -13,7 +13,8 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Never spins unless it is wanted and another processor can produce work meanwhile, nor before work has come fast.
+    /// Never spins unless it is wanted and another processor can produce work meanwhile, nor before work has
+    /// come fast.
     pub(crate) fn new(wanted: bool, processors: usize) -> Self {
         Self { enabled: wanted && processors > 1, pace: Pace::slow(WAKE_NS) }
     }

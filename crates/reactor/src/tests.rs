@@ -537,8 +537,8 @@ mod invariant_6_an_idle_connection_owns_nothing_but_its_slot {
 mod invariant_7_a_short_adaptive_spin {
     use super::*;
 
-    /// Work without a pause: never read, so it is ready whenever the reactor looks. Until it spins, where it will: a machine that
-    /// has something else to do meanwhile makes pauses.
+    /// Work without a pause: never read, so it is ready whenever the reactor looks. Until it spins, where it
+    /// will: a machine that has something else to do meanwhile makes pauses.
     fn keep_busy(reactor: &mut Reactor<Probe>, spins: bool) {
         let (_, peer) = connect(reactor, Interest::READ);
         say(&peer, b"x");

@@ -41,8 +41,8 @@ pub struct Config {
     pub mailbox_max: usize,
     /// Look again for a moment before sleeping while work comes fast. Never with one processor.
     pub spin: bool,
-    /// The same on one processor, making way between any two looks: for work that comes from somewhere else, or from
-    /// whoever is made way for.
+    /// The same on one processor, making way between any two looks: for work that comes from somewhere else,
+    /// or from whoever is made way for.
     pub spin_on_one: bool,
     /// The same for sources that no descriptor announces, whose peers say themselves where they run: it makes
     /// sense wherever they run elsewhere, whatever this thread may run on.
@@ -125,7 +125,8 @@ impl<H: Handler> Reactor<H> {
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             only: None,
             glanced: false,
-            // A wait that was slept through has a wake in it, and one that was not was partly the other threads'.
+            // A wait that was slept through has a wake in it, and one that was not was partly the other
+            // threads'.
             work: Pace::new(QUICK_NS),
             asked_ns: 0,
             timer: None,

@@ -4,8 +4,8 @@
 //! memory whose writer makes no system call while its reader is up. While a handler has such sources up
 //! ([`Handler::look`]) the wait looks at them instead, and asks the kernel only every [`ASK_NS`], so that
 //! neither kind starves the other and a turn that finds work in a ring costs no system call. Before the
-//! reactor sleeps they have to go to sleep too, each by its own handshake ([`Handler::prepare_to_sleep`]): then
-//! they ring a descriptor.
+//! reactor sleeps they have to go to sleep too, each by its own handshake ([`Handler::prepare_to_sleep`]):
+//! then they ring a descriptor.
 
 use crate::turn::{Reactor, Wait};
 use crate::{Handler, Look};
@@ -53,8 +53,8 @@ impl<H: Handler> Reactor<H> {
         outcome
     }
 
-    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps. Makes way meanwhile: whoever
-    /// has the work may be waiting for this very processor.
+    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps. Makes way
+    /// meanwhile: whoever has the work may be waiting for this very processor.
     fn look_again(&mut self, limit: usize, began_ns: u64, wait: Wait) -> io::Result<()> {
         let due_ns = self.due_ns(began_ns, wait);
         let mut patience = Patience::for_peer(ALONE_NS);
@@ -75,8 +75,8 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Looks a few times at who was ready last, if it was one alone: likely it is who comes next, and then the kernel need
-    /// not be asked first who has come.
+    /// Looks a few times at who was ready last, if it was one alone: likely it is who comes next, and then
+    /// the kernel need not be asked first who has come.
     fn glance(&mut self) -> bool {
         let Some(key) = self.only.filter(|key| self.core.is_alive(*key)) else { return false };
         self.glanced = (0..GLANCES).any(|_| {

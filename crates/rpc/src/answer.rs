@@ -101,7 +101,8 @@ pub(crate) fn fault(out: &mut Vec<u8>, id: Id<'_>, fault: Fault, message: &str) 
     });
 }
 
-/// What every fault says of itself. Whether what a service refused would be refused again only the service's own words tell.
+/// What every fault says of itself. Whether what a service refused would be refused again only the service's
+/// own words tell.
 fn begin_data(data: &mut Vec<u8>, fault: Fault) {
     let mut put = |parts: [&str; 3]| parts.iter().for_each(|part| data.extend_from_slice(part.as_bytes()));
     put(["{\"fault\":\"", fault.word(), "\""]);

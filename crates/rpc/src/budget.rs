@@ -1,7 +1,7 @@
 //! What everything that waits in one gateway takes together, against what it may take.
 //!
-//! *Invariant*: the sum of what is held. Whoever holds something that grows, shrinks or is let go of says so; what is only
-//! passed through is not counted.
+//! *Invariant*: the sum of what is held. Whoever holds something that grows, shrinks or is let go of says so;
+//! what is only passed through is not counted.
 
 /// Bytes that are held, and how many may be.
 #[derive(Debug)]

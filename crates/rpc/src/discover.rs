@@ -44,7 +44,8 @@ fn method(command: &Command) -> Value {
     let is_optional = |field: &&Field| matches!(field.of, Type::Optional(_));
     let mut fields: Vec<&Field> = command.request.fields.iter().collect();
     let in_order = fields.is_sorted_by_key(is_optional);
-    // The document has what may be left out behind all else. Where the schema has another order, positions are the schema's.
+    // The document has what may be left out behind all else. Where the schema has another order, positions
+    // are the schema's.
     fields.sort_by_key(is_optional);
     let method = json!({
         "name": command.name,
@@ -103,8 +104,8 @@ fn object(fields: &[Field]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
-/// A type as JSON Schema. Bounds of integers of 64 bits are given in full: a reader that keeps numbers as floats sees them
-/// rounded, and its values, too.
+/// A type as JSON Schema. Bounds of integers of 64 bits are given in full: a reader that keeps numbers as
+/// floats sees them rounded, and its values, too.
 fn schema(of: &Type) -> Value {
     match of {
         Type::Bool => json!({ "type": "boolean" }),
@@ -200,7 +201,8 @@ fn described(mut value: Value, doc: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// What the format asks: parameters that may be left out behind the others, and a number of an error once.
+    /// What the format asks: parameters that may be left out behind the others, and a number of an error
+    /// once.
     #[test]
     fn whatever_the_order_of_a_schema_a_document_keeps_the_rules_of_its_format() {
         let text = r#"{

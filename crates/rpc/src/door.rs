@@ -1,8 +1,8 @@
 //! What is judged of an HTTP request before anybody looks at its body.
 //!
-//! A browser may be made to send requests to this machine by any page it shows. It cannot read the answers, and what it
-//! may send without asking first (a preflight, which is refused like every method but POST) has no JSON content type. A page
-//! whose name is made to lead here after the fact is stopped by its `Host`.
+//! A browser may be made to send requests to this machine by any page it shows. It cannot read the answers,
+//! and what it may send without asking first (a preflight, which is refused like every method but POST) has
+//! no JSON content type. A page whose name is made to lead here after the fact is stopped by its `Host`.
 
 use smallvec::smallvec;
 use thalweg_wire::exchange::{Method, Request, Response};

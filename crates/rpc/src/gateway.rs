@@ -1,11 +1,11 @@
 //! `POST /rpc/<service>`: what an HTTP reactor serves by JSON-RPC.
 //!
-//! *Ownership*: one per reactor, with handlers and connections of its own; what other threads answer comes through that
-//! reactor's handle, as a nudge.
+//! *Ownership*: one per reactor, with handlers and connections of its own; what other threads answer comes
+//! through that reactor's handle, as a nudge.
 //!
-//! *Invariants*: nothing of a body is carried out unless all of it is JSON, and no call of it that is no request; calls are
-//! handed over in the order in which they stand; every call with an id is answered once; what nobody waits for any more is
-//! cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
+//! *Invariants*: nothing of a body is carried out unless all of it is JSON, and no call of it that is no
+//! request; calls are handed over in the order in which they stand; every call with an id is answered once;
+//! what nobody waits for any more is cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
 
 use crate::answer;
 use crate::budget::Budget;
@@ -36,12 +36,12 @@ use thalweg_wire::problem::Problem;
 pub struct Bounds {
     /// Calls in one batch.
     pub batch_calls_max: usize,
-    /// Bytes of answers to one batch; calls beyond are refused before they are made, and of what was made before, long answers
-    /// are replaced by an error.
+    /// Bytes of answers to one batch; calls beyond are refused before they are made, and of what was made
+    /// before, long answers are replaced by an error.
     pub batch_bytes_max: usize,
-    /// Bytes that answers may take which wait for others before them, and whatever else is kept of calls that are awaited:
-    /// in all, of one gateway. Calls beyond are refused before they are made, and of what was made before, long answers are
-    /// replaced by an error and streams ended with one.
+    /// Bytes that answers may take which wait for others before them, and whatever else is kept of calls that
+    /// are awaited: in all, of one gateway. Calls beyond are refused before they are made, and of what was
+    /// made before, long answers are replaced by an error and streams ended with one.
     pub answers_bytes_max: usize,
     /// Calls of one service whose handlers have not ended.
     pub in_flight_max: usize,
@@ -86,7 +86,8 @@ struct Served {
 
 /// Services by JSON-RPC, for one HTTP reactor.
 ///
-/// What it serves besides is for whoever composes: it answers 404 to every path that does not begin with `/rpc/`.
+/// What it serves besides is for whoever composes: it answers 404 to every path that does not begin with
+/// `/rpc/`.
 pub struct Gateway {
     bounds: Bounds,
     hosts: Hosts,
@@ -143,7 +144,8 @@ impl Gateway {
     /// ([`thalweg_http::Http::attach`]), if the service lives elsewhere.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] for a name that is taken, or none that stands in a path as it is; what the endpoint says.
+    /// [`Fault::BadArgument`] for a name that is taken, or none that stands in a path as it is; what the
+    /// endpoint says.
     pub fn mount(&mut self, name: &str, mount: Mount) -> Result<Option<std::os::fd::OwnedFd>, Error> {
         if !Self::takes(name) {
             return Err(Error::new(Fault::BadArgument, format!("{name:?} cannot stand in a path as it is")));
@@ -297,8 +299,8 @@ impl Gateway {
         }
     }
 
-    /// Has itself looked for soon if a service elsewhere was given something that nobody waits for: a notification, or
-    /// that a call is not wanted any more.
+    /// Has itself looked for soon if a service elsewhere was given something that nobody waits for: a
+    /// notification, or that a call is not wanted any more.
     fn owe_look(&self) {
         if self.served.iter().any(|served| served.backend.owes_turn()) {
             self.handle.nudge();
@@ -393,8 +395,8 @@ fn reply(flight: &mut Flight, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, 
     }
 }
 
-/// Answers a call that was awaited, within what a batch's answers may come to and what may wait in all; notes bodies that are
-/// over. An answer that nothing is awaited beside waits for nobody.
+/// Answers a call that was awaited, within what a batch's answers may come to and what may wait in all; notes
+/// bodies that are over. An answer that nothing is awaited beside waits for nobody.
 fn settle(
     bounds: &Bounds,
     budget: &mut Budget,

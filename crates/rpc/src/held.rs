@@ -1,4 +1,5 @@
-//! Bodies that wait because somebody asked for a slow server ([`crate::built_in`]): at most one for each time it was asked.
+//! Bodies that wait because somebody asked for a slow server ([`crate::built_in`]): at most one for each time
+//! it was asked.
 
 use std::time::{Duration, Instant};
 

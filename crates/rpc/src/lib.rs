@@ -1,7 +1,8 @@
 //! JSON-RPC 2.0: any service that has a schema, over HTTP, and a client that keeps its connections.
 //!
-//! Owns the way between JSON and a service's frames, which the schema alone describes ([`Translator`], [`Mount`],
-//! [`Gateway`]), a server that is nothing else ([`Server`]), and the pool of kept-alive connections that calls leave by ([`Client`]).
+//! Owns the way between JSON and a service's frames, which the schema alone describes ([`Translator`],
+//! [`Mount`], [`Gateway`]), a server that is nothing else ([`Server`]), and the pool of kept-alive
+//! connections that calls leave by ([`Client`]).
 //!
 //! Never knows: a particular service, where its handler runs, what a stream or a fork is.
 #![forbid(unsafe_code)]

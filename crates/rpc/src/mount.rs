@@ -42,7 +42,8 @@ impl Mount {
         Self::new(service, Way::Here(Box::new(|bell| Ok(Box::new(make(bell)?)))))
     }
 
-    /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made anew when it ends.
+    /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made
+    /// anew when it ends.
     pub fn elsewhere(service: &schema::Service, endpoint: Endpoint) -> Self {
         let options = ClientOptions {
             schema: service.hash,
@@ -59,8 +60,8 @@ impl Mount {
         Self { plan: Arc::new(Plan::of(service)), service: service.clone(), way }
     }
 
-    /// Makes ready for calls within such bounds. `wake` is how answers of other threads make themselves heard. With it come
-    /// the plan and what `rpc.discover` answers.
+    /// Makes ready for calls within such bounds. `wake` is how answers of other threads make themselves
+    /// heard. With it come the plan and what `rpc.discover` answers.
     ///
     /// # Errors
     /// What the endpoint or the options say.
@@ -101,7 +102,8 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Makes a call. `each` gets what is answered there and then; the rest comes by turns, under the call's name.
+    /// Makes a call. `each` gets what is answered there and then; the rest comes by turns, under the call's
+    /// name.
     ///
     /// # Errors
     /// It could not be made, and nothing was done.

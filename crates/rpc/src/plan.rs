@@ -1,4 +1,5 @@
-//! A schema as transcoding reads it: names resolved to places, and what is written for each name already encoded.
+//! A schema as transcoding reads it: names resolved to places, and what is written for each name already
+//! encoded.
 //!
 //! Made once, when a service is mounted; shared and never changed after that.
 

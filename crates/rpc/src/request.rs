@@ -1,7 +1,9 @@
-//! JSON to a frame, parameters to a request's and a result to a response's: one walk over the text, driven by the schema, straight into the frame.
+//! JSON to a frame, parameters to a request's and a result to a response's: one walk over the text, driven by
+//! the schema, straight into the frame.
 //!
-//! Counts are written before what they count is known, in encodings of a fixed width that are filled in afterwards; any
-//! decoder of the protocol takes those. How deep a walk goes is the schema's depth, never the text's.
+//! Counts are written before what they count is known, in encodings of a fixed width that are filled in
+//! afterwards; any decoder of the protocol takes those. How deep a walk goes is the schema's depth, never the
+//! text's.
 
 use crate::plan::{Field, Message, Method, Plan, Seen, Shape, Struct};
 use base64::Engine;

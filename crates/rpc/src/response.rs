@@ -1,7 +1,8 @@
-//! Frames to JSON, a response's to a result and a request's to parameters: one walk over the frame, driven by the schema, straight into the answer.
+//! Frames to JSON, a response's to a result and a request's to parameters: one walk over the frame, driven by
+//! the schema, straight into the answer.
 //!
-//! The frame comes from a handler of ours or from a service elsewhere, and is trusted no more than a request's: what the
-//! schema does not have is no answer.
+//! The frame comes from a handler of ours or from a service elsewhere, and is trusted no more than a
+//! request's: what the schema does not have is no answer.
 
 use crate::plan::{Message, Method, Plan, Seen, Shape, Struct};
 use std::collections::HashSet;

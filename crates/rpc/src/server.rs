@@ -83,7 +83,8 @@ impl Stopper {
         self.handle.stop();
     }
 
-    /// Asks the server to end in good order: nothing new is taken, what was begun is answered, within the grace.
+    /// Asks the server to end in good order: nothing new is taken, what was begun is answered, within the
+    /// grace.
     pub fn drain(&self, grace_ms: u32) {
         if self.handle.post(Message::Drain { grace_ms }).is_err() {
             self.handle.stop();
@@ -135,8 +136,8 @@ impl Server {
     /// Serves a service under a name: at `/rpc/<name>`.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`](thalweg_wire::fault::Fault::BadArgument) for a name that is taken or cannot stand in a path;
-    /// what the endpoint of a service elsewhere says.
+    /// [`Fault::BadArgument`](thalweg_wire::fault::Fault::BadArgument) for a name that is taken or cannot
+    /// stand in a path; what the endpoint of a service elsewhere says.
     pub fn mount(&mut self, name: &str, mount: Mount) -> Result<(), Error> {
         let (core, http) = self.reactor.parts();
         if let Some(descriptor) = http.service().mount(name, mount)? {
@@ -163,8 +164,8 @@ impl Server {
         self.reactor.run()
     }
 
-    /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is
-    /// readable, and once to begin with.
+    /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever
+    /// it is readable, and once to begin with.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.reactor.descriptor()
     }

@@ -59,8 +59,8 @@ impl Translator {
     /// Appends the frame of a request, from its parameters: an object, an array, or nothing.
     ///
     /// # Errors
-    /// [`Fault::UnknownCommand`]; [`Fault::BadArgument`] and where the parameters do not fit. What was appended then is of no
-    /// use.
+    /// [`Fault::UnknownCommand`]; [`Fault::BadArgument`] and where the parameters do not fit. What was
+    /// appended then is of no use.
     pub fn request(&self, method: &str, params: &str, frame: &mut Vec<u8>) -> Result<(), Error> {
         let given = match params.trim_start().bytes().next() {
             None => Params::Absent,

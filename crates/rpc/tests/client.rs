@@ -256,8 +256,8 @@ fn half_an_answer_is_none_and_is_not_asked_for_again() {
     assert_eq!(client.statistics().retried, 0);
 }
 
-/// A server may close a connection that was kept, at any time. What was never written is written elsewhere; what may have
-/// been read is repeated only where that does no harm.
+/// A server may close a connection that was kept, at any time. What was never written is written elsewhere;
+/// what may have been read is repeated only where that does no harm.
 #[test]
 fn a_kept_connection_that_was_closed_meanwhile_is_replaced() {
     let (url, asked) = scripted(&[Act::AnswerAndClose(RIGHT), Act::Answer(RIGHT)]);

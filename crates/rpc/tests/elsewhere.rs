@@ -81,7 +81,8 @@ fn calls_go_over_a_socket_or_through_shared_memory_and_come_back() {
     }
 }
 
-/// What has no answer leaves without anything else that happens: a notification, and that nobody waits any more.
+/// What has no answer leaves without anything else that happens: a notification, and that nobody waits any
+/// more.
 #[test]
 fn what_nobody_waits_for_is_sent_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
@@ -106,7 +107,8 @@ fn what_nobody_waits_for_is_sent_all_the_same() {
     }
 }
 
-/// By its number whoever knows no faults tells what may be repeated: what was made must not have that of what is no request.
+/// By its number whoever knows no faults tells what may be repeated: what was made must not have that of what
+/// is no request.
 #[test]
 fn what_is_too_long_to_answer_is_no_request_that_was_not_made() {
     let directory = tempfile::tempdir().unwrap();
@@ -153,7 +155,8 @@ fn a_service_that_went_away_is_found_again() {
     assert_eq!(client.ask(call("Same", &json!([2])))["result"]["number"], 2);
 }
 
-/// As many calls are under way as of a service that is here, and not as few as a client has that is told nothing.
+/// As many calls are under way as of a service that is here, and not as few as a client has that is told
+/// nothing.
 #[test]
 fn the_bound_of_calls_is_that_of_the_gateway() {
     let directory = tempfile::tempdir().unwrap();

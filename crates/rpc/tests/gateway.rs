@@ -170,7 +170,8 @@ fn notifications_are_carried_out_and_have_no_answer() {
         assert_eq!((answered.status, answered.body.as_str()), (204, ""));
     }
     assert_eq!(server.asked().len(), 4);
-    // What is wrong about a notification that nobody could carry out is not lost when it is no request at all.
+    // What is wrong about a notification that nobody could carry out is not lost when it is no request at
+    // all.
     assert_eq!(error(&client.ask(r#"{"jsonrpc":"2.0","method":1}"#)), (-32600, "method", &Value::Null));
 }
 

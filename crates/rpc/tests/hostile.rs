@@ -46,7 +46,8 @@ fn stay(mut stream: TcpStream) {
     while stream.read(&mut some).is_ok_and(|count| count > 0) {}
 }
 
-/// Refuses once it has read a little, and reads nothing more for good: only the answer, or the deadline, ends such a call.
+/// Refuses once it has read a little, and reads nothing more for good: only the answer, or the deadline, ends
+/// such a call.
 fn answers_early() -> String {
     serves(|mut stream| {
         hear(&mut stream);

@@ -1,8 +1,8 @@
-//! The canonical form: one text per meaning, and the hash both ends compare when they connect. Comments, layout and
-//! scheduling are not part of it: none of them changes what a byte means.
+//! The canonical form: one text per meaning, and the hash both ends compare when they connect. Comments,
+//! layout and scheduling are not part of it: none of them changes what a byte means.
 //!
-//! One line per declaration, in declaration order: `service`, `alias`, `enum`, `type`, `request`, `item`, `response`,
-//! `error`, each with its name and then its parts, separated by single spaces.
+//! One line per declaration, in declaration order: `service`, `alias`, `enum`, `type`, `request`, `item`,
+//! `response`, `error`, each with its name and then its parts, separated by single spaces.
 
 use crate::model::{Field, Service};
 use sha2::{Digest, Sha256};

@@ -1,7 +1,8 @@
-//! Names in the casings of the target languages. Owns the split of a name into words; never knows which language
-//! uses which casing.
+//! Names in the casings of the target languages. Owns the split of a name into words; never knows which
+//! language uses which casing.
 
-/// The words of a name: `treeId`, `tree_id` and `TreeID` are `tree id` alike; digits stay with the word before.
+/// The words of a name: `treeId`, `tree_id` and `TreeID` are `tree id` alike; digits stay with the word
+/// before.
 fn words(name: &str) -> Vec<String> {
     let characters: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();

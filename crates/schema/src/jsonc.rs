@@ -1,11 +1,11 @@
-//! JSON with comments and trailing commas, read into a tree that knows where each part stands and which comment
-//! stands right above it. Owns the text's syntax; never knows what a schema means.
+//! JSON with comments and trailing commas, read into a tree that knows where each part stands and which
+//! comment stands right above it. Owns the text's syntax; never knows what a schema means.
 //!
-//! Written here because a schema needs all three at once: byte spans of keys and values, trailing commas, and the
-//! comment above a member as that member's documentation.
+//! Written here because a schema needs all three at once: byte spans of keys and values, trailing commas, and
+//! the comment above a member as that member's documentation.
 //!
-//! *Invariants*: no input panics, nesting is bounded by [`DEPTH_MAX`], every span lies in the text on character
-//! boundaries. *Checked by* the tests below, which also feed it arbitrary text.
+//! *Invariants*: no input panics, nesting is bounded by [`DEPTH_MAX`], every span lies in the text on
+//! character boundaries. *Checked by* the tests below, which also feed it arbitrary text.
 
 use crate::problem::Finding;
 
@@ -101,8 +101,8 @@ impl Parser<'_> {
         Finding::at(self.at, format!("expected {wanted}, found {found}"), hint)
     }
 
-    /// Passes white space and comments. A comment counts as documentation when it begins its line and no empty
-    /// line follows.
+    /// Passes white space and comments. A comment counts as documentation when it begins its line and no
+    /// empty line follows.
     fn blank(&mut self) -> Result<(), Finding> {
         self.doc.clear();
         let mut line_is_empty =
@@ -323,8 +323,8 @@ impl Parser<'_> {
     }
 }
 
-/// A comment's words as a comment of every language can hold them: each of these characters ends a line, changes what is shown
-/// or is refused in one of them.
+/// A comment's words as a comment of every language can hold them: each of these characters ends a line,
+/// changes what is shown or is refused in one of them.
 fn plain(comment: &str) -> String {
     let words = comment.replace("\r\n", "\n");
     let character = |c: char| match c {

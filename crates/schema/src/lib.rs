@@ -1,10 +1,10 @@
-//! Schema text to one validated description of a service. Owns the JSONC syntax, the rules of `docs/schema.md`, the
-//! canonical form and its hash; never knows files, target languages' syntax (only which words they reserve), or
-//! how a message travels.
+//! Schema text to one validated description of a service. Owns the JSONC syntax, the rules of
+//! `docs/schema.md`, the canonical form and its hash; never knows files, target languages' syntax (only which
+//! words they reserve), or how a message travels.
 //!
-//! [`parse`] either returns a [`Service`] that every emitter may take at its word, or says everything that is wrong
-//! at once. A [`Service`] keeps declaration order, refers to its own types by name, and contains no type that
-//! contains itself, so whoever decodes it has a fixed depth.
+//! [`parse`] either returns a [`Service`] that every emitter may take at its word, or says everything that is
+//! wrong at once. A [`Service`] keeps declaration order, refers to its own types by name, and contains no
+//! type that contains itself, so whoever decodes it has a fixed depth.
 #![forbid(unsafe_code)]
 
 mod canonical;

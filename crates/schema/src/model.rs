@@ -249,8 +249,8 @@ impl Service {
         self.types.iter().find(|of| of.name == name)
     }
 
-    /// All messages once, in declaration order: of each command its request, its item and its own response; then
-    /// the error.
+    /// All messages once, in declaration order: of each command its request, its item and its own response;
+    /// then the error.
     pub fn messages(&self) -> Vec<&Message> {
         let mut messages = Vec::new();
         for command in &self.commands {
@@ -279,7 +279,8 @@ impl Service {
         ordered
     }
 
-    /// The fewest bytes a value of this type takes on the wire. Decoders divide by it before they believe a count.
+    /// The fewest bytes a value of this type takes on the wire. Decoders divide by it before they believe a
+    /// count.
     pub fn encoded_bytes_min(&self, of: &Type) -> usize {
         match self.resolve(of) {
             Type::F32 => 5,

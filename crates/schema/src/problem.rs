@@ -1,5 +1,5 @@
-//! What is wrong with a schema, where, and what to do about it. Owns the wording's frame and the step from byte
-//! offsets to lines and columns; never knows the rules.
+//! What is wrong with a schema, where, and what to do about it. Owns the wording's frame and the step from
+//! byte offsets to lines and columns; never knows the rules.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Words that are taken: reserved by a target language, or used by the code around what is generated. A name that
-//! becomes one of them would compile in some languages and not in others, so it is refused for all.
+//! Words that are taken: reserved by a target language, or used by the code around what is generated. A name
+//! that becomes one of them would compile in some languages and not in others, so it is refused for all.
 
 /// Words a value's name (field, enum member) may not become.
 const VALUES: &[(&str, &str)] = &[
@@ -50,18 +50,21 @@ const VALUES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Words a method's name may not become, beside those of values: generated clients and servers have them already.
+/// Words a method's name may not become, beside those of values: generated clients and servers have them
+/// already.
 const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error error_tag init \
     module_info mp new ok own over service std then types";
 
-/// Words a type's name, or a message's, may not become: the generated code or its language's prelude uses them.
+/// Words a type's name, or a message's, may not become: the generated code or its language's prelude uses
+/// them.
 const TYPES: &str = "Access Allocator Any Array AsyncCall AsyncGenerator AsyncItems AsyncIterator AsyncTransport Boolean Borrowed BTreeMap Box Call CallError CallOptions Callable ClassVar Codec Command \
     Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
     NewType None Number Object Ok Option Optional Ordering Owned Promise Protocol RangeError Reader Record Reply Request Responder Response \
     Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol SyncCallOptions SyncReply SyncService SyncTransport Transport Tuple Type TypeAlias Uint8Array Union ValueError Vec \
     Writer Wrong";
 
-/// Macros of C's library, which stand in place of a type's name wherever a header that C++ brings along defines them.
+/// Macros of C's library, which stand in place of a type's name wherever a header that C++ brings along
+/// defines them.
 const MACROS: &str = "\
     BUFSIZ CSIGNAL E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EADV EAFNOSUPPORT EAGAIN EALREADY EBADE EBADF EBADFD \
     EBADMSG EBADR EBADRQC EBADSLT EBFONT EBUSY ECANCELED ECHILD ECHRNG ECOMM ECONNABORTED ECONNREFUSED ECONNRESET \
@@ -77,8 +80,8 @@ const MACROS: &str = "\
     SNAN SNANF SNANF128 SNANF32 SNANF32X SNANF64 SNANF64X SNANL WCONTINUED WEOF WEXITED WEXITSTATUS WIFCONTINUED \
     WIFEXITED WIFSIGNALED WIFSTOPPED WNOHANG WNOWAIT WSTOPPED WSTOPSIG WTERMSIG WUNTRACED";
 
-/// Words a service's name may not become, beside C++'s, which alone makes it an identifier of its own: namespaces that generated
-/// code stands beside or in.
+/// Words a service's name may not become, beside C++'s, which alone makes it an identifier of its own:
+/// namespaces that generated code stands beside or in.
 const SERVICES: &str = "std thalweg";
 
 /// Words an enum's may not become, beside those of values: names in whose sight enums are declared.
@@ -92,7 +95,8 @@ pub(crate) fn derived(name: &str) -> [String; DERIVED.len()] {
     DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"))
 }
 
-/// What two structs of these names would both have beside them: C++ alone puts something before a name and something behind it.
+/// What two structs of these names would both have beside them: C++ alone puts something before a name and
+/// something behind it.
 pub(crate) fn beside_both(one: &str, other: &str) -> Option<String> {
     let both = |before: &str, behind: &str| {
         let name = before.strip_prefix("Basic").filter(|name| Some(*name) == behind.strip_suffix("View"))?;

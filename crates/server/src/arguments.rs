@@ -43,9 +43,10 @@ pub(crate) enum Verb {
     },
     /// Say whether this machine is one that a server does well on, and what to do where it is not.
     ///
-    /// Looks at descriptors and memory against the limits, processors, clocks, what the kernel allows, and the disk beneath the
-    /// store, by the configuration that a server would have here. Ends with 0 if nothing is bad, with 1 if something would keep a server from starting or from staying, or could lose data, and with 2 if its
-    /// configuration is wrong.
+    /// Looks at descriptors and memory against the limits, processors, clocks, what the kernel allows, and
+    /// the disk beneath the store, by the configuration that a server would have here. Ends with 0 if nothing
+    /// is bad, with 1 if something would keep a server from starting or from staying, or could lose data, and
+    /// with 2 if its configuration is wrong.
     Doctor {
         /// Directory of the store, which need not be there yet; by default the configuration's.
         #[arg(long, value_name = "DIR")]
@@ -65,7 +66,9 @@ pub(crate) enum Verb {
     },
     /// Back a store up, whether a server has it open or not.
     ///
-    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is linked where the file system can, and costs no space, and is not read: `thalweg verify --data TO` reads all of a backup.
+    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is
+    /// linked where the file system can, and costs no space, and is not read: `thalweg verify --data TO`
+    /// reads all of a backup.
     Backup {
         /// Directory of the store.
         #[arg(value_name = "FROM")]
@@ -85,7 +88,8 @@ pub(crate) enum Verb {
     },
     /// Run a server that is a program of its own, and fork it while it serves.
     ///
-    /// Whoever may use the control endpoint can fork, move and end it. Ends when the last of its servers has ended.
+    /// Whoever may use the control endpoint can fork, move and end it. Ends when the last of its servers has
+    /// ended.
     ForkServer {
         #[command(flatten)]
         options: ForkServerOptions,
@@ -98,8 +102,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Make a token for the server's token file. Its table for the file goes to standard output, and the token itself to
-    /// standard error: it is shown this once.
+    /// Make a token for the server's token file. Its table for the file goes to standard output, and the
+    /// token itself to standard error: it is shown this once.
     Token {
         /// What it is called in the file.
         #[arg(value_name = "LABEL")]
@@ -133,8 +137,8 @@ pub(crate) struct ForkServerOptions {
     /// Where it is told what to do, by `schemas/forks.jsonc`: a path that ends in .sock or .shm.
     #[arg(long, value_name = "ENDPOINT", value_parser = crate::rpc::path_endpoint)]
     pub(crate) control: Endpoint,
-    /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed over by systemd, or
-    /// else at 127.0.0.1:0.
+    /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed
+    /// over by systemd, or else at 127.0.0.1:0.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<SocketAddr>,
     /// Processes at once.
@@ -168,18 +172,19 @@ pub(crate) struct ServeOptions {
         default_value = "127.0.0.1:4437"
     )]
     pub(crate) listen: Vec<Place>,
-    /// The token file (TOML): with it every request needs a token from it, and each token has scopes. Make them with
-    /// `thalweg token`; the file is read again on SIGHUP.
+    /// The token file (TOML): with it every request needs a token from it, and each token has scopes. Make
+    /// them with `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate chain (PEM) that TLS is spoken with at every TCP address; it takes its key, too. Read again on SIGHUP,
-    /// as its key is.
+    /// The certificate chain (PEM) that TLS is spoken with at every TCP address; it takes its key, too. Read
+    /// again on SIGHUP, as its key is.
     #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Allow addresses that other machines can reach without a token file: whoever reaches them may do everything.
+    /// Allow addresses that other machines can reach without a token file: whoever reaches them may do
+    /// everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
     /// Origins whose pages may use the streams from a browser: *, none, or one or several such as
@@ -192,11 +197,13 @@ pub(crate) struct ServeOptions {
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
-    /// Names that this server goes by, beside addresses and localhost. JSON-RPC is refused under another, and without a token
-    /// file so is whatever is asked at a loopback address in the clear: a page's name may be made to lead there.
+    /// Names that this server goes by, beside addresses and localhost. JSON-RPC is refused under another, and
+    /// without a token file so is whatever is asked at a loopback address in the clear: a page's name may be
+    /// made to lead there.
     #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',', value_parser = host)]
     pub(crate) hosts: Vec<String>,
-    /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and `http://127.0.0.x`.
+    /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and
+    /// `http://127.0.0.x`.
     #[arg(long, env = "THALWEG_WEBHOOKS_LOOPBACK", value_enum, default_value_t = WebhooksLoopback::Auto)]
     pub(crate) webhooks_loopback: WebhooksLoopback,
     /// Directory of the store; created when missing.
@@ -214,7 +221,8 @@ pub(crate) struct ServeOptions {
     /// After which a connection between two requests is closed.
     #[arg(long, env = "THALWEG_IDLE_TIMEOUT_MS", value_name = "MS", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) idle_timeout_ms: u32,
-    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body, or what is left of it.
+    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body, or
+    /// what is left of it.
     #[arg(long, env = "THALWEG_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) request_timeout_ms: u32,
     /// After which a peer that takes nothing of what it is sent is cut off.
@@ -223,25 +231,27 @@ pub(crate) struct ServeOptions {
     /// Largest request body; a larger one is refused with 413.
     #[arg(long, env = "THALWEG_BODY_MAX_BYTES", value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) body_max_bytes: u64,
-    /// Bytes of all request bodies that are still arriving; one that there is no room for is refused with 503.
+    /// Bytes of all request bodies that are still arriving; one that there is no room for is refused
+    /// with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
-    /// Bytes of answers and events that readers have not taken, over all connections. From there on reads are refused with
-    /// 503; a quarter beyond, the slowest readers are cut.
+    /// Bytes of answers and events that readers have not taken, over all connections. From there on reads are
+    /// refused with 503; a quarter beyond, the slowest readers are cut.
     #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) unsent_max_bytes: u64,
     /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.
     #[arg(long, env = "THALWEG_WRITES_MAX", value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) writes_max: u32,
-    /// Streams at once; one more is refused with 429 before anything is done, and everything else goes on. By default as many
-    /// as a quarter of the memory that the program may use holds, at 400 bytes each, and at most 10000000.
+    /// Streams at once; one more is refused with 429 before anything is done, and everything else goes on. By
+    /// default as many as a quarter of the memory that the program may use holds, at 400 bytes each, and at
+    /// most 10000000.
     #[arg(long, env = "THALWEG_STREAMS_MAX", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) streams_max: Option<u64>,
     /// Live reads at once; one more is answered 503. By default as many as there may be connections.
     #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) subscribers_max: Option<u32>,
-    /// Connections at once; one more is answered 503, unless it asks for what is small. By default as many as the descriptor
-    /// limit allows, at most 65536.
+    /// Connections at once; one more is answered 503, unless it asks for what is small. By default as many as
+    /// the descriptor limit allows, at most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
@@ -253,11 +263,12 @@ pub(crate) struct ServeOptions {
     /// Look again for a moment before sleeping while work comes fast: lower latency for some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
-    /// Hand what many connections are sent together to the kernel in one call (io_uring); where it allows none each is sent by itself.
+    /// Hand what many connections are sent together to the kernel in one call (io_uring); where it allows
+    /// none each is sent by itself.
     #[arg(long, env = "THALWEG_IO_URING", value_enum, default_value_t = Switch::On)]
     pub(crate) io_uring: Switch,
-    /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and state.shm in
-    /// the store's directory. A store in memory has no directory, and so no such services.
+    /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and
+    /// state.shm in the store's directory. A store in memory has no directory, and so no such services.
     #[arg(long, env = "THALWEG_SERVICES", value_enum, default_value_t = Switch::On)]
     pub(crate) services: Switch,
     /// Services to be called by JSON-RPC at /rpc/NAME: "on" stands for those of this program, log and state;
@@ -267,25 +278,28 @@ pub(crate) struct ServeOptions {
     /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
     #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
     pub(crate) rpc_listen: Vec<Place>,
-    /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no such method.
+    /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no
+    /// such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,
-    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls that are awaited. Calls
-    /// beyond are answered "overloaded" before they are made.
+    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls that are
+    /// awaited. Calls beyond are answered "overloaded" before they are made.
     #[arg(long, env = "THALWEG_RPC_ANSWERS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
     pub(crate) rpc_answers_max_bytes: u64,
-    /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
+    /// How many bytes of a fork's changes the next start may have to replay before an image of the state is
+    /// written.
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,
-    /// Bytes of changes that all sessions of the state together may hold beside their snapshots, as the log would take them; what
-    /// would be more is refused.
+    /// Bytes of changes that all sessions of the state together may hold beside their snapshots, as the log
+    /// would take them; what would be more is refused.
     #[arg(long, env = "THALWEG_STATE_SESSIONS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) state_sessions_max_bytes: u64,
-    /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be had again;
-    /// trimmed, the store does not grow with them.
+    /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be
+    /// had again; trimmed, the store does not grow with them.
     #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]
     pub(crate) state_history: StateHistory,
-    /// Records older than so many seconds are let go, in whole segments. The state and subscriptions are kept.
+    /// Records older than so many seconds are let go, in whole segments. The state and subscriptions are
+    /// kept.
     #[arg(long, env = "THALWEG_RETAIN_SECONDS", value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) retain_seconds: Option<u64>,
     /// The oldest records are let go, in whole segments, when the store takes more bytes than this.

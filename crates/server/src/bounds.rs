@@ -1,7 +1,7 @@
 //! The numbers that flags take, in help and on manual pages.
 //!
-//! What a number may be is said once, by its parser; so it is the parser that is asked: with a number that is out of every bound there is.
-//! Only for whoever reads help, since that takes a parse for each flag.
+//! What a number may be is said once, by its parser; so it is the parser that is asked: with a number that is
+//! out of every bound there is. Only for whoever reads help, since that takes a parse for each flag.
 
 use crate::arguments::Arguments;
 use clap::error::ErrorKind;

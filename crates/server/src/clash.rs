@@ -1,4 +1,5 @@
-//! Places to listen at that are the same one: seen before any of them is opened, when it can still be said who asks for it.
+//! Places to listen at that are the same one: seen before any of them is opened, when it can still be said
+//! who asks for it.
 
 use crate::listen::Listen;
 use std::fmt;

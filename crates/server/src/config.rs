@@ -1,8 +1,9 @@
 //! The server's configuration: flags, environment, file, defaults, in that order.
 //!
 //! A key of the file is a flag of `serve` with underscores, and its value goes through the flag's own parser:
-//! the file's values become the command line's defaults, as they stand: what separates values on a command line is a character like any
-//! other there. So there is one definition of what a value may be, and one that is wrong is refused with the file's name and line.
+//! the file's values become the command line's defaults, as they stand: what separates values on a command
+//! line is a character like any other there. So there is one definition of what a value may be, and one that
+//! is wrong is refused with the file's name and line.
 
 use crate::arguments::{Arguments, ServeOptions, Verb};
 use clap::parser::ValueSource;
@@ -31,7 +32,8 @@ pub(crate) struct Key {
     pub(crate) reloads: bool,
 }
 
-/// Makes of one list both what the keys are and what taking them over does, so that neither says of a key what the other does not.
+/// Makes of one list both what the keys are and what taking them over does, so that neither says of a key
+/// what the other does not.
 macro_rules! keys {
     ($($change:ident $name:ident: $kind:ident,)*) => {
         /// Every key, in the order they are printed.
@@ -52,8 +54,8 @@ macro_rules! keys {
     (@take restarts $ours:ident $theirs:ident $name:ident) => {};
 }
 
-// Of each: whether `SIGHUP` brings a change into force or a restart does, its name, which is its option's as well, and what its value
-// looks like.
+// Of each: whether `SIGHUP` brings a change into force or a restart does, its name, which is its option's as
+// well, and what its value looks like.
 keys! {
     restarts listen: Texts,
     restarts tokens: Text,

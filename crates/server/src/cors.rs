@@ -1,13 +1,15 @@
-//! Which pages of other origins may use the streams: the CORS lines of every response (Fetch Standard, section 3.2).
+//! Which pages of other origins may use the streams: the CORS lines of every response (Fetch Standard,
+//! section 3.2).
 //!
-//! Purpose: [`Cors`] stands in front of whatever is served and adds the lines to what lies under `/v1/`; nothing else is
-//! for other origins' pages. A request that says it comes from an origin that is not allowed, and that would change
-//! something, is refused: a browser sends the simple ones of them without asking first, and only hides the answer.
+//! Purpose: [`Cors`] stands in front of whatever is served and adds the lines to what lies under `/v1/`;
+//! nothing else is for other origins' pages. A request that says it comes from an origin that is not allowed,
+//! and that would change something, is refused: a browser sends the simple ones of them without asking first,
+//! and only hides the answer.
 //!
-//! Invariants, tested below: a response that names an origin names the one that asked, and says that it depends on it. A
-//! refusal of what asked for something else than `/v1/` has no line, however little of it came.
-//! Where one origin out of several was allowed, a subscription remembers which in the bits of its flavour that the
-//! service behind leaves alone.
+//! Invariants, tested below: a response that names an origin names the one that asked, and says that it
+//! depends on it. A refusal of what asked for something else than `/v1/` has no line, however little of it
+//! came. Where one origin out of several was allowed, a subscription remembers which in the bits of its
+//! flavour that the service behind leaves alone.
 
 use crate::layer::pass_on;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! What things cost in memory at most, as measured: what limits are summed by, and what is shown of memory by kind.
+//! What things cost in memory at most, as measured: what limits are summed by, and what is shown of memory by
+//! kind.
 
 /// Bytes of an idle connection, whether it follows a stream or not; `cargo xtask slopes` measures it.
 pub(crate) const IDLE_BYTES: u64 = 128;

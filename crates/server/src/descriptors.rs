@@ -1,8 +1,11 @@
-//! How many connections the limit of descriptors leaves room for, when everything else that the server opens has its own.
+//! How many connections the limit of descriptors leaves room for, when everything else that the server opens
+//! has its own.
 //!
-//! Each reactor, listener, service here and elsewhere, and file of the store is counted before any is opened. Of what is left, a part stays free
-//! for what comes while the server runs: segments as the log grows, those that are gone while somebody is still being sent some of
-//! them, webhooks, clients of services on this machine, and guests, who are told that there is no room. The rest is for connections, so that the number that is said is one that can be had.
+//! Each reactor, listener, service here and elsewhere, and file of the store is counted before any is opened.
+//! Of what is left, a part stays free for what comes while the server runs: segments as the log grows, those
+//! that are gone while somebody is still being sent some of them, webhooks, clients of services on this
+//! machine, and guests, who are told that there is no room. The rest is for connections, so that the number
+//! that is said is one that can be had.
 
 use crate::arguments::{Durability, ServeOptions, Switch};
 use crate::rpc::Wish;
@@ -18,7 +21,8 @@ const BESIDE_PARTS: u64 = 4;
 const EACH_REACTOR: u64 = 4;
 /// A listener, and what is kept in reserve for it.
 const EACH_LISTENER: u64 = 2;
-/// A reactor's connection to a service elsewhere: its socket, what watches it, a timer, and the duplicate that the reactor watches.
+/// A reactor's connection to a service elsewhere: its socket, what watches it, a timer, and the duplicate
+/// that the reactor watches.
 const EACH_ELSEWHERE: u64 = 4;
 /// The services on this machine: reactors, listeners, and the paths these lie under.
 const SERVICES: u64 = 16;
@@ -58,8 +62,8 @@ pub(crate) struct TooFew {
 }
 
 impl Needs {
-    /// What a server with these options opens, with so many reactors that each listen at so many `places`, and one more that
-    /// serves JSON-RPC if it has places of its own.
+    /// What a server with these options opens, with so many reactors that each listen at so many `places`,
+    /// and one more that serves JSON-RPC if it has places of its own.
     pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Self {
         let (reactors, places) = (reactors as u64, places as u64);
         let rpc_places = options.rpc_listen.len() as u64;

@@ -1,8 +1,9 @@
-//! `thalweg doctor`: whether this machine is one that a server does well on. Looks, measures for a moment, changes nothing.
+//! `thalweg doctor`: whether this machine is one that a server does well on. Looks, measures for a moment,
+//! changes nothing.
 //!
-//! Judges by the configuration that a server would start with here: the same file, the same environment. Each check is one
-//! finding: what was looked at, what was found, and what to do where it is not good. A finding is bad when a server would not
-//! start, would not get far, or could lose what it acknowledged.
+//! Judges by the configuration that a server would start with here: the same file, the same environment. Each
+//! check is one finding: what was looked at, what was found, and what to do where it is not good. A finding
+//! is bad when a server would not start, would not get far, or could lose what it acknowledged.
 
 mod place;
 mod system;
@@ -57,7 +58,8 @@ fn bad(check: &'static str, found: impl Into<String>, advice: &'static str) -> F
     Finding { verdict: Verdict::Bad, check, found: found.into(), advice }
 }
 
-/// Checks, and prints what was found; whether none of it is bad. `limits` are those of a server with these options.
+/// Checks, and prints what was found; whether none of it is bad. `limits` are those of a server with these
+/// options.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -1,7 +1,8 @@
 //! Whether a signal asks once more for the end that is under way already.
 //!
-//! Who runs a program for a while, as `timeout` does, signals the program and then the group it is in, which the program is in too:
-//! that is one wish, said twice within a moment. A second wish comes later, or by the other signal.
+//! Who runs a program for a while, as `timeout` does, signals the program and then the group it is in, which
+//! the program is in too: that is one wish, said twice within a moment. A second wish comes later, or by the
+//! other signal.
 
 use std::time::{Duration, Instant};
 use thalweg_sys::signal::Signal;

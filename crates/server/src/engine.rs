@@ -224,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Writes a checkpoint when one is due, and frees what nobody needs, a bounded part of it. Whether there is more to do. May wait
-    /// for the disk.
+    /// Writes a checkpoint when one is due, and frees what nobody needs, a bounded part of it. Whether there
+    /// is more to do. May wait for the disk.
     pub(crate) fn keep_house(&self) -> bool {
         let _span = tracing::debug_span!("keep_house").entered();
         let maintained = self.store.maintain(clock::wall_us());
@@ -283,7 +283,8 @@ struct Announcer {
 
 impl Announcer {
     /// The mailbox has room for one announcement of every topic that can be followed and for thousands of
-    /// completions, so it is full only if the reactor is far behind whoever leads the groups; then that one waits.
+    /// completions, so it is full only if the reactor is far behind whoever leads the groups; then that one
+    /// waits.
     fn tell(&self, message: Message) {
         let mut message = message;
         while let Err(Full(returned)) = self.handle.post(message) {

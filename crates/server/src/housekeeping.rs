@@ -1,9 +1,9 @@
 //! The thread that keeps the store's house: expiry and retention, checkpoints, what is written anew.
 //!
-//! It rests for several times as long as it worked, however slow the disk, so it is nobody who has anything else to do. A round does
-//! a bounded part of what is due; while there is more the next one follows at once, so that what falls due all the time does
-//! not pile up. Owns its thread. Told to end, it rests no more and ends with what it is at. Checked by the tests of draining, and by
-//! what the log does.
+//! It rests for several times as long as it worked, however slow the disk, so it is nobody who has anything
+//! else to do. A round does a bounded part of what is due; while there is more the next one follows at once,
+//! so that what falls due all the time does not pile up. Owns its thread. Told to end, it rests no more and
+//! ends with what it is at. Checked by the tests of draining, and by what the log does.
 
 use crate::engine::Engine;
 use crate::serve::Failure;

@@ -1,4 +1,5 @@
-//! Services in front of services: what a layer has nothing to say about goes to the one behind it, its field `inner`.
+//! Services in front of services: what a layer has nothing to say about goes to the one behind it, its field
+//! `inner`.
 
 /// Writes methods of [`thalweg_wire::exchange::Service`] that pass on to `self.inner`.
 macro_rules! pass_on {

@@ -1,7 +1,8 @@
 //! The `thalweg` program: a server for durable streams, and the verbs to use one from a shell.
 //!
-//! Owns the command line, the configuration, the wiring of reactors, listeners, engine and signals, and a small
-//! blocking client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
+//! Owns the command line, the configuration, the wiring of reactors, listeners, engine and signals, and a
+//! small blocking client. Never knows the rules of a protocol: those live in `streams`; only `engine` names
+//! the store.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -176,7 +177,8 @@ fn code_of(failure: &client::Failure) -> u8 {
         // Somebody is there.
         Failure::Unreachable { error, .. } if error.kind() == ErrorKind::PermissionDenied => EXIT_FAILED,
         Failure::Unreachable { .. } => EXIT_UNREACHABLE,
-        // PROTOCOL 5.2.1: it names the epoch that is in force. Any other 403 is of who asks, and by which name, not of what is there.
+        // PROTOCOL 5.2.1: it names the epoch that is in force. Any other 403 is of who asks, and by which
+        // name, not of what is there.
         Failure::Refused { status: 403, head, .. } if head.field("producer-epoch").is_none() => EXIT_FAILED,
         Failure::Service(error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
         Failure::Refused { status, .. } | Failure::Said { status, .. } => code_of_status(*status),

@@ -1,5 +1,5 @@
-//! What the server may take in all, from what each connection may: said at the start, so that nobody finds out
-//! under load.
+//! What the server may take in all, from what each connection may: said at the start, so that nobody finds
+//! out under load.
 
 use crate::costs::{
     ACTIVE_BYTES, BUFFER_BYTES, HANDSHAKE_BYTES, IDLE_BYTES, KEYS_BYTES, RECORD_BYTES, STREAM_BYTES,
@@ -51,7 +51,8 @@ pub(crate) fn streams_max(asked: Option<u64>, available: Option<u64>) -> u64 {
 }
 
 impl Limits {
-    /// The bounds of `reactors` that each go by `config` and share the places of connections, `sealed` where these speak TLS.
+    /// The bounds of `reactors` that each go by `config` and share the places of connections, `sealed` where
+    /// these speak TLS.
     pub(crate) fn of(config: &Config, streaming: usize, reactors: usize, sealed: bool) -> Self {
         let (reactors, connections) = (reactors as u64, config.connections_max as u64);
         Self {
@@ -125,9 +126,9 @@ impl Limits {
             .fold(connections, u64::saturating_add)
     }
 
-    /// Bytes on top if there were as many clients of services on this machine as there may be, and none of them read. They
-    /// are of the same user, who has the memory either way, and so many that memory is never made for all of them: said, and
-    /// not held against what there is.
+    /// Bytes on top if there were as many clients of services on this machine as there may be, and none of
+    /// them read. They are of the same user, who has the memory either way, and so many that memory is never
+    /// made for all of them: said, and not held against what there is.
     pub(crate) fn neighbours_bytes(&self) -> u64 {
         self.neighbours.saturating_mul(self.neighbour_bytes)
     }

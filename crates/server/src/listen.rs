@@ -231,7 +231,8 @@ pub(crate) fn inherited(descriptors: Vec<OwnedFd>) -> io::Result<Vec<(Listen, Ow
 }
 
 impl Doors {
-    /// Adds a listener that was handed over. Its path, if it has one, stays when the doors go: it is not ours.
+    /// Adds a listener that was handed over. Its path, if it has one, stays when the doors go: it is not
+    /// ours.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -257,8 +258,9 @@ impl Doors {
         Ok(())
     }
 
-    /// Whether what is asked there has to name this server: where nothing else keeps a page away whose name was made to lead
-    /// to this machine. In a browser a certificate does, and what other machines reach goes by names that nobody told us.
+    /// Whether what is asked there has to name this server: where nothing else keeps a page away whose name
+    /// was made to lead to this machine. In a browser a certificate does, and what other machines reach goes
+    /// by names that nobody told us.
     fn is_for_known_hosts(&self, place: &Listen) -> bool {
         !self.guarded && place.is_local() && matches!(place, Listen::Tcp(_))
     }

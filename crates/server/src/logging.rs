@@ -35,7 +35,8 @@ impl Logging {
     pub(crate) fn start(format: LogFormat, level: LogLevel) -> io::Result<Self> {
         let (filter, handle) = reload::Layer::new(filter(level));
         let queue = Arc::<Queue>::default();
-        // What a request, a commit or a walk over subscribers took is said when it is over; all of them are at `debug`.
+        // What a request, a commit or a walk over subscribers took is said when it is over; all of them are
+        // at `debug`.
         let lines =
             fmt::layer().with_writer(queue.clone()).with_target(false).with_span_events(FmtSpan::CLOSE);
         let lines = match format {

@@ -1,13 +1,14 @@
-//! How much memory this program may use: what its control group grants, or one above it, or what the machine has.
+//! How much memory this program may use: what its control group grants, or one above it, or what the machine
+//! has.
 //!
-//! Reads what the system says of itself and nothing else; whoever asks compares. Where a container hides the groups above its
-//! own, what its own root says counts. Swap is no memory here: a server that swaps stalls.
+//! Reads what the system says of itself and nothing else; whoever asks compares. Where a container hides the
+//! groups above its own, what its own root says counts. Swap is no memory here: a server that swaps stalls.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes that this program may use: the least of what the machine has and of what each control group that it is in may use,
-/// of either version. `None` where the system does not say.
+/// Bytes that this program may use: the least of what the machine has and of what each control group that it
+/// is in may use, of either version. `None` where the system does not say.
 pub(crate) fn available() -> Option<u64> {
     within(Path::new("/"))
 }
@@ -26,7 +27,8 @@ fn machine(root: &Path) -> Option<u64> {
     kib.trim().parse::<u64>().ok()?.checked_mul(1_024)
 }
 
-/// What one line of `/proc/self/cgroup` comes to: `hierarchy:controllers:path`, without controllers for version 2.
+/// What one line of `/proc/self/cgroup` comes to: `hierarchy:controllers:path`, without controllers for
+/// version 2.
 fn granted(root: &Path, line: &str) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let (mount, file) = match controllers {

@@ -1,9 +1,10 @@
-//! `GET /metrics`: what the server did and holds, for Prometheus (text exposition format 0.0.4), and `GET /v1/stats`, which
-//! is the same in brief ([`crate::stats`]).
+//! `GET /metrics`: what the server did and holds, for Prometheus (text exposition format 0.0.4), and
+//! `GET /v1/stats`, which is the same in brief ([`crate::stats`]).
 //!
-//! Purpose: reads what every reactor and the store count for themselves; nothing is asked of anybody, so a scrape
-//! disturbs none of them. Owns the list of reactors and the names, which are an interface: they are added to, not
-//! changed. Each counter is read for itself, so that sums of one scrape may be off by what happened during it.
+//! Purpose: reads what every reactor and the store count for themselves; nothing is asked of anybody, so a
+//! scrape disturbs none of them. Owns the list of reactors and the names, which are an interface: they are
+//! added to, not changed. Each counter is read for itself, so that sums of one scrape may be off by what
+//! happened during it.
 
 mod kinds;
 

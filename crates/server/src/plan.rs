@@ -1,7 +1,9 @@
-//! What a configuration comes to before anything is opened: who may use the server, as whom it speaks, and whether that may be.
+//! What a configuration comes to before anything is opened: who may use the server, as whom it speaks, and
+//! whether that may be.
 //!
-//! Reads what the configuration names (tokens, certificate, schemas) and changes nothing. Whatever is wrong with a configuration
-//! is found here or by its own parsers, so that `doctor` and `--print-config` refuse what `serve` would, in the same words.
+//! Reads what the configuration names (tokens, certificate, schemas) and changes nothing. Whatever is wrong
+//! with a configuration is found here or by its own parsers, so that `doctor` and `--print-config` refuse
+//! what `serve` would, in the same words.
 
 use crate::access::Certificate;
 use crate::arguments::ServeOptions;
@@ -12,8 +14,8 @@ use crate::serve::Failure;
 use crate::services;
 use thalweg_sys::process::parallelism;
 
-/// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
-/// neighbours a third.
+/// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what
+/// serves neighbours a third.
 const REACTORS_MAX: usize = 29;
 
 /// A configuration that may be served.

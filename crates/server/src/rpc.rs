@@ -1,5 +1,5 @@
-//! Services by JSON-RPC: which there are, and where they are called: at `/rpc/<name>` beside the streams, or on a
-//! listener of their own.
+//! Services by JSON-RPC: which there are, and where they are called: at `/rpc/<name>` beside the streams, or
+//! on a listener of their own.
 
 use crate::arguments::ServeOptions;
 use crate::engine::Engine;
@@ -226,7 +226,8 @@ impl<S: Service> Beside<S> {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
 
-    /// Whether a path is one of the services', if there are any. Whether the server answers may be asked anywhere.
+    /// Whether a path is one of the services', if there are any. Whether the server answers may be asked
+    /// anywhere.
     fn is_called(&self, path: &str) -> bool {
         self.gateway.is_some() && (self.alone && path != HEALTH || path.starts_with(PREFIX))
     }

@@ -1,7 +1,7 @@
 //! `thalweg serve`: reactors, listeners, engine and signals, wired together.
 //!
-//! One thread per reactor; the first thread waits for signals, and another does the store's housekeeping, so that
-//! nothing that may wait for a disk runs on a reactor.
+//! One thread per reactor; the first thread waits for signals, and another does the store's housekeeping, so
+//! that nothing that may wait for a disk runs on a reactor.
 
 use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
@@ -285,8 +285,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     threads.end(&engine, grace_ms, asked_again)
 }
 
-/// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
-/// is what one step does.
+/// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a
+/// start ever takes is what one step does.
 fn open_engine(
     signals: &Signals,
     logging: &Logging,
@@ -346,8 +346,8 @@ impl Control<'_> {
         }
     }
 
-    /// Reads again what the configuration in force names, and then the configuration, and brings into force what can be. One that
-    /// is wrong changes nothing.
+    /// Reads again what the configuration in force names, and then the configuration, and brings into force
+    /// what can be. One that is wrong changes nothing.
     fn reload(&mut self, reactors: &[ReactorThread]) {
         // Neither waits for the other to be right: a token is withdrawn whatever else somebody is writing.
         self.front.reload(&self.configuration.options);

@@ -23,8 +23,8 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Of a server with these options, whose reactors each listen at so many places. Raises the limit of descriptors as far as
-    /// it goes: what connections do not take, the log may.
+    /// Of a server with these options, whose reactors each listen at so many places. Raises the limit of
+    /// descriptors as far as it goes: what connections do not take, the log may.
     ///
     /// # Errors
     /// That is too few.

@@ -1,7 +1,7 @@
 //! Signals while a server starts: a slow disk, or much to replay, is no reason not to hear that it is to end.
 //!
-//! Nothing was acknowledged by then, and whoever opens the store next recovers it, so the program ends where it stands. A wish to
-//! reload is kept: what it is about may have been read before.
+//! Nothing was acknowledged by then, and whoever opens the store next recovers it, so the program ends where
+//! it stands. A wish to reload is kept: what it is about may have been read before.
 
 use std::io;
 use std::os::fd::AsFd;

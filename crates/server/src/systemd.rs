@@ -1,4 +1,5 @@
-//! What systemd, or whatever speaks its protocol, hands over and is told (`sd_listen_fds(3)`, `sd_notify(3)`).
+//! What systemd, or whatever speaks its protocol, hands over and is told (`sd_listen_fds(3)`,
+//! `sd_notify(3)`).
 
 use std::ffi::OsString;
 use std::io;

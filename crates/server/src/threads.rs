@@ -1,7 +1,7 @@
 //! The threads of a server: watched while it serves, and ended in order once it is asked to end.
 //!
-//! Owns them. Waiting for them, and closing the store behind them, is done by a thread of its own, so that whoever asks a second
-//! time is heard whatever the others are at. Checked by the tests of second signals.
+//! Owns them. Waiting for them, and closing the store behind them, is done by a thread of its own, so that
+//! whoever asks a second time is heard whatever the others are at. Checked by the tests of second signals.
 
 use crate::engine::Engine;
 use crate::housekeeping::Housekeeper;
@@ -40,8 +40,8 @@ impl Threads {
             || self.housekeeper.has_ended()
     }
 
-    /// Has all of them end, waits until they did, and closes the store if that was in good order. Once `asked_again` says so
-    /// nothing is waited for any more: whatever is still at work ends with the process.
+    /// Has all of them end, waits until they did, and closes the store if that was in good order. Once
+    /// `asked_again` says so nothing is waited for any more: whatever is still at work ends with the process.
     ///
     /// # Errors
     /// The store does not close, or the system gives no thread to wait with.

@@ -1,5 +1,5 @@
-//! Mistakes of a command line, said in the form that was asked for: for people as clap lays them out, for programs as any other
-//! complaint. Knows clap's errors and nothing of what a command line means.
+//! Mistakes of a command line, said in the form that was asked for: for people as clap lays them out, for
+//! programs as any other complaint. Knows clap's errors and nothing of what a command line means.
 
 use crate::client::{Failure, Output, notice};
 use crate::{EXIT_CONFIGURATION, bounds, complain, report};
@@ -29,7 +29,8 @@ pub(crate) fn misused_in(line: &[OsString], error: &Error) -> ExitCode {
     misused(with_bounds.as_ref().unwrap_or(error), asked_for(line))
 }
 
-/// Says what is wrong with a command line. That somebody asked for help or the version is no mistake, and ends with 0.
+/// Says what is wrong with a command line. That somebody asked for help or the version is no mistake, and
+/// ends with 0.
 pub(crate) fn misused(error: &Error, output: Output) -> ExitCode {
     if output == Output::Text && error.to_string().contains(NO_DIGIT) {
         notice(error.to_string().trim_end().replace(NO_DIGIT, NO_NUMBER));

@@ -312,8 +312,8 @@ impl Webhooks {
         }
     }
 
-    /// Connects to the next address, and waits for it no longer than is left for each of those that are left; with none,
-    /// `last` is why the call failed.
+    /// Connects to the next address, and waits for it no longer than is left for each of those that are left;
+    /// with none, `last` is why the call failed.
     fn try_next(&mut self, core: &mut Core<Self>, mut call: Box<Call>, last: &io::Error) {
         let mut why = io::Error::from(last.kind());
         while let Some(address) = call.addresses.pop_front() {

@@ -575,8 +575,8 @@ fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
     }
 }
 
-/// The producer's identity that `cp` uses for a source: the same in every version, or no copy could be gone on
-/// with after an upgrade.
+/// The producer's identity that `cp` uses for a source: the same in every version, or no copy could be gone
+/// on with after an upgrade.
 fn copier(url: &str, name: &str, incarnation: &str) -> String {
     let hash = format!("{url} {name}").bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -626,7 +626,8 @@ fn a_load_of_appends_counts_what_it_appended() {
 #[test]
 fn without_a_warm_up_every_operation_of_a_load_counts_however_early_it_is_done() {
     let (_directory, server) = memory();
-    // Far fewer operations than connections: the first few connections do them all while the others are still opened.
+    // Far fewer operations than connections: the first few connections do them all while the others are still
+    // opened.
     let load = ["bench", "create", "--connections", "256", "--operations", "40", "--warm-up-ms", "0"];
     let report = &json_of(&server.url, &load)[0];
     let counted = (&report["operations"], &report["created"], &report["failed"]);

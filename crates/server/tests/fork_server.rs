@@ -1,4 +1,5 @@
-//! `thalweg fork-server` and programs that are no servers of its kind; `crates/fork` has the tests with one that is.
+//! `thalweg fork-server` and programs that are no servers of its kind; `crates/fork` has the tests with one
+//! that is.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -24,7 +25,8 @@ fn run(control: &Path, program: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// No test of its own: what `thalweg fork-server` starts in one that is, this program again. It serves where it is told.
+/// No test of its own: what `thalweg fork-server` starts in one that is, this program again. It serves where
+/// it is told.
 #[test]
 fn the_program() {
     if std::env::var_os(IS_PROGRAM).is_none() {
@@ -54,7 +56,8 @@ fn the_program() {
     }
 }
 
-/// `thalweg fork-server` with that program, started as systemd starts it: descriptors from 3 on listen, as many as are said.
+/// `thalweg fork-server` with that program, started as systemd starts it: descriptors from 3 on listen, as
+/// many as are said.
 fn activated(control: &Path, listener: &dyn AsFd, count: u32, more: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!(

@@ -139,8 +139,8 @@ fn the_page_has_every_metric_that_is_documented_and_no_other() {
     };
     let there: BTreeSet<String> = samples.keys().map(family).collect();
     assert_eq!(there, documented());
-    // What operators are promised: appends, how many commits share a sync and what it takes, the walks over subscribers, the
-    // depth of mailboxes, wakes saved, memory by kind.
+    // What operators are promised: appends, how many commits share a sync and what it takes, the walks over
+    // subscribers, the depth of mailboxes, wakes saved, memory by kind.
     for promised in [
         "records_total",
         "append_seconds",

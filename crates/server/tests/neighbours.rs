@@ -1,4 +1,5 @@
-//! The log as programs on the same machine use it: through the socket and the shared memory in the store's directory.
+//! The log as programs on the same machine use it: through the socket and the shared memory in the store's
+//! directory.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 

@@ -273,7 +273,8 @@ fn a_server_that_waits_for_its_disk_hears_that_it_is_to_end() {
             .unwrap();
         let begun = Instant::now();
         while child.try_wait().unwrap().is_none() {
-            // Again and again: it blocks signals once it hears them, and one that comes before ends it otherwise.
+            // Again and again: it blocks signals once it hears them, and one that comes before ends it
+            // otherwise.
             std::thread::sleep(Duration::from_millis(300));
             let pid = child.id().to_string();
             assert!(Command::new("kill").args([signal, &pid]).status().is_ok());

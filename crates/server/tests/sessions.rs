@@ -1,4 +1,5 @@
-//! Sessions as clients hold them, against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC.
+//! Sessions as clients hold them, against `thalweg serve`: the same over a Unix socket, shared memory and
+//! JSON-RPC.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -93,7 +94,8 @@ fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
     server.end();
 }
 
-/// No test of its own: the client that is killed in one, this program again. It uses its session for as long as it lives.
+/// No test of its own: the client that is killed in one, this program again. It uses its session for as long
+/// as it lives.
 #[test]
 fn the_client() {
     let (Ok(way), Ok(at)) = (std::env::var(CLIENT_WAY), std::env::var(CLIENT_AT)) else { return };

@@ -1,4 +1,5 @@
-//! The state as `thalweg serve` serves it: through its socket and shared memory, and as a stream that a browser follows.
+//! The state as `thalweg serve` serves it: through its socket and shared memory, and as a stream that a
+//! browser follows.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 

@@ -85,7 +85,8 @@ impl Drop for Server {
     }
 }
 
-/// A webhook that answers every request the same way, or never; and what it was sent, with the time when that was there.
+/// A webhook that answers every request the same way, or never; and what it was sent, with the time when that
+/// was there.
 struct Hook {
     url: String,
     calls: Receiver<(Instant, Value)>,

@@ -1,5 +1,5 @@
-//! Calls everything that an echo server answers: `echo_client ENDPOINT`; or takes single steps: `echo_client ENDPOINT
-//! MILLISECONDS STEP...`. What is expected of it: `conformance/matrix/README.md`.
+//! Calls everything that an echo server answers: `echo_client ENDPOINT`; or takes single steps:
+//! `echo_client ENDPOINT MILLISECONDS STEP...`. What is expected of it: `conformance/matrix/README.md`.
 
 #[rustfmt::skip]
 #[allow(dead_code, unused_imports, unreachable_pub)]

@@ -1,18 +1,19 @@
 //! A [`Client`] for futures, without a thread of its own: whoever polls moves the bytes.
 //!
-//! The client lies behind one lock that is held for a turn that never waits; whoever waits does so outside of it, on the
-//! client's descriptor. So any number of threads may call, and any of them drives:
+//! The client lies behind one lock that is held for a turn that never waits; whoever waits does so outside of
+//! it, on the client's descriptor. So any number of threads may call, and any of them drives:
 //!
-//! - [`AsyncClient::run_until`] polls a future and takes turns meanwhile; several threads may be in it, and each takes what
-//!   comes for all;
+//! - [`AsyncClient::run_until`] polls a future and takes turns meanwhile; several threads may be in it, and
+//!   each takes what comes for all;
 //! - in a foreign executor, a task watches [`AsyncClient::descriptor`] and calls [`AsyncClient::drive`].
 //!
-//! A request leaves at the latest when its future is polled for the second time, which it asks for at once: so the requests
-//! of all tasks that were ready together leave in one write, and none waits for a driver.
+//! A request leaves at the latest when its future is polled for the second time, which it asks for at once:
+//! so the requests of all tasks that were ready together leave in one write, and none waits for a driver.
 //!
-//! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of it stays; no wake
-//! is lost, whichever thread drives, and none waits for a thread that computes in the future it drives; a waker is somebody else's code, and may be the last of a task that has calls of its own, so
-//! it is cloned, woken and dropped without the lock.
+//! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of
+//! it stays; no wake is lost, whichever thread drives, and none waits for a thread that computes in the
+//! future it drives; a waker is somebody else's code, and may be the last of a task that has calls of its
+//! own, so it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::client::{Client, ClientOptions};
@@ -143,7 +144,8 @@ impl AsyncClient {
         self.shared.state.lock().client.in_flight()
     }
 
-    /// Takes a turn: writes, waits as it may, reads, and wakes the futures that something came for; for how many.
+    /// Takes a turn: writes, waits as it may, reads, and wakes the futures that something came for; for how
+    /// many.
     ///
     /// # Errors
     /// The operating system failed. A connection that ended shows in the calls.
@@ -217,8 +219,8 @@ impl Shared {
         self.act(|state, wakers| state.turn(how, wakers))
     }
 
-    /// A turn of a thread that is about to poll its future, which may take any time: a thread that watches the descriptor
-    /// meanwhile has to hear of what comes.
+    /// A turn of a thread that is about to poll its future, which may take any time: a thread that watches
+    /// the descriptor meanwhile has to hear of what comes.
     fn attend(&self) -> Result<usize, Error> {
         self.act(|state, wakers| {
             state.turn(Client::attend, wakers)?;
@@ -379,9 +381,10 @@ impl Drop for Driver<'_> {
 
 /// Wakes a thread that sleeps in [`AsyncClient::run_until`].
 ///
-/// *Invariant*: the event is set from the moment that `Asleep` becomes `Woken` until the thread is up, and at no other time. So it
-/// is set under the lock: a thread that the client's descriptor woke, and that finds `Woken`, clears what is there already, and
-/// not what is still to come, which would end every sleep after it at once.
+/// *Invariant*: the event is set from the moment that `Asleep` becomes `Woken` until the thread is up, and at
+/// no other time. So it is set under the lock: a thread that the client's descriptor woke, and that finds
+/// `Woken`, clears what is there already, and not what is still to come, which would end every sleep after it
+/// at once.
 #[derive(Debug)]
 struct Alarm {
     event: EventFd,

@@ -25,11 +25,11 @@ impl CallId {
 pub struct CallOptions {
     /// How long anybody wants the answer, instead of what the client's options say. Both ends keep it.
     pub deadline: Option<Duration>,
-    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the server's
-    /// welcome says; 0 is refused, for a frame has no way to say it.
+    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the
+    /// server's welcome says; 0 is refused, for a frame has no way to say it.
     pub credit: Option<u32>,
-    /// One frame answers: an item in its place fails the call as [`Fault::BadAnswer`], and cancels it. Without this either may
-    /// come, and whoever takes it has to tell.
+    /// One frame answers: an item in its place fails the call as [`Fault::BadAnswer`], and cancels it.
+    /// Without this either may come, and whoever takes it has to tell.
     pub unary: bool,
 }
 
@@ -45,7 +45,8 @@ pub struct Event<'c> {
 }
 
 impl Event<'_> {
-    /// Whether the service itself refused, in a frame with its own words: generated code reads that as any other answer.
+    /// Whether the service itself refused, in a frame with its own words: generated code reads that as any
+    /// other answer.
     pub(crate) fn is_refusal(&self) -> bool {
         !self.frame.is_empty()
             && matches!(&self.kind, EventKind::Failed(error) if error.fault == Fault::Refused)

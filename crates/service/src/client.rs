@@ -1,13 +1,13 @@
 //! A client: one connection, any number of calls in flight, no thread.
 //!
-//! What it knows of its calls is [`session::Session`]; how its bytes travel is [`link::Link`]; how a connection comes about is
-//! [`dial::Dialer`]; what a foreign loop watches is [`watch::Watch`]. `drive` joins them, and is the only one to decide when to
-//! wait; this file is what callers see.
+//! What it knows of its calls is [`session::Session`]; how its bytes travel is [`link::Link`]; how a
+//! connection comes about is [`dial::Dialer`]; what a foreign loop watches is [`watch::Watch`]. `drive` joins
+//! them, and is the only one to decide when to wait; this file is what callers see.
 //!
 //! Invariants, checked by `tests/client.rs` and the tests of the parts:
 //! - every call that [`Client::call`] accepted ends exactly once, whatever becomes of the connection;
-//! - a call made and waited for on a socket costs one write and one read, and in shared memory no system call while both
-//!   sides are up;
+//! - a call made and waited for on a socket costs one write and one read, and in shared memory no system call
+//!   while both sides are up;
 //! - nothing here waits but [`Client::wait`], [`Client::connect`] and a turn that may.
 
 mod calls;
@@ -47,8 +47,8 @@ const DIRECT_BYTES: usize = 4 << 10;
 /// Calls a service.
 ///
 /// Calls are queued by [`Client::call`], leave together with the next [`Client::flush`], [`Client::turn`] or
-/// [`Client::wait`], and what comes of them is taken one by one with [`Client::next`], or by name with [`Client::wait`] and
-/// [`Client::take`]. A foreign loop watches [`Client::descriptor`] and takes turns.
+/// [`Client::wait`], and what comes of them is taken one by one with [`Client::next`], or by name with
+/// [`Client::wait`] and [`Client::take`]. A foreign loop watches [`Client::descriptor`] and takes turns.
 ///
 /// ```
 /// use thalweg_service::{CallOptions, Client, ClientOptions, Server, ServerOptions};
@@ -93,8 +93,9 @@ impl Client {
     /// Connects, trying again within [`ClientOptions::connect_within`] while that may help.
     ///
     /// # Errors
-    /// [`Fault::NoServer`], [`Fault::ConnectTimeout`], [`Fault::PermissionDenied`], [`Fault::NoSharedMemory`],
-    /// [`Fault::SchemaMismatch`], [`Fault::VersionMismatch`], [`Fault::BadArgument`]; each with the path and what to do.
+    /// [`Fault::NoServer`], [`Fault::ConnectTimeout`], [`Fault::PermissionDenied`],
+    /// [`Fault::NoSharedMemory`], [`Fault::SchemaMismatch`], [`Fault::VersionMismatch`],
+    /// [`Fault::BadArgument`]; each with the path and what to do.
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
         let options = options.checked()?;
         let mut dialer = Dialer::new(endpoint, &options)?;
@@ -106,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Begins to connect; calls may be made at once and leave when the connection is there. They fail if it does not come
-    /// about.
+    /// Begins to connect; calls may be made at once and leave when the connection is there. They fail if it
+    /// does not come about.
     ///
     /// # Errors
     /// [`Fault::BadArgument`].
@@ -117,7 +118,8 @@ impl Client {
         Ok(Self::with(Some(endpoint.clone()), options, line))
     }
 
-    /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options say.
+    /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options
+    /// say.
     ///
     /// # Errors
     /// What the welcome says.
@@ -163,8 +165,9 @@ impl Client {
     /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] for a credit of 0, [`Fault::FrameTooLarge`], [`Fault::Overloaded`], [`Fault::Draining`], or
-    /// why there is no connection. Nothing was queued, and the client may be used as before.
+    /// [`Fault::BadArgument`] for a credit of 0, [`Fault::FrameTooLarge`], [`Fault::Overloaded`],
+    /// [`Fault::Draining`], or why there is no connection. Nothing was queued, and the client may be used as
+    /// before.
     pub fn call(&mut self, request: &[u8], options: CallOptions) -> Result<CallId, Error> {
         if options.credit == Some(0) {
             return Err(Error::new(Fault::BadArgument, "credit is 0: give 1 item or more"));
@@ -196,8 +199,8 @@ impl Client {
         Ok(call)
     }
 
-    /// Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster, else with
-    /// [`Fault::Cancelled`].
+    /// Says that nobody waits for the answer any more. The call still ends: with its answer if that was
+    /// faster, else with [`Fault::Cancelled`].
     pub fn cancel(&mut self, call: CallId) {
         self.session.cancel(call);
     }
@@ -222,18 +225,21 @@ impl Client {
         if matches!(self.line, Line::Down(_)) { self.leave_watched() } else { Ok(()) }
     }
 
-    /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has what came.
-    /// How much happened; 0 when nothing did, after a signal or at the end of the wait. It does not wait while something is
-    /// there that was not taken, of whatever call: a caller that takes what comes of one call uses [`Client::turn_for`].
+    /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has
+    /// what came. How much happened; 0 when nothing did, after a signal or at the end of the wait. It does
+    /// not wait while something is there that was not taken, of whatever call: a caller that takes what comes
+    /// of one call uses [`Client::turn_for`].
     ///
     /// # Errors
-    /// Nothing is in flight and there is no connection, so that nothing could come; the operating system failed.
+    /// Nothing is in flight and there is no connection, so that nothing could come; the operating system
+    /// failed.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
         let is_ready = self.session.is_ready();
         self.turn_unless(is_ready, wait)
     }
 
-    /// As a turn, for whoever takes what comes of one call: what came of others, and was not taken, does not end it.
+    /// As a turn, for whoever takes what comes of one call: what came of others, and was not taken, does not
+    /// end it.
     ///
     /// # Errors
     /// As of [`Client::turn`].
@@ -247,9 +253,9 @@ impl Client {
         matches!(&self.line, Line::Up(link) if link.looks())
     }
 
-    /// The first half of a turn that waits, of one call if one is named: writes what is queued and may look for a moment for
-    /// what comes, but never sleeps. For whoever has something to hear before it sleeps, such as signals; the turn that waits
-    /// then sleeps at once. How much happened.
+    /// The first half of a turn that waits, of one call if one is named: writes what is queued and may look
+    /// for a moment for what comes, but never sleeps. For whoever has something to hear before it sleeps,
+    /// such as signals; the turn that waits then sleeps at once. How much happened.
     ///
     /// # Errors
     /// As of [`Client::turn`].
@@ -271,14 +277,14 @@ impl Client {
         moved
     }
 
-    /// In place of a wait, where something is there to be taken: reads all the same, because the caller may take only what
-    /// comes of a call whose answer is still to be read.
+    /// In place of a wait, where something is there to be taken: reads all the same, because the caller may
+    /// take only what comes of a call whose answer is still to be read.
     fn look_beside(&mut self) -> usize {
         self.look_once().max(1)
     }
 
-    /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what comes through
-    /// shared memory, and leaves nothing to be watched.
+    /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what
+    /// comes through shared memory, and leaves nothing to be watched.
     pub(crate) fn attend(&mut self) -> Result<usize, Error> {
         if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && !self.session.is_ready() {
             self.advance(Some(Instant::now() + Duration::from_nanos(WAKE_NS)))
@@ -287,8 +293,8 @@ impl Client {
         }
     }
 
-    /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and rings for
-    /// nothing. For whoever looks again at once, and takes a turn before it stops to look.
+    /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and
+    /// rings for nothing. For whoever looks again at once, and takes a turn before it stops to look.
     pub fn peek(&mut self) -> usize {
         self.look_once()
     }
@@ -314,8 +320,8 @@ impl Client {
         Some(self.event(found))
     }
 
-    /// Waits for the next frame of one call: its answer, or of a stream an item or the end, which their content tells
-    /// apart. What comes of other calls meanwhile is kept for them.
+    /// Waits for the next frame of one call: its answer, or of a stream an item or the end, which their
+    /// content tells apart. What comes of other calls meanwhile is kept for them.
     ///
     /// # Errors
     /// Why the call has no answer; [`Fault::BadArgument`] when there is no such call.
@@ -330,8 +336,8 @@ impl Client {
     /// As [`Client::wait`], and tells an item from the end.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain streams before it
-    /// were not taken, and then the call is still in flight.
+    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain
+    /// streams before it were not taken, and then the call is still in flight.
     pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
         let found = loop {
             if let Some(found) = self.session.take(call) {
@@ -358,8 +364,9 @@ impl Client {
         self.session.knows(call)
     }
 
-    /// The descriptor for a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do. One such turn
-    /// comes first, and one after each round of calls; waiting in between is fine. The descriptor stays the same through reconnections.
+    /// The descriptor for a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do.
+    /// One such turn comes first, and one after each round of calls; waiting in between is fine. The
+    /// descriptor stays the same through reconnections.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -379,8 +386,8 @@ impl Client {
         self.session.has_unsent()
     }
 
-    /// Bytes that this connection has written, and bytes that are queued and not written yet. What is queued now has left once the
-    /// first of the two has grown by the second.
+    /// Bytes that this connection has written, and bytes that are queued and not written yet. What is queued
+    /// now has left once the first of the two has grown by the second.
     pub fn sent_and_unsent(&self) -> (u64, usize) {
         self.session.sent_and_unsent()
     }
@@ -403,7 +410,8 @@ impl Client {
     /// The process at the other end of the connection: the one that began to listen there.
     ///
     /// # Errors
-    /// There is no connection, or one that says nothing of processes; that process ended, or is not to be seen from here.
+    /// There is no connection, or one that says nothing of processes; that process ended, or is not to be
+    /// seen from here.
     pub fn peer_process(&self) -> io::Result<PeerProcess> {
         let socket = match &self.line {
             Line::Up(link) => link.ways().as_socket(),
@@ -420,14 +428,14 @@ impl Client {
         }
     }
 
-    /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit, and while
-    /// there is no connection.
+    /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no
+    /// credit, and while there is no connection.
     pub fn credit(&self) -> u32 {
         self.session.credit()
     }
 
-    /// Items that a stream whose call was given these may send before more are granted. Of a call that was made while
-    /// there was no connection it is known once there is one.
+    /// Items that a stream whose call was given these may send before more are granted. Of a call that was
+    /// made while there was no connection it is known once there is one.
     pub(crate) fn window(&self, options: CallOptions) -> u32 {
         options.credit.unwrap_or(self.credit())
     }

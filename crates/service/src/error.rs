@@ -36,8 +36,8 @@ impl Error {
         Self { fault, detail: detail.into(), source: Some(Arc::new(source)) }
     }
 
-    /// Why a call that would have begun after this went wrong did not: of a connection that is gone already nothing can
-    /// have been sent.
+    /// Why a call that would have begun after this went wrong did not: of a connection that is gone already
+    /// nothing can have been sent.
     ///
     /// ```
     /// use thalweg_service::Error;

@@ -1,10 +1,11 @@
-//! Typed calls over Unix sockets, shared memory and pipes: servers, clients, and the scheduler that orders calls
-//! per fork.
+//! Typed calls over Unix sockets, shared memory and pipes: servers, clients, and the scheduler that orders
+//! calls per fork.
 //!
-//! Owns: connections that speak the frames of `thalweg-wire`, from the first byte to the last: which kind each is, how
-//! its answers are ordered, what it may have in flight, how it ends. A server is a reactor, a client
-//! a connection that can be waited for; neither owns a thread, and each can be driven by a foreign loop: it shows a
-//! descriptor and takes turns. Beside them the order of calls per fork ([`Scheduler`]), and programs that serve ([`Spawned`]).
+//! Owns: connections that speak the frames of `thalweg-wire`, from the first byte to the last: which kind
+//! each is, how its answers are ordered, what it may have in flight, how it ends. A server is a reactor, a
+//! client a connection that can be waited for; neither owns a thread, and each can be driven by a foreign
+//! loop: it shows a descriptor and takes turns. Beside them the order of calls per fork ([`Scheduler`]), and
+//! programs that serve ([`Spawned`]).
 //!
 //! Never knows: a schema, what a payload says, where a handler runs.
 #![forbid(unsafe_code)]

@@ -1,10 +1,11 @@
-//! A handler that is called where it is: by a thread of its own process that has a loop of its own, without a socket.
+//! A handler that is called where it is: by a thread of its own process that has a loop of its own, without a
+//! socket.
 //!
-//! *Ownership*: a [`Local`] belongs to the thread that makes its calls; replies go anywhere, as those of a server do, and
-//! come back through the same queue. A handler cannot tell the two apart.
+//! *Ownership*: a [`Local`] belongs to the thread that makes its calls; replies go anywhere, as those of a
+//! server do, and come back through the same queue. A handler cannot tell the two apart.
 //!
-//! *Invariants*: every call ends exactly once, there and then or in a later [`Local::turn`]; one that was cancelled is
-//! never heard of again. Checked by `tests/local.rs`.
+//! *Invariants*: every call ends exactly once, there and then or in a later [`Local::turn`]; one that was
+//! cancelled is never heard of again. Checked by `tests/local.rs`.
 
 use crate::call::CallId;
 use crate::server::{
@@ -57,10 +58,10 @@ pub struct Local {
 }
 
 impl Local {
-    /// A way to call handlers of a service whose error has this tag. `credit` is how many items a stream may send:
-    /// one that has more waits, and its end with it, until [`Local::cancel`], so a caller who is through with so many cancels it.
-    /// `wake` is called, on any thread, when there is something for a [`Local::turn`]: answers, and rings, once each before they are
-    /// taken up.
+    /// A way to call handlers of a service whose error has this tag. `credit` is how many items a stream may
+    /// send: one that has more waits, and its end with it, until [`Local::cancel`], so a caller who is
+    /// through with so many cancels it. `wake` is called, on any thread, when there is something for a
+    /// [`Local::turn`]: answers, and rings, once each before they are taken up.
     pub fn new(error_tag: &str, credit: u32, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let answers = Arc::new(Answers::new(Taker::Local(Box::new(wake)), error_tag));
         Self {
@@ -79,8 +80,8 @@ impl Local {
         Bell::new(Arc::clone(&self.answers))
     }
 
-    /// Has one request handled. `each` gets what is answered there and then. A call that has not ended by then has a name,
-    /// under which the rest comes in later turns.
+    /// Has one request handled. `each` gets what is answered there and then. A call that has not ended by
+    /// then has a name, under which the rest comes in later turns.
     #[inline]
     pub fn call<H: Handler + ?Sized>(
         &mut self,

@@ -1,7 +1,7 @@
 //! A few threads that run jobs: the program's, sized by whoever makes it, and joined in the end.
 //!
-//! How jobs come to threads is [`thalweg_reactor::Pool`]'s. Ownership: a [`Pool`] owns its threads and joins them when it is dropped,
-//! after the jobs it was given have run.
+//! How jobs come to threads is [`thalweg_reactor::Pool`]'s. Ownership: a [`Pool`] owns its threads and joins
+//! them when it is dropped, after the jobs it was given have run.
 
 use crate::schedule::Executor;
 use std::fmt;
@@ -17,8 +17,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// That many threads, at least one. Where not all can be started, as many as could; without any, jobs run where
-    /// they are given.
+    /// That many threads, at least one. Where not all can be started, as many as could; without any, jobs run
+    /// where they are given.
     pub fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let crew = Crew { name: "thalweg-pool", threads, stack_bytes: None, queue_max: usize::MAX };

@@ -6,18 +6,19 @@
 //! | a read | other reads of its fork |
 //! | a write | nothing of its fork |
 //!
-//! Work of one fork begins in the order it was scheduled, but for committed reads, which never wait: so a read waits behind a
-//! write that was scheduled before it, begun or not, and writers do not starve behind readers that keep coming. Forks do not
-//! wait for each other, and nothing is kept for one that is idle.
+//! Work of one fork begins in the order it was scheduled, but for committed reads, which never wait: so a
+//! read waits behind a write that was scheduled before it, begun or not, and writers do not starve behind
+//! readers that keep coming. Forks do not wait for each other, and nothing is kept for one that is idle.
 //!
-//! Work of several forks takes its place in all their lines in one step. So whatever came first is first everywhere, and as long as
-//! nobody who has a turn waits for another, nobody waits in a circle.
+//! Work of several forks takes its place in all their lines in one step. So whatever came first is first
+//! everywhere, and as long as nobody who has a turn waits for another, nobody waits in a circle.
 //!
-//! What is scheduled gets a [`Turn`] and holds its fork until it drops it, in whatever thread, by whatever way: at the end of
-//! the job, when an answer that was promised is given, in a panic, or when the executor throws the job away unrun.
+//! What is scheduled gets a [`Turn`] and holds its fork until it drops it, in whatever thread, by whatever
+//! way: at the end of the job, when an answer that was promised is given, in a panic, or when the executor
+//! throws the job away unrun.
 //!
-//! *Checked by* the tests here, which hold random histories on many threads against a model that only knows the table above,
-//! and by `tests/scheduled.rs` with a generated service.
+//! *Checked by* the tests here, which hold random histories on many threads against a model that only knows
+//! the table above, and by `tests/scheduled.rs` with a generated service.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -89,8 +90,8 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         Self { shared: Arc::new(Shared { executor, forks: Mutex::new(forks) }) }
     }
 
-    /// Schedules what reads or writes a fork: at once if it reads what is committed, else behind what was scheduled before it and
-    /// must not overlap it.
+    /// Schedules what reads or writes a fork: at once if it reads what is committed, else behind what was
+    /// scheduled before it and must not overlap it.
     pub fn schedule(&self, fork: K, access: Access, job: impl FnOnce(Turn<K, E>) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let turn = self.turn(fork.clone(), access);
@@ -99,8 +100,9 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         begin.into_iter().for_each(run);
     }
 
-    /// Schedules what reads, or writes, each of some forks: it takes its place in every line in one step, and begins once it has all
-    /// turns, which it gets in the order of the forks. One at least is named, and none twice.
+    /// Schedules what reads, or writes, each of some forks: it takes its place in every line in one step, and
+    /// begins once it has all turns, which it gets in the order of the forks. One at least is named, and none
+    /// twice.
     pub fn schedule_all(&self, forks: &[(K, Access)], job: impl FnOnce(Vec<Turn<K, E>>) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let turns = self.turns(forks);
@@ -142,8 +144,8 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         Some(self.turns(forks))
     }
 
-    /// A turn here and now, if nothing at all is in flight: for work so short that handing it over costs more than doing it,
-    /// where nobody else waits meanwhile.
+    /// A turn here and now, if nothing at all is in flight: for work so short that handing it over costs more
+    /// than doing it, where nobody else waits meanwhile.
     pub fn alone(&self, fork: K, access: Access) -> Option<Turn<K, E>> {
         let mut forks = self.shared.forks.lock();
         if forks.in_flight > 0 {
@@ -193,7 +195,8 @@ impl Fork {
         }
     }
 
-    /// Whether one who comes now is let in. Who waits was here before, but for those whom nothing stands against.
+    /// Whether one who comes now is let in. Who waits was here before, but for those whom nothing stands
+    /// against.
     fn is_open(&self, access: Access) -> bool {
         self.admits(access) && (access == Access::ReadCommitted || self.waiting.is_empty())
     }
@@ -295,8 +298,9 @@ thread_local! {
     static QUEUE: RefCell<Option<VecDeque<Begin>>> = const { RefCell::new(None) };
 }
 
-/// Hands a job to its executor. An executor that runs it here and now comes back here when it ends and the next begins:
-/// then it is queued for the call below it on the stack, so that a long line of jobs makes no deep stack.
+/// Hands a job to its executor. An executor that runs it here and now comes back here when it ends and the
+/// next begins: then it is queued for the call below it on the stack, so that a long line of jobs makes no
+/// deep stack.
 fn run(begin: Begin) {
     let queued = QUEUE.with_borrow_mut(|queue| match queue {
         Some(queue) => {

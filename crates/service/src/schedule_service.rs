@@ -1,12 +1,12 @@
 //! A generated service whose calls are ordered as its schema declares.
 //!
-//! A call holds its fork from before its handler begins until its answer was given, in whatever thread, or until its responder
-//! is dropped. A call that declares nothing runs beside everything.
+//! A call holds its fork from before its handler begins until its answer was given, in whatever thread, or
+//! until its responder is dropped. A call that declares nothing runs beside everything.
 //!
-//! Each call goes to the executor, its frame copied, so that the caller may go on reading: a handler may wait, for credit
-//! say, on the executor's thread. With [`Scheduled::inline`] one that came alone while nothing was in flight runs where it came
-//! in, which is sooner; a handler that waits there waits for what only that thread would read. One that nobody waits for any
-//! more when its turn comes is not begun.
+//! Each call goes to the executor, its frame copied, so that the caller may go on reading: a handler may
+//! wait, for credit say, on the executor's thread. With [`Scheduled::inline`] one that came alone while
+//! nothing was in flight runs where it came in, which is sooner; a handler that waits there waits for what
+//! only that thread would read. One that nobody waits for any more when its turn comes is not begun.
 
 use crate::schedule::{Executor, Scheduler, Turn};
 use crate::server::{Handler, Reply as ServerReply, Request};
@@ -49,8 +49,9 @@ where
         Self { handler: Arc::new(handler), scheduler, inline: false, service: PhantomData }
     }
 
-    /// Runs a call that came alone, while nothing is in flight, on the thread that took it in: sooner than the executor would.
-    /// For handlers that never wait: until one returns that thread reads nothing, so no other call, no cancel and no credit.
+    /// Runs a call that came alone, while nothing is in flight, on the thread that took it in: sooner than
+    /// the executor would. For handlers that never wait: until one returns that thread reads nothing, so no
+    /// other call, no cancel and no credit.
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.inline = true;
@@ -67,8 +68,8 @@ where
         self.scheduler.in_flight()
     }
 
-    /// Takes a request, which is answered now or later; `alone` says that nothing else waits to be taken. A frame that is no
-    /// request is answered with the service's error.
+    /// Takes a request, which is answered now or later; `alone` says that nothing else waits to be taken. A
+    /// frame that is no request is answered with the service's error.
     pub fn request<R: Reply + 'static>(&self, frame: &[u8], alone: bool, mut reply: R) {
         let request = match S::decode(frame) {
             Ok(request) => request,
@@ -131,7 +132,8 @@ impl<S, H, E: Executor> fmt::Debug for Scheduled<S, H, E> {
     }
 }
 
-/// A reply that keeps its call's fork until it is gone: fields are dropped in order, the answer before the fork.
+/// A reply that keeps its call's fork until it is gone: fields are dropped in order, the answer before the
+/// fork.
 struct Held<R, E: Executor> {
     reply: R,
     _turn: Turn<Fork<'static>, E>,

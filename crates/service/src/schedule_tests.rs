@@ -31,8 +31,8 @@ struct Model {
 }
 
 impl Model {
-    /// What must have begun: everything that no earlier work of its fork stands against, where a read also waits for an
-    /// earlier read that has not begun.
+    /// What must have begun: everything that no earlier work of its fork stands against, where a read also
+    /// waits for an earlier read that has not begun.
     fn begun(&self) -> Vec<usize> {
         let mut begun = vec![false; self.works.len()];
         for (at, (fork, kind, _)) in self.works.iter().enumerate() {

@@ -1,14 +1,15 @@
 //! The server: a reactor, and the calls of its clients.
 //!
-//! Three ways to do the work, over one engine: [`Server::run`] calls a function that answers before the next request,
-//! [`Server::run_reactor`] calls a [`Handler`] that may answer later and from anywhere, and [`Server::turn`] with
-//! [`Server::next`] keep what came until it is asked for, for a program with a loop of its own.
+//! Three ways to do the work, over one engine: [`Server::run`] calls a function that answers before the next
+//! request, [`Server::run_reactor`] calls a [`Handler`] that may answer later and from anywhere, and
+//! [`Server::turn`] with [`Server::next`] keep what came until it is asked for, for a program with a loop of
+//! its own.
 //!
 //! *Ownership*: everything belongs to the thread that runs the server. Replies and stoppers may go anywhere.
 //!
-//! *Invariants*: every request that was handed out is answered exactly once, by its reply or by that being dropped;
-//! everything has a bound, and at a bound a connection is not read from, never dropped; a client that does not read, or
-//! sends half a frame, holds up nobody but itself. Checked by `tests/`.
+//! *Invariants*: every request that was handed out is answered exactly once, by its reply or by that being
+//! dropped; everything has a bound, and at a bound a connection is not read from, never dropped; a client
+//! that does not read, or sends half a frame, holds up nobody but itself. Checked by `tests/`.
 
 mod accept;
 mod ahead;
@@ -92,8 +93,8 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks the server to end: it takes nothing new, and its run returns when everything that was begun is answered. Any
-    /// number of times.
+    /// Asks the server to end: it takes nothing new, and its run returns when everything that was begun is
+    /// answered. Any number of times.
     pub fn stop(&self) {
         self.handle.stop();
     }
@@ -117,12 +118,12 @@ impl Bell {
 }
 
 impl Server {
-    /// Listens. A path that a dead server left behind is taken over, a live one's never. Clients may connect from here
-    /// on; they are served once the server runs.
+    /// Listens. A path that a dead server left behind is taken over, a live one's never. Clients may connect
+    /// from here on; they are served once the server runs.
     ///
     /// # Errors
-    /// [`Fault::AddressInUse`], [`Fault::PermissionDenied`], [`Fault::BadArgument`] without an endpoint or with an option
-    /// that cannot be right, [`Fault::System`].
+    /// [`Fault::AddressInUse`], [`Fault::PermissionDenied`], [`Fault::BadArgument`] without an endpoint or
+    /// with an option that cannot be right, [`Fault::System`].
     pub fn bind(endpoints: &[Endpoint], options: ServerOptions) -> Result<Self, Error> {
         if endpoints.is_empty() {
             return Err(Error::new(Fault::BadArgument, "a server needs an endpoint"));
@@ -148,8 +149,8 @@ impl Server {
         Ok(Self { reactor, engine, queue: VecDeque::new(), owes_leave: false, is_stopped: false })
     }
 
-    /// Serves until it is stopped, one request after the other: `handler` appends the response to each. A handler that
-    /// panics has abandoned its call.
+    /// Serves until it is stopped, one request after the other: `handler` appends the response to each. A
+    /// handler that panics has abandoned its call.
     ///
     /// # Errors
     /// Only for a broken epoll instance.
@@ -157,8 +158,8 @@ impl Server {
         self.run_reactor(Serial(handler))
     }
 
-    /// Serves until it is stopped: `handler` answers at once, or later from any thread. Returns when every reply was
-    /// answered or dropped, so nobody uses the server any more.
+    /// Serves until it is stopped: `handler` answers at once, or later from any thread. Returns when every
+    /// reply was answered or dropped, so nobody uses the server any more.
     ///
     /// # Errors
     /// Only for a broken epoll instance.
@@ -179,14 +180,15 @@ impl Server {
         Bell::new(Arc::clone(&self.engine.answers))
     }
 
-    /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is
-    /// readable, and once to begin with.
+    /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever
+    /// it is readable, and once to begin with.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.reactor.descriptor()
     }
 
-    /// One turn: sends what was answered, and takes in what came, to be asked for with [`Server::next`] until that says
-    /// that there is no more: only then is the descriptor readable again when there is. Returns how many things happened.
+    /// One turn: sends what was answered, and takes in what came, to be asked for with [`Server::next`] until
+    /// that says that there is no more: only then is the descriptor readable again when there is. Returns how
+    /// many things happened.
     ///
     /// # Errors
     /// Only for a broken epoll instance.
@@ -202,14 +204,15 @@ impl Server {
         Ok(count)
     }
 
-    /// How many requests a turn took in that were not asked for yet. Asking for no more than these sends nothing: who wants
-    /// to answer some of them first, and have it leave together, asks for the one beyond them afterwards.
+    /// How many requests a turn took in that were not asked for yet. Asking for no more than these sends
+    /// nothing: who wants to answer some of them first, and have it leave together, asks for the one beyond
+    /// them afterwards.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next request. When there is none, what was answered since the turn is sent, which may be the end of a server that
-    /// was stopped: one more turn is due then.
+    /// The next request. When there is none, what was answered since the turn is sent, which may be the end
+    /// of a server that was stopped: one more turn is due then.
     #[allow(clippy::should_implement_trait, reason = "a server is no iterator: more may come")]
     pub fn next(&mut self) -> Option<Incoming> {
         loop {

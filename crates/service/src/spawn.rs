@@ -1,13 +1,13 @@
 //! A service's program, started, waited for, watched and ended.
 //!
-//! Ready means that its endpoint answers: a connection is made and greeted, while its end is watched for at the same time. So
-//! nothing sleeps in the hope that enough time has passed, and a program that dies says so at once, with its exit and the end of
-//! its log.
+//! Ready means that its endpoint answers: a connection is made and greeted, while its end is watched for at
+//! the same time. So nothing sleeps in the hope that enough time has passed, and a program that dies says so
+//! at once, with its exit and the end of its log.
 //!
-//! Ownership: a [`Spawned`] owns the child and ends it when it is dropped. The kernel kills the child when the thread that
-//! started it ends: start services from a thread that lives as long as they should, the first one say. There is no thread here:
-//! whoever wants a program that died to be started anew calls [`Spawned::tend`], when [`Spawned::descriptor`] is readable or before
-//! it is used.
+//! Ownership: a [`Spawned`] owns the child and ends it when it is dropped. The kernel kills the child when
+//! the thread that started it ends: start services from a thread that lives as long as they should, the first
+//! one say. There is no thread here: whoever wants a program that died to be started anew calls
+//! [`Spawned::tend`], when [`Spawned::descriptor`] is readable or before it is used.
 
 use crate::client::{Client, ClientOptions, Ways};
 use crate::error::Error;
@@ -38,7 +38,8 @@ pub struct SpawnOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// Where it runs; else where this process does.
     pub directory: Option<PathBuf>,
-    /// Where its output and its errors are appended, to be quoted when it fails; else they go where those of this process go.
+    /// Where its output and its errors are appended, to be quoted when it fails; else they go where those of
+    /// this process go.
     pub log: Option<PathBuf>,
     /// How long it may take until its endpoint answers.
     pub ready_within: Duration,
@@ -123,14 +124,14 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Starts a program and waits until its endpoint answers. With [`Endpoint::Stdio`] it gets a socket as its standard input
-    /// and output, or a pipe each, over which [`Spawned::connect`] speaks once.
+    /// Starts a program and waits until its endpoint answers. With [`Endpoint::Stdio`] it gets a socket as
+    /// its standard input and output, or a pipe each, over which [`Spawned::connect`] speaks once.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] where there is no such program, [`Fault::PermissionDenied`] where it may not be run,
-    /// [`Fault::AddressInUse`] where another server answers already,
-    /// [`Fault::NoServer`] when it ended before it answered, [`Fault::ConnectTimeout`] when it did not answer in time and was
-    /// ended. Each with how it ended and the end of its log.
+    /// [`Fault::BadArgument`] where there is no such program, [`Fault::PermissionDenied`] where it may not be
+    /// run, [`Fault::AddressInUse`] where another server answers already, [`Fault::NoServer`] when it ended
+    /// before it answered, [`Fault::ConnectTimeout`] when it did not answer in time and was ended. Each with
+    /// how it ended and the end of its log.
     pub fn start(
         program: impl Into<OsString>,
         endpoint: Endpoint,
@@ -174,7 +175,8 @@ impl Spawned {
     /// Looks whether it still runs, and starts it anew if it does not and may be.
     ///
     /// # Errors
-    /// [`Fault::NoServer`]: it ended, and stays so; [`Fault::Closed`]: it was stopped; as [`Spawned::start`] when a new one did not come up.
+    /// [`Fault::NoServer`]: it ended, and stays so; [`Fault::Closed`]: it was stopped; as [`Spawned::start`]
+    /// when a new one did not come up.
     pub fn tend(&mut self) -> Result<Tended, Error> {
         if self.stopped {
             return Err(Error::new(Fault::Closed, "the program was stopped"));
@@ -225,8 +227,8 @@ impl Spawned {
         self.launch()
     }
 
-    /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it ended. It is
-    /// started anew by [`Spawned::restart`] only.
+    /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it
+    /// ended. It is started anew by [`Spawned::restart`] only.
     ///
     /// # Errors
     /// The operating system failed.

@@ -1,7 +1,7 @@
 //! A [`Client`] as generated code wants it when it waits: one call at a time.
 //!
-//! A stream's credit is given back as its items are taken, half a window at a time, so that its producer seldom waits for
-//! its reader. A stream that is left before its end is cancelled at once.
+//! A stream's credit is given back as its items are taken, half a window at a time, so that its producer
+//! seldom waits for its reader. A stream that is left before its end is cancelled at once.
 
 use crate::call::{CallId, CallOptions, EventKind};
 use crate::client::{Client, ClientOptions};

@@ -1,4 +1,5 @@
-//! The client for futures against the hand-written peer, driven by one thread, by several, and by a loop of somebody else's.
+//! The client for futures against the hand-written peer, driven by one thread, by several, and by a loop of
+//! somebody else's.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod peer;
@@ -151,7 +152,8 @@ fn a_future_that_is_dropped_cancels_its_call() {
     {
         let mut call = pin!(client.call(b"given up".to_vec()));
         let mut context = Context::from_waker(Waker::noop());
-        // The first poll asks for a second, at which the request leaves; one that is dropped before never does.
+        // The first poll asks for a second, at which the request leaves; one that is dropped before never
+        // does.
         (0..2).for_each(|_| assert!(call.as_mut().poll(&mut context).is_pending()));
     }
     assert_eq!(client.in_flight(), 0);
@@ -286,7 +288,8 @@ fn threads_that_drive_nothing_are_served_by_one_that_does() {
     }
 }
 
-/// A thread in `run_until` whose future has had an answer, so that it has taken a turn, and then computes until it is let go.
+/// A thread in `run_until` whose future has had an answer, so that it has taken a turn, and then computes
+/// until it is let go.
 fn compute_in_a_future(client: &AsyncClient, begun: &Sender<()>, until: Receiver<()>) {
     let answered = client.run_until(async {
         client.call(b"own".to_vec()).await.unwrap();

@@ -1,4 +1,5 @@
-//! The client against a peer that is written out by hand: every step of the protocol, and every way to break it.
+//! The client against a peer that is written out by hand: every step of the protocol, and every way to break
+//! it.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod peer;
@@ -328,7 +329,8 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
 
 #[test]
 fn a_connection_that_is_given_up_is_read_from_up_to_a_bound() {
-    // A file stands for a server that has taken its leave and goes on writing: however often it is read, there is more.
+    // A file stands for a server that has taken its leave and goes on writing: however often it is read,
+    // there is more.
     let mut file = tempfile::tempfile().unwrap();
     let large_bytes = 15_u32 << 20;
     file.write_all(b"\x03\0\0\0one").unwrap();

@@ -1,6 +1,7 @@
-//! Streams against their credit: however it is given, wherever items are made (while the handler is being called, or on a
-//! thread of their own), and whenever calls are cancelled, no item comes that nobody had room for, none is lost, none
-//! changes places, and a cancelled call ends as one. The ledger is kept here, beside the client's own.
+//! Streams against their credit: however it is given, wherever items are made (while the handler is being
+//! called, or on a thread of their own), and whenever calls are cancelled, no item comes that nobody had room
+//! for, none is lost, none changes places, and a cancelled call ends as one. The ledger is kept here, beside
+//! the client's own.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! The generated service of `echo.jsonc` over the scheduler: its commands are ordered as the schema declares, whatever its
-//! handler does with its responders.
+//! The generated service of `echo.jsonc` over the scheduler: its commands are ordered as the schema declares,
+//! whatever its handler does with its responders.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 #[rustfmt::skip]

@@ -281,7 +281,8 @@ fn a_stopped_server_refuses_what_stands_behind_too_long_a_request() {
 
 const SERVES: &str = "THALWEG_TEST_SERVES";
 
-/// Not a test of its own: what the next one starts in a process of its own, with that process's standard streams.
+/// Not a test of its own: what the next one starts in a process of its own, with that process's standard
+/// streams.
 #[test]
 fn serves_standard_streams_when_told_to() {
     if std::env::var_os(SERVES).is_none() {
@@ -329,8 +330,8 @@ fn one_client_on_standard_streams_is_served_until_it_ends() {
 
 const WAITS: &str = "THALWEG_TEST_WAITS";
 
-/// Not a test of its own: what the next one starts in a process of its own. It keeps the first of two requests, so that the other
-/// waits, and ends well if it slept meanwhile.
+/// Not a test of its own: what the next one starts in a process of its own. It keeps the first of two
+/// requests, so that the other waits, and ends well if it slept meanwhile.
 #[test]
 fn waits_with_standard_streams_when_told_to() {
     if std::env::var_os(WAITS).is_none() {

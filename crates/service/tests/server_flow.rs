@@ -55,7 +55,8 @@ fn count(reply: &mut Reply, total: u32) -> u32 {
     total
 }
 
-/// A server whose every call is a stream of as many numbers as it asks for, made on a thread of its own or here.
+/// A server whose every call is a stream of as many numbers as it asks for, made on a thread of its own or
+/// here.
 fn counting(options: ServerOptions) -> Running {
     Running::with(options, "test.sock", |request: Request<'_>, mut reply: Reply| {
         let total = u32::from_le_bytes(request.frame[1..5].try_into().unwrap());

@@ -14,8 +14,8 @@ use thalweg_wire::frame::{Header, Kind};
 const REQUESTS: u8 = 16;
 const WORKERS: usize = 8;
 
-/// Workers that answer in the reverse order of the requests, 8 at a time: each waits until those that came after it
-/// among its eight have answered.
+/// Workers that answer in the reverse order of the requests, 8 at a time: each waits until those that came
+/// after it among its eight have answered.
 struct Reversing {
     jobs: Sender<(u8, Reply)>,
 }
@@ -144,8 +144,8 @@ fn histories() -> impl Strategy<Value = Vec<(bool, Vec<u8>)>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// However the bytes are cut on their way, and whether a call is answered at once or later, each request gets its
-    /// own answer, in order on a plain connection.
+    /// However the bytes are cut on their way, and whether a call is answered at once or later, each request
+    /// gets its own answer, in order on a plain connection.
     #[test]
     fn any_split_of_the_bytes_gives_the_same_answers(
         history in histories(),

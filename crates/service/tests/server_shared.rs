@@ -81,8 +81,8 @@ fn answers_of_other_threads_reach_a_client_that_sleeps_and_one_that_is_up() {
     }
 }
 
-/// A client at its bound has sent as much as is looked through ahead, so its ring is left alone; the server sleeps until
-/// the call that holds it up ends, and has to hear of what comes after that.
+/// A client at its bound has sent as much as is looked through ahead, so its ring is left alone; the server
+/// sleeps until the call that holds it up ends, and has to hear of what comes after that.
 #[test]
 fn a_client_that_had_to_wait_is_heard_again_by_a_server_that_slept() {
     let pool = Pool::new(1);

@@ -1,7 +1,8 @@
-//! Another user whom the path's mode lets pass: let in or turned away as the server's option says, and told which; and another
-//! user who listens where a server is looked for: spoken to or not, as the client's option says. A user is
-//! what the kernel says of a connection, so the stranger is a program of its own, which only root can start; without root
-//! there is nobody to play it, and what is held to account is the judgement itself.
+//! Another user whom the path's mode lets pass: let in or turned away as the server's option says, and told
+//! which; and another user who listens where a server is looked for: spoken to or not, as the client's option
+//! says. A user is what the kernel says of a connection, so the stranger is a program of its own, which only
+//! root can start; without root there is nobody to play it, and what is held to account is the judgement
+//! itself.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod caller;
@@ -45,7 +46,8 @@ fn a_stranger_calls() {
     }
 }
 
-/// What a stranger does that listens where somebody else's server is looked for; nothing in the test program itself.
+/// What a stranger does that listens where somebody else's server is looked for; nothing in the test program
+/// itself.
 #[test]
 fn a_stranger_listens() {
     let Some(place) = std::env::var_os(PLACE) else { return };
@@ -133,7 +135,8 @@ fn a_client_says_nothing_to_another_users_server_unless_that_is_meant() {
     }
 }
 
-/// Where there is no stranger: who we are is what the kernel says, and a peer that has no user is nobody we know.
+/// Where there is no stranger: who we are is what the kernel says, and a peer that has no user is nobody we
+/// know.
 fn judged_by_credentials() {
     let server = open_to_all(true, "test.sock");
     let known = Peer::multiplexed(&server.path).stream;

@@ -1,4 +1,5 @@
-//! Handlers that fail, clients that misbehave, bytes that are wrong: what each is told, and who else notices (nobody).
+//! Handlers that fail, clients that misbehave, bytes that are wrong: what each is told, and who else notices
+//! (nobody).
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod caller;
@@ -373,7 +374,8 @@ fn a_connection_at_its_bound_of_calls_is_not_read_from_until_one_ends() {
     (0..20).for_each(|id| peer.call(id, b""));
     for _ in 0..5 {
         eventually(|| kept.lock().unwrap().len() == 4);
-        // Whoever comes meanwhile on another connection is served, so the server had every chance to take more.
+        // Whoever comes meanwhile on another connection is served, so the server had every chance to take
+        // more.
         let mut other = Peer::multiplexed(&server.path);
         other.call(0, b"");
         eventually(|| kept.lock().unwrap().len() == 5);

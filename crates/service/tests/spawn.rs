@@ -1,5 +1,5 @@
-//! Programs that are started, with real children: this very test program, which serves when a variable tells it to, and the
-//! shell where a program has to misbehave.
+//! Programs that are started, with real children: this very test program, which serves when a variable tells
+//! it to, and the shell where a program has to misbehave.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 mod peer;

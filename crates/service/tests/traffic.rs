@@ -1,5 +1,6 @@
-//! Client and server together under random traffic: whatever is called, cancelled, forgotten, left to a deadline or streamed, in
-//! whatever order answers are asked for, each call ends exactly once and with its own.
+//! Client and server together under random traffic: whatever is called, cancelled, forgotten, left to a
+//! deadline or streamed, in whatever order answers are asked for, each call ends exactly once and with its
+//! own.
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! What a session wrote beside its snapshot, and the room that each change of it takes: given back once nobody holds the
-//! change any more, be it the session or whoever looks at what it held before it wrote on.
+//! What a session wrote beside its snapshot, and the room that each change of it takes: given back once
+//! nobody holds the change any more, be it the session or whoever looks at what it held before it wrote on.
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -13,8 +13,8 @@ use std::iter::Map;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Changes, each in its room. A copy shares all of them and costs nothing, and one more change to either of two copies what lies
-/// on the way to its key.
+/// Changes, each in its room. A copy shares all of them and costs nothing, and one more change to either of
+/// two copies what lies on the way to its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside {
     changes: OrdMap<Key, Arc<Written>>,

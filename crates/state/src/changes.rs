@@ -24,7 +24,8 @@ impl Change {
     }
 }
 
-/// Whatever says each key that changes and what it holds from there on, in the order of the keys, as often as it is asked.
+/// Whatever says each key that changes and what it holds from there on, in the order of the keys, as often as
+/// it is asked.
 pub(crate) trait EachChange<'c>: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy {}
 
 impl<'c, C: IntoIterator<Item = (&'c Key, Option<&'c Value>)> + Copy> EachChange<'c> for C {}

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use thalweg_log::{Commit, Offset, Time};
 
 impl State {
-    /// Writes images of the forks that would take long to replay, and removes those that are needed no more. For whoever
-    /// has a quiet thread, now and then. Answers of how many forks. Complexity: a walk over all that such a fork holds.
+    /// Writes images of the forks that would take long to replay, and removes those that are needed no more.
+    /// For whoever has a quiet thread, now and then. Answers of how many forks. Complexity: a walk over all
+    /// that such a fork holds.
     ///
     /// # Errors
-    /// What the log says of the first fork whose image cannot be written; those of the others are, and nothing is lost by it.
+    /// What the log says of the first fork whose image cannot be written; those of the others are, and
+    /// nothing is lost by it.
     pub fn maintain(&self, time: Time) -> Result<usize, Error> {
         // Somebody else is at it.
         let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
@@ -76,8 +78,8 @@ impl State {
             }
         }
         fork.has_image(offset);
-        // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image. No fork is
-        // made meanwhile that would need what goes.
+        // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image.
+        // No fork is made meanwhile that would need what goes.
         let mut images = shared.images.lock();
         let trimmed = self.trim(fork, offset, time);
         if !fork.is_dropped() {

@@ -1,7 +1,8 @@
-//! A session from a client's side: the same over a Unix socket, shared memory or JSON-RPC, whatever carries its calls.
+//! A session from a client's side: the same over a Unix socket, shared memory or JSON-RPC, whatever carries
+//! its calls.
 //!
-//! *Ownership*: a [`Session`] owns what carries its calls, and its token, by which it is found again over another
-//! connection. Dropped, it is not closed: its lease is what ends it then.
+//! *Ownership*: a [`Session`] owns what carries its calls, and its token, by which it is found again over
+//! another connection. Dropped, it is not closed: its lease is what ends it then.
 
 use crate::generated::client::StateClient;
 use crate::generated::types::{
@@ -55,7 +56,8 @@ impl<E> From<CallError<E>> for Error<E> {
 /// What a session's methods answer.
 pub type Said<T, C> = Result<T, Error<<C as Call>::Error>>;
 
-/// Writes that nobody else sees until they are committed, and that can be taken back, in a state that is served.
+/// Writes that nobody else sees until they are committed, and that can be taken back, in a state that is
+/// served.
 ///
 /// ```no_run
 /// use thalweg_service::{ClientOptions, SyncClient};
@@ -92,7 +94,8 @@ impl<C: Call> Session<C> {
         Ok(Self { state, token, fork: fork.to_owned(), lease })
     }
 
-    /// Comes back to a session over another connection, and says whether a snapshot is pending. Its lease begins anew.
+    /// Comes back to a session over another connection, and says whether a snapshot is pending. Its lease
+    /// begins anew.
     ///
     /// # Errors
     /// [`Word::SessionLost`], [`Word::SessionExpired`]: what was not committed is gone. There was no answer.
@@ -119,8 +122,8 @@ impl<C: Call> Session<C> {
         self.lease
     }
 
-    /// Holds the fork as it is: what is written from here on lies beside it. A snapshot that is pending is committed first,
-    /// unless nothing was written since. Where the fork ends.
+    /// Holds the fork as it is: what is written from here on lies beside it. A snapshot that is pending is
+    /// committed first, unless nothing was written since. Where the fork ends.
     ///
     /// # Errors
     /// Those of [`Session::commit`].
@@ -128,8 +131,9 @@ impl<C: Call> Session<C> {
         Ok(self.state.snapshot(&StateSnapshot { session: (&*self.token).into() })?.offset)
     }
 
-    /// Commits what was written since the snapshot, all or nothing. Where the fork ends with it; without a snapshot it does
-    /// nothing, and says where the fork ended when this session last committed, wrote, took a snapshot or began.
+    /// Commits what was written since the snapshot, all or nothing. Where the fork ends with it; without a
+    /// snapshot it does nothing, and says where the fork ended when this session last committed, wrote, took
+    /// a snapshot or began.
     ///
     /// # Errors
     /// [`Word::Conflict`]: others committed meanwhile, roll back and do it again. [`Word::SessionLost`],
@@ -159,7 +163,8 @@ impl<C: Call> Session<C> {
     /// A key holds a value from here on.
     ///
     /// # Errors
-    /// [`Word::BadKey`], [`Word::TooMuch`], [`Word::SessionsFull`]; the session has ended; there was no answer.
+    /// [`Word::BadKey`], [`Word::TooMuch`], [`Word::SessionsFull`]; the session has ended; there was no
+    /// answer.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Said<(), C> {
         let request = StatePut { place: (&*self.token).into(), key: key.into(), value: value.into() };
         self.state.put(&request)?;

@@ -1,5 +1,6 @@
-//! The state on the simulated disk: what was acknowledged is there after any crash, whatever images were being written and
-//! whatever they made superfluous. `THALWEG_SEEDS=2000` runs more seeds, `THALWEG_SEED_FIRST=2000` others, and `THALWEG_SEED=n` one.
+//! The state on the simulated disk: what was acknowledged is there after any crash, whatever images were
+//! being written and whatever they made superfluous. `THALWEG_SEEDS=2000` runs more seeds,
+//! `THALWEG_SEED_FIRST=2000` others, and `THALWEG_SEED=n` one.
 
 use super::*;
 use std::collections::BTreeMap;

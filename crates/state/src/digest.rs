@@ -1,9 +1,10 @@
-//! A digest of a set of entries that follows changes: two replicas that hold the same have the same root, and it takes a
-//! time proportional to what changed, not to what there is, to bring it up to date.
+//! A digest of a set of entries that follows changes: two replicas that hold the same have the same root, and
+//! it takes a time proportional to what changed, not to what there is, to bring it up to date.
 //!
-//! LtHash (Bellare and Micciancio 1997; parameters of Lewi, Kim, Maykov and Weis 2019, "Securing update propagation with
-//! homomorphic hashing"): each entry is hashed to 1,024 words of 16 bits, and the digest is their sum. Finding two sets
-//! with one sum is as hard as a lattice problem that is taken to be beyond 200 bits. The root is a hash of the sum.
+//! LtHash (Bellare and Micciancio 1997; parameters of Lewi, Kim, Maykov and Weis 2019, "Securing update
+//! propagation with homomorphic hashing"): each entry is hashed to 1,024 words of 16 bits, and the digest is
+//! their sum. Finding two sets with one sum is as hard as a lattice problem that is taken to be beyond 200
+//! bits. The root is a hash of the sum.
 
 use crate::map::{Key, Map, Value};
 use std::ops::Bound;
@@ -29,7 +30,8 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The digest of everything a map holds. That of a large one is reckoned on all processors, as far as the system gives threads.
+    /// The digest of everything a map holds. That of a large one is reckoned on all processors, as far as the
+    /// system gives threads.
     pub fn of(map: &Map) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::on(threads, || Builder::new().name("root".to_owned()), map)

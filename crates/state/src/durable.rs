@@ -1,9 +1,9 @@
 //! What becomes durable when: commits on their way to the disk, and who waits for them.
 //!
-//! A commit is noted before anybody can learn its ticket but who made it: it is seen as being on its way from then on. The store
-//! tells of a group once. Then, in this order: what is committed moves, fork by fork; whoever waits is called
-//! back. Who asks finds a commit durable only once that has moved, and moves it where the teller has not come as far. So
-//! nobody hears that a commit is durable and then does not see it.
+//! A commit is noted before anybody can learn its ticket but who made it: it is seen as being on its way from
+//! then on. The store tells of a group once. Then, in this order: what is committed moves, fork by fork;
+//! whoever waits is called back. Who asks finds a commit durable only once that has moved, and moves it where
+//! the teller has not come as far. So nobody hears that a commit is durable and then does not see it.
 
 use crate::error::Error;
 use crate::fork::Fork;
@@ -54,7 +54,8 @@ impl Durable {
         Ok(durable)
     }
 
-    /// Whether everything up to a ticket is, and then it is committed too. If not, this will be told once it is.
+    /// Whether everything up to a ticket is, and then it is committed too. If not, this will be told once it
+    /// is.
     ///
     /// # Errors
     /// The store failed, and it never will be.
@@ -69,7 +70,8 @@ impl Durable {
     /// A fork has a commit on its way, from which on `show` lets it be seen.
     pub(crate) fn note<R>(&self, ticket: Position, fork: Arc<Fork>, show: impl FnOnce() -> R) -> R {
         let mut under_way = self.under_way.lock();
-        // Both under the lock: who sees it, and asks, finds it noted; who takes note of it finds it in the fork.
+        // Both under the lock: who sees it, and asks, finds it noted; who takes note of it finds it in the
+        // fork.
         let shown = show();
         let stands = under_way.wait(ticket, fork);
         let before = match &stands {
@@ -79,7 +81,8 @@ impl Durable {
         };
         drop(under_way);
         drop((before, stands));
-        // It may have become durable before it was noted. That it never will be is for whoever waits for it to hear.
+        // It may have become durable before it was noted. That it never will be is for whoever waits for it
+        // to hear.
         let _ = self.is(ticket);
         shown
     }

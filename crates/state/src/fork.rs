@@ -1,11 +1,13 @@
 //! One fork: its log, and what that comes to.
 //!
-//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. What they come to is
-//! published under `views`, which nobody holds for more than a few words: a reader never waits for a writer.
+//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. What
+//! they come to is published under `views`, which nobody holds for more than a few words: a reader never
+//! waits for a writer.
 //!
-//! That it is dropped is the last of what becomes of it, ordered as its commits are: whoever wants what is pending, to write, to fork
-//! or to read it, finds no fork from then on, and what is committed of it is there until the drop is durable. So nobody reads that a fork
-//! is gone which is there again after a crash; a refusal may tell of a drop that is on its way, as a conflict does of a commit.
+//! That it is dropped is the last of what becomes of it, ordered as its commits are: whoever wants what is
+//! pending, to write, to fork or to read it, finds no fork from then on, and what is committed of it is there
+//! until the drop is durable. So nobody reads that a fork is gone which is there again after a crash; a
+//! refusal may tell of a drop that is on its way, as a conflict does of a commit.
 
 use crate::changes::EachChange;
 use crate::digest::{Digest, Root};
@@ -34,11 +36,12 @@ pub(crate) struct Moment {
     pub(crate) offset: Offset,
 }
 
-/// A state whose digest is known, shared with the forks that were made since: as large as a small fork is otherwise several times,
-/// so there is none before somebody asks for a root.
+/// A state whose digest is known, shared with the forks that were made since: as large as a small fork is
+/// otherwise several times, so there is none before somebody asks for a root.
 pub(crate) type Rooted = Arc<(Map, Digest)>;
 
-/// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where none is known.
+/// The digest of a map, reckoned from one that is known. Complexity: what changed since, or every key where
+/// none is known.
 pub(crate) fn rooted(before: Option<Rooted>, map: &Map) -> Rooted {
     let digest = match before {
         Some(before) if before.0.is_same(map) => return before,
@@ -77,7 +80,8 @@ struct Views {
     pending: Option<Moment>,
     /// What becomes committed at which ticket, of a drop nothing.
     under_way: VecDeque<(Position, Option<Moment>)>,
-    /// What a fork that was dropped had committed. It may be much to let go of, and goes with the fork, where that keeps nobody waiting.
+    /// What a fork that was dropped had committed. It may be much to let go of, and goes with the fork, where
+    /// that keeps nobody waiting.
     last: Option<Moment>,
 }
 
@@ -112,8 +116,8 @@ impl Fork {
     /// The state as of now. Complexity: constant; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not, or its drop is; of what is pending once it is
-    /// dropped.
+    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not, or its drop is; of what
+    /// is pending once it is dropped.
     pub(crate) fn moment(&self, view: View) -> Result<Moment, Error> {
         let views = self.views.lock();
         let moment = match view {
@@ -136,8 +140,8 @@ impl Fork {
         self.views.lock().pending.is_none()
     }
 
-    /// What it was when its log ended at an offset, if that is committed, on its way or pending. Complexity: a look at each commit
-    /// that is on its way.
+    /// What it was when its log ended at an offset, if that is committed, on its way or pending. Complexity:
+    /// a look at each commit that is on its way.
     pub(crate) fn recent(&self, offset: Offset) -> Option<Map> {
         let views = self.views.lock();
         let under_way = views.under_way.iter().map(|(_, moment)| moment);
@@ -159,7 +163,8 @@ impl Fork {
         Ok(if reaches(&views.committed) { Some(0) } else { under_way().map(|(ticket, _)| *ticket) })
     }
 
-    /// The root of a state of this fork, which is remembered. Complexity: what changed since the last one that was asked for.
+    /// The root of a state of this fork, which is remembered. Complexity: what changed since the last one
+    /// that was asked for.
     pub(crate) fn root(&self, map: &Map) -> Root {
         self.digest(map).1.root()
     }
@@ -205,8 +210,8 @@ impl Fork {
         *self.imaged.lock() = offset;
     }
 
-    /// Its parent, whose replay brought it to where it branched off, is dropped: without an image of its own it is replayed
-    /// from there by itself.
+    /// Its parent, whose replay brought it to where it branched off, is dropped: without an image of its own
+    /// it is replayed from there by itself.
     pub(crate) fn has_no_parent(&self, branched: Offset, imaged: Offset) {
         let mut known = self.imaged.lock();
         if *known == branched {
@@ -219,7 +224,8 @@ impl Fork {
         self.rooted.lock().clone()
     }
 
-    /// Commits changes as one entry, if the fork is where `expected` says. What changes nothing makes no entry.
+    /// Commits changes as one entry, if the fork is where `expected` says. What changes nothing makes no
+    /// entry.
     ///
     /// # Errors
     /// [`Error::Conflict`], and what the log says.
@@ -249,7 +255,8 @@ impl Fork {
             let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
-        // Before others can read the entry: who hears of it from the stream, and then asks here, meets as little as can be between.
+        // Before others can read the entry: who hears of it from the stream, and then asks here, meets as
+        // little as can be between.
         map.extend(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
@@ -319,8 +326,8 @@ impl Fork {
         done
     }
 
-    /// Does something to the log that is no change of the state, in turn with those that are: what `act` is given is the
-    /// version to expect.
+    /// Does something to the log that is no change of the state, in turn with those that are: what `act` is
+    /// given is the version to expect.
     ///
     /// # Errors
     /// [`Error::NoFork`], and what the log says.

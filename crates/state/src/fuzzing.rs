@@ -1,4 +1,5 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
+//! alone.
 
 use crate::changes::Changes;
 use crate::digest::Digest;
@@ -34,8 +35,9 @@ pub fn journal(data: &[u8]) {
 
 /// Logs of a state with anything in them: it opens or is refused, and opens again as the same.
 ///
-/// The input is a list of pieces, `what 1 | length 2 | bytes`: an entry of the log that is written to, a run of the image that is,
-/// a new image where that log ends, the end of the image, and a fork that is written to from here on.
+/// The input is a list of pieces, `what 1 | length 2 | bytes`: an entry of the log that is written to, a run
+/// of the image that is, a new image where that log ends, the end of the image, and a fork that is written to
+/// from here on.
 pub fn opened(mut data: &[u8]) {
     let options = StoreOptions { segment_bytes_min: 64 << 10, ..StoreOptions::default() };
     let store = Store::memory(options).expect("memory");

@@ -6,8 +6,8 @@ use thalweg_log::Log;
 
 type Hears = dyn Fn(&str) + Send + Sync;
 
-/// Hears the name of each log that a state makes, on the thread that makes it and under locks of the state: it must
-/// neither block nor call back.
+/// Hears the name of each log that a state makes, on the thread that makes it and under locks of the state:
+/// it must neither block nor call back.
 #[derive(Clone, Default)]
 pub struct Herald(Option<Arc<Hears>>);
 

@@ -1,9 +1,9 @@
 //! An image: a fork's whole state at an offset, so that opening need not replay what led to it.
 //!
-//! It is a log of the same store, named after fork and offset: runs of entries, then one entry that says how many there are
-//! and what their root is. With that one the log is closed, so an image that a crash cut off is told by being open. Whatever
-//! leans on it (the trim of the fork's log, the end of an older image) is committed behind it, and the store has one order:
-//! so no crash leaves the one without the other.
+//! It is a log of the same store, named after fork and offset: runs of entries, then one entry that says how
+//! many there are and what their root is. With that one the log is closed, so an image that a crash cut off
+//! is told by being open. Whatever leans on it (the trim of the fork's log, the end of an older image) is
+//! committed behind it, and the store has one order: so no crash leaves the one without the other.
 //!
 //! ```text
 //! run      { key length u32 │ value length u32 │ key │ value } …      little-endian
@@ -92,7 +92,8 @@ impl Image {
         let fill = || {
             let mut run = Vec::with_capacity(RUN_BYTES);
             for (key, value) in moment.map.scan(Bound::Unbounded) {
-                // A long value has a run of its own: what fits into a commit by itself need not with others before it.
+                // A long value has a run of its own: what fits into a commit by itself need not with others
+                // before it.
                 if !run.is_empty() && run.len() + 8 + key.len() + value.len() > RUN_BYTES {
                     append(&run, false)?;
                     run.clear();
@@ -114,8 +115,8 @@ impl Image {
         }
     }
 
-    /// Reads it, and holds it to its root. What it has in common with a state nearby is shared with that one in memory, and its
-    /// digest is reckoned from the one that is known there.
+    /// Reads it, and holds it to its root. What it has in common with a state nearby is shared with that one
+    /// in memory, and its digest is reckoned from the one that is known there.
     ///
     /// # Errors
     /// [`Error::Root`] when it is not what it says it is; what the log says.

@@ -1,11 +1,12 @@
 //! Which images there are, which a fork is rebuilt from, and which nobody needs.
 //!
-//! A fork is rebuilt from its newest image, or from one of a fork that it came from, as long as that is no newer than where it
-//! branched off. That choice is made in one place, here: opening a state makes it, and how many forks it falls on is counted for
-//! each image. One that the last of them lets go of is removed.
+//! A fork is rebuilt from its newest image, or from one of a fork that it came from, as long as that is no
+//! newer than where it branched off. That choice is made in one place, here: opening a state makes it, and
+//! how many forks it falls on is counted for each image. One that the last of them lets go of is removed.
 //!
-//! *Counts may be late, and never too low*: what a fork is counted for is what it could be rebuilt from when it was made, had its
-//! last image or was opened. An image that its parent had since, behind which it branched off all the same, changes nothing of that.
+//! *Counts may be late, and never too low*: what a fork is counted for is what it could be rebuilt from when
+//! it was made, had its last image or was opened. An image that its parent had since, behind which it
+//! branched off all the same, changes nothing of that.
 
 use crate::image::Image;
 use crate::state::{ForkId, History};
@@ -17,8 +18,8 @@ use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 /// Names an image: its fork, and where.
 type ImageId = (ForkId, Offset);
 
-/// The image that a fork would be rebuilt from, and, where every state there ever was is kept, the one that stands for what is gone
-/// of its log, which all later ones are reached from.
+/// The image that a fork would be rebuilt from, and, where every state there ever was is kept, the one that
+/// stands for what is gone of its log, which all later ones are reached from.
 type Used = [Option<ImageId>; 2];
 
 /// The images of a state, those that are whole.
@@ -99,13 +100,14 @@ impl Images {
         &of_fork[..of_fork.partition_point(|image| image.offset <= until)]
     }
 
-    /// The images that a log's entries up to `until` can be rebuilt from, the best first. Complexity: a look for each log that it
-    /// comes from, as far as it is asked for.
+    /// The images that a log's entries up to `until` can be rebuilt from, the best first. Complexity: a look
+    /// for each log that it comes from, as far as it is asked for.
     pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> impl Iterator<Item = &Image> {
         lineage(log, until).flat_map(move |(log, until)| self.of(log.id(), until).iter().rev())
     }
 
-    /// Those of them at `from` or behind it. Complexity: a look for each log that the entries behind `from` are inherited from.
+    /// Those of them at `from` or behind it. Complexity: a look for each log that the entries behind `from`
+    /// are inherited from.
     pub(crate) fn between(
         &self,
         log: &Arc<Log>,
@@ -127,8 +129,8 @@ impl Images {
         [newest.map(Image::id), base]
     }
 
-    /// Counts what a fork has use for, and no longer what it had before. Complexity: a look for each log that it comes from, up to the
-    /// first that has an image.
+    /// Counts what a fork has use for, and no longer what it had before. Complexity: a look for each log that
+    /// it comes from, up to the first that has an image.
     pub(crate) fn lean(&mut self, log: &Arc<Log>, history: History) {
         let used = self.used(log, history);
         used.iter().flatten().for_each(|image| *self.users.entry(*image).or_default() += 1);
@@ -138,7 +140,8 @@ impl Images {
         }
     }
 
-    /// The same of a new fork, which branched off there. Complexity: constant where that is behind what its parent leans on.
+    /// The same of a new fork, which branched off there. Complexity: constant where that is behind what its
+    /// parent leans on.
     pub(crate) fn lean_as(&mut self, parent: ForkId, at: Offset, log: &Arc<Log>, history: History) {
         match self.uses.get(&parent).copied() {
             None => {}

@@ -1,9 +1,10 @@
-//! A commit as the bytes of its entry, and back: change messages of the open state protocol for Durable Streams
-//! (`packages/state/STATE-PROTOCOL.md` of durable-streams/durable-streams), each followed by a comma, as a stream of JSON
-//! keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
+//! A commit as the bytes of its entry, and back: change messages of the open state protocol for Durable
+//! Streams (`packages/state/STATE-PROTOCOL.md` of durable-streams/durable-streams), each followed by a comma,
+//! as a stream of JSON keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
 //!
-//! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually reads JSON reads
-//! it (`plain`); any other stands in base64, and the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
+//! A value that is JSON, without blanks around it, stands there as it is, byte for byte, if whatever usually
+//! reads JSON reads it (`plain`); any other stands in base64, and the header `encoding` says so. All messages
+//! of one commit have one `txid`: the offset at which its entry begins.
 
 use crate::changes::{Changes, EachChange};
 use crate::map::{Key, Map, Value};
@@ -18,8 +19,8 @@ use thalweg_wire::json::{Text, write};
 /// The content type of a fork's log.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 const BASE64: &str = "base64";
-/// Lists and objects within each other in a value that stands as it is. With the two around it they are fewer than the 64
-/// that the least patient of the usual parsers takes.
+/// Lists and objects within each other in a value that stands as it is. With the two around it they are fewer
+/// than the 64 that the least patient of the usual parsers takes.
 const NESTED_MAX: u32 = 60;
 /// A message without its type, key and value, the longest there is, and the comma behind it.
 const MESSAGE: &str = concat!(
@@ -61,7 +62,8 @@ struct Headers<'a> {
     _txid: Cow<'a, str>,
 }
 
-/// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is left out.
+/// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is
+/// left out.
 pub(crate) fn encode<'c>(
     kind: &str,
     before: &Map,
@@ -105,8 +107,8 @@ pub(crate) fn encode<'c>(
     }
 }
 
-/// What the message of a change can take in an entry at most, its comma included, whatever the key holds and wherever the entry
-/// begins. Complexity: the key's length.
+/// What the message of a change can take in an entry at most, its comma included, whatever the key holds and
+/// wherever the entry begins. Complexity: the key's length.
 pub(crate) fn bytes_max(kind: &str, key: &str, value: Option<&Value>) -> usize {
     // In base64, which is longer than what stands there as it is.
     let value = value.map_or(0, |value| write::base64_length(value.len()));
@@ -144,9 +146,9 @@ fn value(raw: &RawValue, encoding: Option<&str>) -> Result<Value, String> {
     }
 }
 
-/// The value as it stands, if it is JSON and nothing around it, and such as whatever usually reads JSON reads: nesting, halves of
-/// surrogate pairs and numbers beyond a double are where parsers end with an error, and with them everything else of the stream.
-/// Complexity: its length.
+/// The value as it stands, if it is JSON and nothing around it, and such as whatever usually reads JSON
+/// reads: nesting, halves of surrogate pairs and numbers beyond a double are where parsers end with an error,
+/// and with them everything else of the stream. Complexity: its length.
 fn plain(value: &[u8]) -> Option<&str> {
     // The first byte of most values that are no JSON tells so.
     matches!(value.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n'))

@@ -1,4 +1,5 @@
-//! Where what may be much is let go of: beside whoever serves, on one thread for all of it, which is there while there is any.
+//! Where what may be much is let go of: beside whoever serves, on one thread for all of it, which is there
+//! while there is any.
 //!
 //! *Ownership*: what is put here is nobody else's any more, and gone soon; when, nobody may depend on.
 

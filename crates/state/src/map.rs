@@ -12,7 +12,8 @@ pub type Key = SmolStr;
 /// What a key holds: any bytes.
 pub type Value = Arc<[u8]>;
 
-/// Keys and what they hold. A copy costs nothing, and a change to one of two copies what lies on the way to the key.
+/// Keys and what they hold. A copy costs nothing, and a change to one of two copies what lies on the way to
+/// the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     entries: OrdMap<Key, Value>,
@@ -34,7 +35,8 @@ impl Map {
         Self { entries: entries.into_iter().collect() }
     }
 
-    /// The same, and one in memory with `other` wherever the two hold the same. Complexity: a look at every key of either.
+    /// The same, and one in memory with `other` wherever the two hold the same. Complexity: a look at every
+    /// key of either.
     pub(crate) fn sharing(&self, other: &Map) -> Self {
         let mut map = other.clone();
         map.extend(other.differences(self));

@@ -1,7 +1,8 @@
-//! States of long ago, and those of them that forks were made of, for as long as one of those forks is there: who comes to the same
-//! place again takes the same state, and who comes to one nearby shares with it.
+//! States of long ago, and those of them that forks were made of, for as long as one of those forks is there:
+//! who comes to the same place again takes the same state, and who comes to one nearby shares with it.
 //!
-//! *Bound*: a word and a few numbers for each place that a fork was made of, and as many again of forks that are gone.
+//! *Bound*: a word and a few numbers for each place that a fork was made of, and as many again of forks that
+//! are gone.
 
 use crate::error::Error;
 use crate::image::{self, Near};
@@ -54,9 +55,9 @@ impl Past {
 }
 
 impl State {
-    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
-    /// durable: see [`State::when`]. Complexity: constant where it is that now, or a fork made of that place is there; else that of
-    /// replaying up to there and of a look at every key.
+    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket
+    /// says when all of it is durable: see [`State::when`]. Complexity: constant where it is that now, or a
+    /// fork made of that place is there; else that of replaying up to there and of a look at every key.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
@@ -81,8 +82,9 @@ impl State {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
                 // One that was dropped meanwhile reads as if nothing had ever been in it.
                 _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
-                // An image was removed before it was read, and is nothing, or empty; or entries went that another stands for. Whoever
-                // removes either has others to begin with, and nobody else looks at them before that is done.
+                // An image was removed before it was read, and is nothing, or empty; or entries went that
+                // another stands for. Whoever removes either has others to begin with, and nobody else looks
+                // at them before that is done.
                 _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),

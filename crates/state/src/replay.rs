@@ -1,9 +1,10 @@
 //! What logs come to.
 //!
-//! Forks are replayed in the order in which they were made, each from the newest place of its line that is known by then, or
-//! from an image that is newer. Known are the places at which others branch off, noted by the first replay that passes them, and
-//! those of images, which are read once each. So no stretch of inherited entries is replayed twice, and what forks share in the
-//! logs they share in memory, whichever of them have images.
+//! Forks are replayed in the order in which they were made, each from the newest place of its line that is
+//! known by then, or from an image that is newer. Known are the places at which others branch off, noted by
+//! the first replay that passes them, and those of images, which are read once each. So no stretch of
+//! inherited entries is replayed twice, and what forks share in the logs they share in memory, whichever of
+//! them have images.
 
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Rooted};
@@ -45,8 +46,8 @@ type Place = (LogId, Offset);
 /// The forks of these logs.
 ///
 /// # Errors
-/// [`Error::Foreign`]; of the main line, [`Error::Root`] when there is no other way to what an image would have held, and what the
-/// log says. Another fork that cannot be read is among those, and all else goes on.
+/// [`Error::Foreign`]; of the main line, [`Error::Root`] when there is no other way to what an image would
+/// have held, and what the log says. Another fork that cannot be read is among those, and all else goes on.
 pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Result<Replayed, Error> {
     // A parent is older than its forks, and ids only grow.
     logs.sort_by_key(|log| log.id());
@@ -104,7 +105,8 @@ impl Replay<'_> {
         Ok(Fork::new(log.clone(), 0, moment, rooted, imaged))
     }
 
-    /// Where to begin a log: with the newest image of its line, with a place of it that is known and as new, or with nothing.
+    /// Where to begin a log: with the newest image of its line, with a place of it that is known and as new,
+    /// or with nothing.
     fn begin(&mut self, log: &Arc<Log>) -> Result<Begin, Error> {
         let first = log.staged().map_or(0, |state| state.first);
         // Where it branched off is no place to begin for one that let go of what came behind it.
@@ -136,7 +138,8 @@ impl Replay<'_> {
         Ok(begin.unwrap_or_default())
     }
 
-    /// The newest place of a log's line that is known. Complexity: a look for each log up to the first that has one.
+    /// The newest place of a log's line that is known. Complexity: a look for each log up to the first that
+    /// has one.
     fn newest_known(&self, log: &Arc<Log>) -> Option<&Begin> {
         lineage(log, Offset::MAX).find_map(|(log, until)| {
             let known = self.known.range((log.id(), 0)..=(log.id(), until)).next_back();
@@ -144,7 +147,8 @@ impl Replay<'_> {
         })
     }
 
-    /// A state that one of this log has much in common with: the newest of its line that is known, or one that its line went on to.
+    /// A state that one of this log has much in common with: the newest of its line that is known, or one
+    /// that its line went on to.
     fn near(&self, log: &Arc<Log>) -> Near {
         let later = || {
             lineage(log, Offset::MAX).find_map(|(log, until)| {
@@ -157,8 +161,9 @@ impl Replay<'_> {
     }
 }
 
-/// What the entries of a log come to, up to an offset at most, from the best of these images that can be read; `None` when what
-/// would be needed is gone. What it has in common with a state nearby is shared with that in memory.
+/// What the entries of a log come to, up to an offset at most, from the best of these images that can be
+/// read; `None` when what would be needed is gone. What it has in common with a state nearby is shared with
+/// that in memory.
 ///
 /// # Errors
 /// [`Error::Foreign`], and what the log says.

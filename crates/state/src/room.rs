@@ -1,5 +1,5 @@
-//! A bound on memory that many clients share: what all sessions of a state together hold beside their snapshots, and what calls
-//! hold that wait.
+//! A bound on memory that many clients share: what all sessions of a state together hold beside their
+//! snapshots, and what calls hold that wait.
 
 use crate::error::Error;
 use parking_lot::Mutex;

@@ -12,8 +12,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_log::{Offset, Receipt, Time};
 
-/// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take: about 120 bytes for
-/// each change, and its key and, in base64, its value. A store whose segments have room for less refuses such a commit.
+/// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take:
+/// about 120 bytes for each change, and its key and, in base64, its value. A store whose segments have room
+/// for less refuses such a commit.
 pub const SESSION_BYTES_MAX: usize = 16 << 20;
 
 /// A fork that has gone on by less shares nearly all it holds with what it was.
@@ -21,26 +22,29 @@ const SHARED_BYTES_MAX: u64 = 1 << 20;
 
 /// What somebody does to a fork between snapshots. Dropped, it leaves nothing behind.
 ///
-/// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is written from
-/// then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies anything. A commit is one
-/// entry, and is refused if others committed to the fork meanwhile: then what was read may not hold any more.
+/// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is
+/// written from then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies
+/// anything. A commit is one entry, and is refused if others committed to the fork meanwhile: then what was
+/// read may not hold any more.
 ///
 /// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`]; of all
-/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with what was written over since and
-/// a [`Sight`] still holds.
+/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with what was
+/// written over since and a [`Sight`] still holds.
 #[derive(Debug)]
 pub struct Session {
     state: State,
     fork: ForkId,
     snapshot: Option<Snapshot>,
-    /// Where the fork ended when this session last had to do with that, and when what it committed is durable.
+    /// Where the fork ended when this session last had to do with that, and when what it committed is
+    /// durable.
     last: Receipt,
 }
 
 #[derive(Debug)]
 struct Snapshot {
     base: Moment,
-    /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys beside it.
+    /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys
+    /// beside it.
     changes: Arc<Beside>,
 }
 
@@ -81,9 +85,10 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
-    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then there is nothing that
-    /// others' commits could conflict with, and who did not hear the answer to the one before may ask once more. The receipt
-    /// says since where others' commits conflict, and when what this session committed is durable.
+    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then there
+    /// is nothing that others' commits could conflict with, and who did not hear the answer to the one before
+    /// may ask once more. The receipt says since where others' commits conflict, and when what this session
+    /// committed is durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
@@ -99,9 +104,9 @@ impl Session {
         Ok(Receipt { ticket, first, next })
     }
 
-    /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and says again what
-    /// the last commit, write or snapshot said, or where the fork ended when the session began: who did not hear the answer may
-    /// ask once more.
+    /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and
+    /// says again what the last commit, write or snapshot said, or where the fork ended when the session
+    /// began: who did not hear the answer may ask once more.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
@@ -122,8 +127,8 @@ impl Session {
         Ok(())
     }
 
-    /// A snapshot that the fork has left far behind holds a state that nobody else does, and whoever serves does not wait until
-    /// that is let go of.
+    /// A snapshot that the fork has left far behind holds a state that nobody else does, and whoever serves
+    /// does not wait until that is let go of.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
         let Snapshot { base, changes } = snapshot;

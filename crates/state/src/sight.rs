@@ -1,7 +1,7 @@
 //! What is seen from a place at a moment: a map, and what a session wrote over it.
 //!
-//! Taking one costs nothing, and it stays as it is whatever becomes of the place: so whoever has long to look takes a sight
-//! in its turn, and looks when others have theirs.
+//! Taking one costs nothing, and it stays as it is whatever becomes of the place: so whoever has long to look
+//! takes a sight in its turn, and looks when others have theirs.
 
 use crate::beside::Beside;
 use crate::digest::{Digest, Root};
@@ -54,7 +54,8 @@ impl Sight {
         }
     }
 
-    /// The entries from `from` on, in the order of their keys. Complexity: logarithmic, then constant for each.
+    /// The entries from `from` on, in the order of their keys. Complexity: logarithmic, then constant for
+    /// each.
     pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
         let over = self.over.as_deref().map(|over| over.scan(from));
         Merged { under: self.moment.map.scan(from).peekable(), over: over.map(Iterator::peekable) }

@@ -34,14 +34,17 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub struct Options {
     /// The `type` of the messages in the logs.
     pub kind: String,
-    /// How many bytes of a fork's log opening may have to replay before [`State::maintain`] writes an image of it.
+    /// How many bytes of a fork's log opening may have to replay before [`State::maintain`] writes an image
+    /// of it.
     pub image_bytes: u64,
     /// What becomes of entries that an image stands for.
     pub history: History,
     /// What all sessions together may hold beside their snapshots, reckoned as for one of them
-    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they wrote over since while somebody still looks at it.
+    /// ([`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX)), and what of it they wrote over since while somebody
+    /// still looks at it.
     pub sessions_bytes_max: usize,
-    /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long as it is kept.
+    /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long
+    /// as it is kept.
     pub logs_max: u64,
     /// Who hears of its logs.
     pub herald: Herald,
@@ -50,7 +53,8 @@ pub struct Options {
 /// What becomes of entries that an image stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum History {
-    /// They stay: every state there ever was can be had again, and a stream can be followed from its beginning.
+    /// They stay: every state there ever was can be had again, and a stream can be followed from its
+    /// beginning.
     #[default]
     Kept,
     /// They go, so that logs do not grow without end. Readers of the stream begin behind them.
@@ -165,8 +169,8 @@ impl State {
         let mut images = state.shared.images.lock();
         state.count_uses(&mut images);
         if state.wrong().is_empty() {
-            // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or start. Where one does not
-            // have its root the older ones stay until there is another.
+            // Those that a crash or a refusal left; what cannot be removed now goes with the next image, or
+            // start. Where one does not have its root the older ones stay until there is another.
             images.settle_once();
             let _ = images.clear(store, thalweg_log::now(), state.shared.durable.watcher);
         }
@@ -179,8 +183,8 @@ impl State {
         store.find(main_name(name).as_bytes()).is_some()
     }
 
-    /// What was found wrong when it was opened, and could be done without: images that do not have their root, or cannot be read,
-    /// and forks that cannot ([`Error::Unreadable`]).
+    /// What was found wrong when it was opened, and could be done without: images that do not have their
+    /// root, or cannot be read, and forks that cannot ([`Error::Unreadable`]).
     pub fn wrong(&self) -> &[Error] {
         &self.shared.wrong
     }
@@ -217,8 +221,8 @@ impl State {
         forks.into_iter().filter_map(line).collect()
     }
 
-    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable. Complexity:
-    /// one log entry, however large the state.
+    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable.
+    /// Complexity: one log entry, however large the state.
     ///
     /// # Errors
     /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
@@ -227,8 +231,8 @@ impl State {
         self.branch(&parent, Fork::pending, None, time)
     }
 
-    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`]; it shares what it holds with
-    /// the forks made of places nearby, and with `of`.
+    /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of [`State::at`];
+    /// it shares what it holds with the forks made of places nearby, and with `of`.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
@@ -289,8 +293,9 @@ impl State {
         }
     }
 
-    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing pending is seen of it; what is
-    /// committed of it is there until the drop is durable, which the receipt's ticket says.
+    /// Drops a fork. What it shares with others stays theirs. From now on it takes nothing, and nothing
+    /// pending is seen of it; what is committed of it is there until the drop is durable, which the receipt's
+    /// ticket says.
     ///
     /// # Errors
     /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
@@ -314,8 +319,8 @@ impl State {
                 store.delete(log, version, time, durable.watcher)?
             }
         };
-        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what is left goes with the
-        // next image, or start.
+        // They come behind the drop in the store's one order. It is done, whatever the log says of them: what
+        // is left goes with the next image, or start.
         images.leave(fork);
         let _ = images.clear(store, time, durable.watcher);
         // From most forks none branched off.
@@ -327,8 +332,8 @@ impl State {
         Ok(receipt)
     }
 
-    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where its replay brought them.
-    /// Complexity: a look at each fork.
+    /// Forks that branched off one that is dropped are replayed from an image now, and no longer from where
+    /// its replay brought them. Complexity: a look at each fork.
     fn orphan(&self, images: &Images, dropped: ForkId) {
         for child in self.shared.forks.read().values() {
             if let Some(branch) = child.log.fork().filter(|branch| branch.parent.id() == dropped) {
@@ -404,8 +409,8 @@ impl State {
         Ok(self.find(fork)?.moment(view)?.offset)
     }
 
-    /// A digest of the whole state: equal for equal states, whatever led to them. Complexity: what changed since the
-    /// last one.
+    /// A digest of the whole state: equal for equal states, whatever led to them. Complexity: what changed
+    /// since the last one.
     ///
     /// # Errors
     /// [`Error::NoFork`].
@@ -430,7 +435,8 @@ impl State {
         self.find(fork)?.ticket_of(offset)?.ok_or(Error::NoState { fork, offset })
     }
 
-    /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see [`State::when`].
+    /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see
+    /// [`State::when`].
     ///
     /// # Errors
     /// [`Error::Key`], [`Error::NoFork`], and what the log says.
@@ -461,7 +467,8 @@ impl State {
         Ok(Session::new(self.clone(), fork, end))
     }
 
-    /// Calls back once everything up to a ticket is durable: at once if it is, else on the thread that makes it so.
+    /// Calls back once everything up to a ticket is durable: at once if it is, else on the thread that makes
+    /// it so.
     pub fn when(&self, ticket: Position, callback: impl FnOnce(Result<(), CommitError>) + Send + 'static) {
         self.shared.durable.when(ticket, Box::new(callback));
     }

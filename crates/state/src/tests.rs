@@ -103,8 +103,8 @@ impl Line {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Forks, writes, sessions and restarts come to what they come to in plain maps; no fork sees another's writes; roots
-    /// are equal exactly for equal states; and every state there ever was can be had again.
+    /// Forks, writes, sessions and restarts come to what they come to in plain maps; no fork sees another's
+    /// writes; roots are equal exactly for equal states; and every state there ever was can be had again.
     #[test]
     fn agrees_with_plain_maps(steps in proptest::collection::vec(step(), 1..60), trims: bool) {
         let directory = tempfile::tempdir().unwrap();
@@ -917,7 +917,8 @@ fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
     assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with how many there are.
+/// An image that many forks lean on: how many of them are looked at when one is dropped does not grow with
+/// how many there are.
 #[test]
 fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_other_fork() {
     let store = memory();

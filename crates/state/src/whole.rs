@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use thalweg_log::{Damage, Entry, Log, Offset, Query, ReadError, Start, Store};
 
-/// Shows `visit` the entries of a log, uncommitted ones too, from an offset on until it breaks off, or until where the log ended when
-/// this began, each where the last one ended. Damage that touches other logs alone is passed over; where an entry is missing behind
-/// it, it was said to touch too few.
+/// Shows `visit` the entries of a log, uncommitted ones too, from an offset on until it breaks off, or until
+/// where the log ended when this began, each where the last one ended. Damage that touches other logs alone
+/// is passed over; where an entry is missing behind it, it was said to touch too few.
 ///
 /// # Errors
-/// What the log says, and what `visit` does; [`ReadError::Purged`] where entries were let go of, before this began or meanwhile.
+/// What the log says, and what `visit` does; [`ReadError::Purged`] where entries were let go of, before this
+/// began or meanwhile.
 pub(crate) fn entries(
     store: &Store,
     log: &Arc<Log>,

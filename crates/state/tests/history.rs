@@ -1,11 +1,12 @@
 //! Random histories of many clients against a serial model.
 //!
-//! Every client does what chance says, over its own connection, on forks that all share, makes and drops forks while others
-//! use them, and notes what it was told and when it asked and was answered, by one clock. Afterwards the history is judged fork
-//! by fork, with what the log says: see `judging`.
+//! Every client does what chance says, over its own connection, on forks that all share, makes and drops
+//! forks while others use them, and notes what it was told and when it asked and was answered, by one clock.
+//! Afterwards the history is judged fork by fork, with what the log says: see `judging`.
 //!
-//! A run in `cargo test` is short. `THALWEG_OPERATIONS=1000000 cargo test --release -p thalweg-state --test history` is the
-//! long one; `THALWEG_SEED` repeats what chance said, though not how threads met.
+//! A run in `cargo test` is short.
+//! `THALWEG_OPERATIONS=1000000 cargo test --release -p thalweg-state --test history` is the long one;
+//! `THALWEG_SEED` repeats what chance said, though not how threads met.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -41,8 +42,8 @@ struct Fork {
     name: String,
     /// Where its parent ended when it was made.
     at: u64,
-    /// Whether somebody is about to drop it. Whoever writes holds it meanwhile: so what was written is known before it goes,
-    /// and only reads meet the drop.
+    /// Whether somebody is about to drop it. Whoever writes holds it meanwhile: so what was written is known
+    /// before it goes, and only reads meet the drop.
     is_closed: RwLock<bool>,
     calls: AtomicU64,
 }

@@ -1,4 +1,5 @@
-//! The service as its clients see it: the same over a socket and over shared memory, each refusal with its word.
+//! The service as its clients see it: the same over a socket and over shared memory, each refusal with its
+//! word.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -99,12 +100,14 @@ fn a_scan_waits_for_nothing_that_takes_as_long_as_the_state_is_large() {
             state.write(state.main(), &changes, thalweg_log::now()).unwrap().next
         })
         .collect();
-    // Behind them in line it would be the last each time. Beside them it may be, where the machine stops for as long as they take.
+    // Behind them in line it would be the last each time. Beside them it may be, where the machine stops for
+    // as long as they take.
     let is_last = |offsets: &[u64]| scanned_beside(directory.path(), offsets).last() == Some(&"scan");
     assert!(!offsets[5..].chunks(3).all(is_last), "a scan was the last of all each time");
 }
 
-/// Asks for histories at these offsets, which nobody has asked for before, and then for a scan: in which order they are answered.
+/// Asks for histories at these offsets, which nobody has asked for before, and then for a scan: in which
+/// order they are answered.
 fn scanned_beside(directory: &Path, offsets: &[u64]) -> Vec<&'static str> {
     let (answered, order) = channel();
     std::thread::scope(|scope| {

@@ -93,7 +93,8 @@ impl<S: Store> Streams<S> {
     /// Deletes a stream whose time is over; `None` if it moved meanwhile and has to be looked at again.
     pub(crate) fn expire(&self, stream: &S::Stream, now: Now) -> Option<Missing> {
         let Some(state) = self.store.staged(stream) else { return Some(self.missing(stream)) };
-        // Judged behind its version: what was appended before that has renewed it, and what comes later is a conflict.
+        // Judged behind its version: what was appended before that has renewed it, and what comes later is a
+        // conflict.
         let lifetime = self.store.config(stream).lifetime;
         if !is_expired(lifetime, self.store.accessed(stream), now.time_us) {
             return None;

@@ -35,7 +35,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// One record that the server itself has to say, by the rules of a POST that brings it. Whether the stream took it.
+    /// One record that the server itself has to say, by the rules of a POST that brings it. Whether the
+    /// stream took it.
     pub(crate) fn append_record(&self, name: &str, record: &[u8], media: &str, now: Now) -> bool {
         if self.options.is_read_only(name) {
             return false;
@@ -61,9 +62,9 @@ impl<S: Store> Streams<S> {
         Answer::Respond(Problem::contended().respond())
     }
 
-    /// Decides and commits; `None` if the stream moved on meanwhile. What there is to append is made once, since a body of JSON may
-    /// take longer than others leave the stream alone: it follows from the body and its content type, which is the stream's
-    /// whenever it is asked for.
+    /// Decides and commits; `None` if the stream moved on meanwhile. What there is to append is made once,
+    /// since a body of JSON may take longer than others leave the stream alone: it follows from the body and
+    /// its content type, which is the stream's whenever it is asked for.
     fn append_to<'a>(
         &self,
         found: &Found<S>,

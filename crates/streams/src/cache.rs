@@ -15,9 +15,9 @@ pub(crate) type Etag = SmallVec<[u8; 96]>;
 const FRESH_S: u64 = 60;
 const STALE_S: u64 = 300;
 
-/// The tag of the bytes from `start` to the read's end, of one incarnation. PROTOCOL 10.1: the tag varies with closure, or a 304
-/// would hide it; and with whether this is all there is, which a 304 does not take back either: RFC 9111 3.2 has a cache keep
-/// what it does not say.
+/// The tag of the bytes from `start` to the read's end, of one incarnation. PROTOCOL 10.1: the tag varies
+/// with closure, or a 304 would hide it; and with whether this is all there is, which a 304 does not take
+/// back either: RFC 9111 3.2 has a cache keep what it does not say.
 pub(crate) fn entity_tag(start: Token, read: &Read) -> Etag {
     let mut number = itoa::Buffer::new();
     let mut tag = Etag::new();

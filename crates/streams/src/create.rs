@@ -26,7 +26,8 @@ struct Wish<'a> {
     fork: Option<fork::Wish>,
 }
 
-/// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is planned anew.
+/// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is
+/// planned anew.
 struct Content<'a> {
     body: &'a [u8],
     joined: Option<Cow<'a, [u8]>>,
@@ -165,8 +166,8 @@ impl<S: Store> Streams<S> {
         self.answer_settled(&found.stream, response)
     }
 
-    /// PROTOCOL 5.1, 4.2: an existing stream matches in origin, content type, lifetime and closure, or it is a
-    /// conflict.
+    /// PROTOCOL 5.1, 4.2: an existing stream matches in origin, content type, lifetime and closure, or it is
+    /// a conflict.
     fn mismatch(&self, found: &Found<S>, wish: &Wish<'_>) -> Option<Problem> {
         let conflict = |field, detail| Some(Problem::new(409, "config-mismatch", field, detail));
         let fork = self.store.fork(&found.stream);

@@ -2,7 +2,8 @@
 //! number past the client's own.
 //!
 //! What a live subscriber carries is a floor: 0 for most, so that all of them share one encoding, or the
-//! number drawn past the client's. The cursor sent is the larger of floor and interval, so it never goes back.
+//! number drawn past the client's. The cursor sent is the larger of floor and interval, so it never goes
+//! back.
 
 use thalweg_wire::decimal;
 use thalweg_wire::exchange::Now;

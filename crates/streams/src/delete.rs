@@ -7,7 +7,8 @@ use crate::{ATTEMPTS_MAX, Streams};
 use thalweg_wire::exchange::{Answer, Now};
 
 impl<S: Store> Streams<S> {
-    /// 204 once the delete is durable, 404 when there is nothing to delete, 410 when it was deleted and has forks.
+    /// 204 once the delete is durable, 404 when there is nothing to delete, 410 when it was deleted and has
+    /// forks.
     pub(crate) fn delete(&self, name: &str, now: Now) -> Answer<S::Stream> {
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {

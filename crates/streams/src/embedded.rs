@@ -43,8 +43,8 @@ impl Embedded {
     }
 }
 
-/// Searches by time that were done elsewhere and are asked for again, the oldest first. Those that nobody has asked for again
-/// yet are kept longest; one that is forgotten is done anew.
+/// Searches by time that were done elsewhere and are asked for again, the oldest first. Those that nobody has
+/// asked for again yet are kept longest; one that is forgotten is done anew.
 #[derive(Default)]
 struct Searches(Mutex<VecDeque<Search>>);
 
@@ -70,8 +70,8 @@ enum Found {
 }
 
 impl Searches {
-    /// As many as reads of two reactors may wait for the disk: so many at once find what was found for them, and of more some
-    /// search anew.
+    /// As many as reads of two reactors may wait for the disk: so many at once find what was found for them,
+    /// and of more some search anew.
     const MAX: usize = 1_024;
 
     fn keep(&self, question: Question, found: Found) {
@@ -84,8 +84,8 @@ impl Searches {
         done.push_back(Search { question, found, told: false });
     }
 
-    /// What was found: a record that was the first of its time stays it, until it lies below `first` and is let go of.
-    /// Anything else is told once.
+    /// What was found: a record that was the first of its time stays it, until it lies below `first` and is
+    /// let go of. Anything else is told once.
     fn take(&self, question: Question, first: u64) -> Option<Found> {
         let mut done = self.0.lock();
         done.retain(|search| {
@@ -170,8 +170,9 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last eight are for whoever appends entries: commits by version may be empty and are to one log, tickets are the
-        // store's own, logs are too, names are the rules', nothing is purged, and nothing is destroyed with a transaction under way.
+        // The last eight are for whoever appends entries: commits by version may be empty and are to one log,
+        // tickets are the store's own, logs are too, names are the rules', nothing is purged, and nothing is
+        // destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry

@@ -144,7 +144,8 @@ impl<S: Store> Streams<S> {
         };
         let anchor = match wish.anchor {
             Anchor::Tail => None,
-            // As it was asked for, wherever that was: what is left may begin later when it is asked for again.
+            // As it was asked for, wherever that was: what is left may begin later when it is asked for
+            // again.
             Anchor::At(BEGINNING) => Some(0),
             Anchor::At(_) => Some(from),
         };

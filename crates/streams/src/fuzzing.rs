@@ -1,4 +1,5 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
+//! alone.
 
 use crate::model::Model;
 use crate::subscriptions::Subscriptions;
@@ -10,8 +11,8 @@ use thalweg_wire::http1::{BodyLength, HeadParser, Limits, parse_response};
 /// 2026-01-01T00:00:00Z.
 const NOW: Now = Now { time_us: 1_767_225_600_000_000, entropy: 7 };
 
-/// Requests as they come over a connection: each is answered by a response that can be sent as it is, and a stream that
-/// was created is there for whoever asks for the same again.
+/// Requests as they come over a connection: each is answered by a response that can be sent as it is, and a
+/// stream that was created is there for whoever asks for the same again.
 pub fn requests(mut data: &[u8]) {
     let model = Model::default();
     let subscriptions = Subscriptions::open(&model, || Some([5; 32]));

@@ -6,8 +6,8 @@ use thalweg_wire::field::Name;
 use thalweg_wire::lines::Lines;
 use thalweg_wire::token::Token;
 
-/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for whoever
-/// serves it to say.
+/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for
+/// whoever serves it to say.
 const COMMON: &[u8] = b"X-Content-Type-Options: nosniff\r\n\
     Cross-Origin-Resource-Policy: cross-origin\r\n";
 
@@ -79,7 +79,8 @@ pub(crate) fn single<'a>(request: &Request<'a>, name: Name) -> Result<Option<&'a
     Ok(value)
 }
 
-/// Whether the request asks for closure. PROTOCOL 4.1: only `true` in any case counts, anything else is as absent.
+/// Whether the request asks for closure. PROTOCOL 4.1: only `true` in any case counts, anything else is as
+/// absent.
 pub(crate) fn asks_to_close(request: &Request<'_>) -> bool {
     request.field(Name::StreamClosed).is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
 }

@@ -1,15 +1,16 @@
-//! The rules of Durable Streams. Owns what each verb means over a [`store::Store`]: one file per verb, every rule
-//! cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are handed in.
+//! The rules of Durable Streams. Owns what each verb means over a [`store::Store`]: one file per verb, every
+//! rule cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are
+//! handed in.
 //!
-//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
-//! an answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]).
-//! A refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access and
-//! turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by the
-//! official conformance suite over the real one.
+//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable; an
+//! answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]). A
+//! refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access
+//! and turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by
+//! the official conformance suite over the real one.
 //!
-//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, whoever writes (PROTOCOL 5.2); supplying both
-//! `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives as long as its stream and is
-//! committed with the data it vouches for (PROTOCOL 5.2.1).
+//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, whoever writes (PROTOCOL 5.2); supplying
+//! both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives as long as its
+//! stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
 #![forbid(unsafe_code)]
 
 mod access;
@@ -90,8 +91,8 @@ pub struct Options {
     pub sharing: Sharing,
     /// Streams that somebody else writes: names, and beginnings of names, which end with a slash.
     pub read_only: Vec<String>,
-    /// Streams there may be, the server's own and those retained for forks included: one more is refused. A few more there may
-    /// be where several reactors create at the same moment.
+    /// Streams there may be, the server's own and those retained for forks included: one more is refused. A
+    /// few more there may be where several reactors create at the same moment.
     pub streams_max: u64,
     /// Whose webhooks may go to this very machine.
     pub webhooks_loopback: Loopback,

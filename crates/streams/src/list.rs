@@ -1,8 +1,9 @@
-//! `GET /v1/streams`: which streams there are, page by page. An extension of ours, outside the protocol's paths.
+//! `GET /v1/streams`: which streams there are, page by page. An extension of ours, outside the protocol's
+//! paths.
 //!
-//! A page costs what it holds, however many streams there are: the store gives at most `limit` names in order,
-//! and the last one looked at is where the next page begins. A stream whose time is over is left out and left
-//! alone; being listed is no access. Names that begin with NUL are the server's own and never shown.
+//! A page costs what it holds, however many streams there are: the store gives at most `limit` names in
+//! order, and the last one looked at is where the next page begins. A stream whose time is over is left out
+//! and left alone; being listed is no access. Names that begin with NUL are the server's own and never shown.
 
 use crate::Streams;
 use crate::expiry::is_expired;

@@ -22,7 +22,8 @@ use thalweg_wire::token::Token;
 const JSON: u8 = 0;
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
-/// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on when it was asked.
+/// A long-poll, of which no more is asked than how it began: at `offset=now`, so that its answer depends on
+/// when it was asked.
 const FROM_NOW: u8 = 1;
 /// Of a long-poll: it begins where what is left does, not at an offset that somebody named.
 const POLLS_LEFT: u8 = 2;
@@ -33,8 +34,8 @@ const RELATIVE: u8 = Live::UNOPENED;
 const FRAME_BYTES: usize = 240;
 
 impl<S: Store> Streams<S> {
-    /// The answer to a long-poll: at once if there is something to say, else a subscription. `begins`: from now on, and where what
-    /// is left does, should retention come between.
+    /// The answer to a long-poll: at once if there is something to say, else a subscription. `begins`: from
+    /// now on, and where what is left does, should retention come between.
     ///
     /// # Errors
     /// What stands at the offset cannot be read.
@@ -74,8 +75,8 @@ impl<S: Store> Streams<S> {
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
-    /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet, misses nothing that
-    /// retention took.
+    /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet,
+    /// misses nothing that retention took.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
         let moves = match live.mode {
             Mode::Sse => live.flavour & RELATIVE != 0 && !live.opened,
@@ -173,8 +174,8 @@ impl<S: Store> Streams<S> {
         };
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
         let (end, at_tail) = (read.at_tail && read.closed, read.at_tail);
-        // Part of a character at the tail may be all there ever is. Who was sent what lies in front of it has heard all that can be said, and
-        // knows where the rest begins: other ways to read have it as bytes.
+        // Part of a character at the tail may be all there ever is. Who was sent what lies in front of it has
+        // heard all that can be said, and knows where the rest begins: other ways to read have it as bytes.
         if live.flavour == TEXT && !end {
             read.shorten(unfinished(&read));
         }
@@ -204,8 +205,8 @@ impl<S: Store> Streams<S> {
         Advance::Events { bytes: out.into(), next: read.next, end }
     }
 
-    /// What the next event is made of: of text, more than part of a character, unless there is no more yet. Or else what
-    /// has to be brought into memory first, if anything can be read at all.
+    /// What the next event is made of: of text, more than part of a character, unless there is no more yet.
+    /// Or else what has to be brought into memory first, if anything can be read at all.
     fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, Halt> {
         let mut limit = self.options.event_bytes_max;
         loop {
@@ -223,8 +224,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Whether text begins with the second half of a line end whose first half, a CR, was sent before: as a line end, for it may have
-    /// been all there ever was.
+    /// Whether text begins with the second half of a line end whose first half, a CR, was sent before: as a
+    /// line end, for it may have been all there ever was.
     fn splits_line_end(&self, stream: &S::Stream, live: &Live, read: &Read) -> Result<bool, Halt> {
         let first = read.pieces.first().and_then(|piece| piece.first());
         let Some(before) =
@@ -272,8 +273,8 @@ fn flavour<S: Store>(found: &Found<S>) -> u8 {
     }
 }
 
-/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So nobody follows one of a
-/// sliding lifetime for so long that it would end: half of that, and then asks again.
+/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So
+/// nobody follows one of a sliding lifetime for so long that it would end: half of that, and then asks again.
 fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
     match lifetime {
         Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),

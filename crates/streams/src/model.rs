@@ -76,7 +76,8 @@ impl Model {
         self.0.lock().renewal_us = Some(time_us);
     }
 
-    /// Before the next read, or look at what a fork begins with, retention takes of that stream what lies below an offset.
+    /// Before the next read, or look at what a fork begins with, retention takes of that stream what lies
+    /// below an offset.
     pub(crate) fn trim_behind(&self, first: u64) {
         self.0.lock().trim = Some(first);
     }
@@ -139,7 +140,8 @@ impl Inner {
         self.staged(stream).is_none() && forks.any(|fork| !self.is_gone(fork))
     }
 
-    /// What the log looks at last: what stands in the way of a commit by itself is said even where nothing can be written.
+    /// What the log looks at last: what stands in the way of a commit by itself is said even where nothing
+    /// can be written.
     fn admit(&self, commit: &Commit<'_>) -> Result<(), StoreError> {
         let size = commit.notes.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() as u64;
         let limit = thalweg_log::NOTES_BYTES_MAX as u64;

@@ -9,8 +9,9 @@ pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r
 /// The methods of a page that is only read.
 pub(crate) const ALLOW_READS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
-/// The answer to a preflight: every method of what it is about and every header of the protocol. Among those are `If-None-Match`, and
-/// `Last-Event-ID`, which whoever reads events and has to show a token sends by itself.
+/// The answer to a preflight: every method of what it is about and every header of the protocol. Among those
+/// are `If-None-Match`, and `Last-Event-ID`, which whoever reads events and has to show a token sends by
+/// itself.
 pub(crate) fn preflight(is_only_read: bool) -> Response {
     let mut headers = Headers::new();
     if is_only_read {

@@ -1,5 +1,6 @@
-//! Places between the messages of a record, which only reading it finds: at once in a small one, and by a thread that may take its
-//! time in a large one. A request of a few bytes names any record, so a reactor must not be what reads it.
+//! Places between the messages of a record, which only reading it finds: at once in a small one, and by a
+//! thread that may take its time in a large one. A request of a few bytes names any record, so a reactor must
+//! not be what reads it.
 //!
 //! What was found is kept until the request is served again, and a little longer: a record never changes.
 
@@ -35,7 +36,8 @@ pub(crate) struct Places(Arc<Mutex<VecDeque<Found>>>);
 type Found = (Sought, Option<u64>);
 
 impl Places {
-    /// Bytes up to behind the message's separator, `None` if there are fewer messages; or what is to be done first.
+    /// Bytes up to behind the message's separator, `None` if there are fewer messages; or what is to be done
+    /// first.
     pub(crate) fn behind(&self, sought: Sought, pieces: &Pieces) -> Result<Option<u64>, Work> {
         let bytes = sought.to.saturating_sub(sought.from);
         // The shortest message is a digit, with its separator.

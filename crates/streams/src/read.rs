@@ -19,8 +19,8 @@ use thalweg_wire::{media, query};
 
 /// What an `EventSource` that connects again says of the last event that it heard.
 const LAST_HEARD: Name = Name::LastEventId;
-/// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it does not act in
-/// the name of this server, which answers more than streams.
+/// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it
+/// does not act in the name of this server, which answers more than streams.
 const PAGE_OF_NO_ORIGIN: &[u8] = b"Content-Security-Policy: sandbox\r\n";
 /// There is nothing more in front of `until`.
 const UNTIL_REACHED: &[u8] = b"Stream-Until-Reached: true\r\n";
@@ -54,7 +54,8 @@ impl<S: Store> Streams<S> {
         for _ in 0..ATTEMPTS_MAX {
             match self.read_as_found(name, &wish, request, now) {
                 Ok(answer) => return answer,
-                // PROTOCOL 8: the beginning is where what is left begins, wherever retention has moved that meanwhile.
+                // PROTOCOL 8: the beginning is where what is left begins, wherever retention has moved that
+                // meanwhile.
                 Err(StoreError::Purged) if wish.is_relative() => {}
                 Err(error) => return Answer::Respond(Problem::from(&error).respond()),
             }
@@ -205,8 +206,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Whether an offset lies inside what was appended as one, of a stream of messages: the server gave out no such offset, and
-    /// what is read from it would be no JSON.
+    /// Whether an offset lies inside what was appended as one, of a stream of messages: the server gave out
+    /// no such offset, and what is read from it would be no JSON.
     fn splits_message(&self, found: &Found<S>, offset: u64) -> bool {
         media::kind(&found.config.content_type) == Kind::Json
             && offset < found.state.tail
@@ -265,8 +266,8 @@ impl Wish {
         })
     }
 
-    /// The same from the event that an `EventSource` heard last: it asks for what it was opened with, whatever came since. An
-    /// extension of ours.
+    /// The same from the event that an `EventSource` heard last: it asks for what it was opened with,
+    /// whatever came since. An extension of ours.
     fn or_again(self, request: &Request<'_>) -> Result<Self, Problem> {
         let heard = if self.live == Some(Mode::Sse) { single(request, LAST_HEARD)? } else { None };
         let Some(heard) = heard.filter(|heard| !heard.is_empty()) else { return Ok(self) };

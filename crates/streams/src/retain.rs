@@ -1,5 +1,5 @@
-//! How much of a stream is kept: `Stream-Retain-Seconds` and `Stream-Retain-Bytes`, an extension of ours. Set when the stream is
-//! created, kept by the engine as a note, enforced by it in the background.
+//! How much of a stream is kept: `Stream-Retain-Seconds` and `Stream-Retain-Bytes`, an extension of ours. Set
+//! when the stream is created, kept by the engine as a note, enforced by it in the background.
 
 use crate::headers::{Headers, single};
 use crate::problem::Problem;

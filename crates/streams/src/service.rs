@@ -22,8 +22,8 @@ const JWKS: &str = "__ds/jwks.json";
 impl<S: Store> Service for Streams<S> {
     type Topic = S::Stream;
 
-    /// What is read or written of streams, or lists them, weighs what its method says. Everything else here is an answer of a
-    /// few lines.
+    /// What is read or written of streams, or lists them, weighs what its method says. Everything else here
+    /// is an answer of a few lines.
     fn weight(&self, head: &Request<'_>) -> Weight {
         match head.path.strip_prefix(STREAMS) {
             Some(JWKS) if head.method == Method::Get => Weight::Small,
@@ -33,7 +33,8 @@ impl<S: Store> Service for Streams<S> {
         }
     }
 
-    /// What is sent by POST to a stream, and not what is asked of subscriptions, whose claims and acknowledgements are no records.
+    /// What is sent by POST to a stream, and not what is asked of subscriptions, whose claims and
+    /// acknowledgements are no records.
     fn appends(&self, head: &Request<'_>) -> bool {
         let is_stream = |path: &str| !path.starts_with(CONTROL);
         head.method == Method::Post && head.path.strip_prefix(STREAMS).is_some_and(is_stream)
@@ -127,7 +128,8 @@ impl<S: Store> Service for Streams<S> {
     }
 }
 
-/// RFC 9110 15.5.16: a body that comes packed is not what would be kept, and told apart from one of the wrong type.
+/// RFC 9110 15.5.16: a body that comes packed is not what would be kept, and told apart from one of the wrong
+/// type.
 fn packed(request: &Request<'_>) -> Option<Response> {
     let carries = matches!(request.method, Method::Put | Method::Post);
     request.coding().filter(|_| carries).map(|_| {

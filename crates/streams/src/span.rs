@@ -1,8 +1,8 @@
 //! `since` and `until`: a read's bounds in time instead of offsets. An extension of ours.
 //!
-//! A time is a record's when it was appended, as the server's clock had it. `since` begins at the first record of that
-//! time or a later one, so a clock that was set back hides nothing behind that place; `until` ends in front of the
-//! first record of its time or a later one.
+//! A time is a record's when it was appended, as the server's clock had it. `since` begins at the first
+//! record of that time or a later one, so a clock that was set back hides nothing behind that place; `until`
+//! ends in front of the first record of its time or a later one.
 
 use crate::Streams;
 use crate::access::Found;
@@ -86,8 +86,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// The end that a place makes for a read until a time. Behind the last record it is one only once nothing older
-    /// can follow.
+    /// The end that a place makes for a read until a time. Behind the last record it is one only once nothing
+    /// older can follow.
     pub(crate) fn end(&self, offset: u64, until_us: u64, found: &Found<S>, now: Now) -> End {
         let is_past = now.time_us >= until_us.saturating_add(TURN_US_MAX);
         // What is staged was appended earlier, and is still to be seen.

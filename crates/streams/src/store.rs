@@ -38,8 +38,8 @@ pub struct Config {
     pub lifetime: Lifetime,
 }
 
-/// Key of the note by which an engine bounds what it keeps of a stream: microseconds that a record may be old and bytes that
-/// there may be, 8 bytes each, little-endian, 0 for no bound.
+/// Key of the note by which an engine bounds what it keeps of a stream: microseconds that a record may be old
+/// and bytes that there may be, 8 bytes each, little-endian, 0 for no bound.
 pub const RETAIN_NOTE: &[u8] = b"\0retain";
 
 /// Where a stream branches off from another, and what its creator asked for.
@@ -49,7 +49,8 @@ pub struct Fork<T> {
     pub source: T,
     /// Where the fork's own bytes begin.
     pub base: u64,
-    /// The offset asked for, 0 for the beginning of what was left; `None` when it was left to the source's tail.
+    /// The offset asked for, 0 for the beginning of what was left; `None` when it was left to the source's
+    /// tail.
     pub anchor: Option<u64>,
     /// How far behind the anchor, in bytes or messages, as it was asked for.
     pub sub_offset: u64,
@@ -103,7 +104,8 @@ pub struct Commit<'a> {
     pub producer: Option<(&'a [u8], ProducerState)>,
     /// The new writer sequence.
     pub writer_seq: Option<&'a [u8]>,
-    /// Small facts to keep beside the payload, by key: of one key the last one wins, an empty value removes it.
+    /// Small facts to keep beside the payload, by key: of one key the last one wins, an empty value removes
+    /// it.
     pub notes: &'a [(&'a [u8], &'a [u8])],
     /// Close the stream after the payload.
     pub close: bool,
@@ -140,8 +142,8 @@ pub enum StoreError {
     /// The disk is full. Nothing was applied; reads go on; writes go on when space returns.
     #[error("no space left for the store: {0}")]
     Full(String),
-    /// The operating system refuses the store what it needs. Nothing was applied; reads go on; writes go on when it
-    /// refuses no more.
+    /// The operating system refuses the store what it needs. Nothing was applied; reads go on; writes go on
+    /// when it refuses no more.
     #[error("the store cannot write now: {0}")]
     Io(String),
     /// One commit is larger than the store takes. Nothing was applied.
@@ -201,8 +203,8 @@ impl Read {
 /// What a search by time came to.
 #[derive(Debug)]
 pub enum Sought {
-    /// The first record of that time or a later one begins there; the visible tail as it is now if every record is
-    /// older.
+    /// The first record of that time or a later one begins there; the visible tail as it is now if every
+    /// record is older.
     At(u64),
     /// It takes a search that may wait for a disk: once this is done elsewhere, ask again.
     Cold(Work),
@@ -230,7 +232,8 @@ pub struct Stats {
     pub streams: u64,
     /// Bytes taken for segments, preallocated ones included, and for what is settled of them.
     pub stored_bytes: u64,
-    /// Bytes of records that some stream still needs; what was let go of counts for up to 256 KiB of a stream longer.
+    /// Bytes of records that some stream still needs; what was let go of counts for up to 256 KiB of a stream
+    /// longer.
     pub kept_bytes: u64,
     /// Segments.
     pub segments: u64,
@@ -251,8 +254,8 @@ pub trait Store: Clone + Send + 'static {
     /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
     type Stream: Clone + Send;
 
-    /// The same store for a thread that is nobody's reactor: what is committed there becomes durable by itself, and nobody is
-    /// told.
+    /// The same store for a thread that is nobody's reactor: what is committed there becomes durable by
+    /// itself, and nobody is told.
     fn apart(&self) -> Self {
         self.clone()
     }
@@ -268,7 +271,8 @@ pub trait Store: Clone + Send + 'static {
     ///
     /// # Errors
     /// [`StoreError::Exists`] unless the name is free in the staged view; [`StoreError::SourceGone`] and
-    /// [`StoreError::PastEnd`] when the source cannot be forked there, [`StoreError::Purged`] when it can no longer.
+    /// [`StoreError::PastEnd`] when the source cannot be forked there, [`StoreError::Purged`] when it can no
+    /// longer.
     fn create(
         &self,
         name: &[u8],
@@ -298,8 +302,8 @@ pub trait Store: Clone + Send + 'static {
     /// Identity of this incarnation of the name, never reused. Grows.
     fn incarnation(&self, stream: &Self::Stream) -> u64;
 
-    /// The incarnation that an offset's token names: the stream's own above its base, and below that whoever's
-    /// it is in the source. Grows with the offset.
+    /// The incarnation that an offset's token names: the stream's own above its base, and below that
+    /// whoever's it is in the source. Grows with the offset.
     fn owner(&self, stream: &Self::Stream, offset: u64) -> u64;
 
     /// Where the stream branches off; `None` unless it is a fork.
@@ -363,8 +367,8 @@ pub trait Store: Clone + Send + 'static {
     /// [`StoreError::Gone`], [`StoreError::Damaged`].
     fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
 
-    /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would not
-    /// wait.
+    /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would
+    /// not wait.
     fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work>;
 
     /// Microseconds since the epoch of the last access, which a sliding lifetime counts from.

@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls something of somebody else's, whose panic ends nothing but itself: the panic hook has told of it, and the caller goes on with
-/// what it owes to others.
+/// Calls something of somebody else's, whose panic ends nothing but itself: the panic hook has told of it,
+/// and the caller goes on with what it owes to others.
 ///
 /// ```
 /// let mut told = 0;

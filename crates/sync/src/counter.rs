@@ -1,7 +1,7 @@
 //! Numbers that are given out once each, to whoever asks, in whatever thread.
 //!
-//! Nothing is published by a number, so no ordering is asked of it: only that no two get the same, and that each
-//! thread's own numbers grow.
+//! Nothing is published by a number, so no ordering is asked of it: only that no two get the same, and that
+//! each thread's own numbers grow.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 

@@ -38,22 +38,23 @@
 //!   declaration; the sleeper would then sleep undeclared, and the next announcement would pass it by. The
 //!   `Acquire`, which pairs with the `Release` of the wake, keeps the read in its place: whoever reads a
 //!   count has its own declaration ordered behind the clearing that belongs to it.
-//! - *A wake without a look at `sleepers`* ([`Gate::wake_all`]) has no fence. Its `Release` does: whoever reads the
-//!   count of the wake, and so would sleep through it, sees what was published before.
+//! - *A wake without a look at `sleepers`* ([`Gate::wake_all`]) has no fence. Its `Release` does: whoever
+//!   reads the count of the wake, and so would sleep through it, sees what was published before.
 //!
 //! A task does as a thread does, with its waker in the list in place of the sleep. The list is filled before
 //! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
-//! finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its own in the list, which goes with
-//! it: tasks come and go while nothing is published. A waker that was registered for itself is kept until the next wake even
-//! if its task has lost interest: one task may watch two things, and the waker is the same. Who knows that it has none left says so
-//! ([`Gate::forget`]). Wakers are somebody else's code, so
-//! they are cloned, woken and dropped without the lock.
+//! finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its own in the
+//! list, which goes with it: tasks come and go while nothing is published. A waker that was registered for
+//! itself is kept until the next wake even if its task has lost interest: one task may watch two things, and
+//! the waker is the same. Who knows that it has none left says so ([`Gate::forget`]). Wakers are somebody
+//! else's code, so they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
 //!
 //! 1. *No lost wake*: who looks for work that was announced sees it before sleeping, or is woken.
 //! 2. While nobody sleeps, an announcement makes no system call and writes nothing.
-//! 3. A waker is woken once per registration at most; a task is in the list once, and once for each future that waits.
+//! 3. A waker is woken once per registration at most; a task is in the list once, and once for each future
+//!    that waits.
 //! 4. Of a future that is gone, and of a waker that was forgotten, nothing is in the list.
 //!
 //! The models in `models/gate.rs` check 1, for two threads, for a thread beside a task, and that it breaks
@@ -106,8 +107,8 @@ pub trait Place {
     /// Counts wakes.
     fn sequence(&self) -> &AtomicU32;
 
-    /// Sleeps until [`Place::wake_all`], or the time is over, unless the sequence is no longer `seen`. Comparing
-    /// and going to sleep are one step to whoever moves the sequence and then wakes. May end early.
+    /// Sleeps until [`Place::wake_all`], or the time is over, unless the sequence is no longer `seen`.
+    /// Comparing and going to sleep are one step to whoever moves the sequence and then wakes. May end early.
     fn sleep(&self, seen: u32, timeout: Option<Duration>);
 
     /// Ends every sleep that is going on.
@@ -185,8 +186,8 @@ impl Gate {
         Gate::over(Page::new(map))
     }
 
-    /// A gate for sleepers who cannot write to the publisher's words and so cannot be woken by it: they look by themselves whether
-    /// it moved, so often. Whoever wakes them through this very gate they hear at once.
+    /// A gate for sleepers who cannot write to the publisher's words and so cannot be woken by it: they look
+    /// by themselves whether it moved, so often. Whoever wakes them through this very gate they hear at once.
     ///
     /// # Errors
     /// There is no memory for its words.
@@ -213,8 +214,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         ours
     }
 
-    /// The same by a publisher that holds a lock: a waker may run its task at once, and that may want the lock. The tasks are the
-    /// caller's to wake, without it.
+    /// The same by a publisher that holds a lock: a waker may run its task at once, and that may want the
+    /// lock. The tasks are the caller's to wake, without it.
     pub fn announce_to_threads(&self) -> Roused {
         if !handshake::take_on::<O>(self.place.sleepers()) {
             return Roused::default();
@@ -237,8 +238,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         self.place.wake_all();
     }
 
-    /// Wakes the tasks of this process: for a thread that sleeps on their behalf where the publisher is another
-    /// process.
+    /// Wakes the tasks of this process: for a thread that sleeps on their behalf where the publisher is
+    /// another process.
     pub fn wake_tasks(&self) {
         self.rouse_tasks().wake();
     }
@@ -268,21 +269,22 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         }
     }
 
-    /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`, it is there already; `false`, the waker is kept and
-    /// woken by the next wake.
+    /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`,
+    /// it is there already; `false`, the waker is kept and woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
         self.keep(waker, |_| Who::of(waker));
         self.prepare();
         there()
     }
 
-    /// Wakes a waker no more that was registered: nobody waits there any longer. It is to be the one that was: another, though it
-    /// wakes the same, need not be known to ([`Waker::will_wake`]).
+    /// Wakes a waker no more that was registered: nobody waits there any longer. It is to be the one that
+    /// was: another, though it wakes the same, need not be known to ([`Waker::will_wake`]).
     pub fn forget(&self, waker: &Waker) {
         let _waker = self.tasks.lock().wakers.remove(&Who::of(waker));
     }
 
-    /// The same as a future, which ends once `there` finds what it looks for. Dropped before, it leaves nothing behind.
+    /// The same as a future, which ends once `there` finds what it looks for. Dropped before, it leaves
+    /// nothing behind.
     pub async fn until(&self, mut there: impl FnMut() -> bool) {
         if there() {
             return;

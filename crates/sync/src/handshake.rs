@@ -74,7 +74,8 @@ pub(crate) fn publish<O: Orderings>() {
     O::PRODUCER.apply();
 }
 
-/// Producer, behind [`publish`]: whether somebody declared itself asleep and this producer is the one to wake.
+/// Producer, behind [`publish`]: whether somebody declared itself asleep and this producer is the one to
+/// wake.
 #[inline]
 pub(crate) fn take(asleep: &AtomicU32) -> bool {
     // The plain load keeps the line shared while nobody sleeps; the exchange settles who wakes, and writes

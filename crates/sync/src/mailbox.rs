@@ -124,8 +124,8 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
         self.note(|drained| drained.stopped = true);
     }
 
-    /// Wakes the consumer without a message; its next drain says so. Any thread, any number of times, however full
-    /// the mailbox is.
+    /// Wakes the consumer without a message; its next drain says so. Any thread, any number of times, however
+    /// full the mailbox is.
     pub fn nudge(&self) {
         self.note(|drained| drained.nudged = true);
     }

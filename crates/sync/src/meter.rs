@@ -2,10 +2,11 @@
 //!
 //! # Shape
 //!
-//! Every word has one writer at a time and any number of readers. The writer adds with a load and a store, which cost
-//! what plain ones do; writers that take turns under a lock are one writer. Readers see each word whole, late by no
-//! more than the hardware's delay; two words read one after the other need not be of the same moment, so nothing may
-//! be concluded from their difference but a trend. Nothing is published by them: every ordering is relaxed.
+//! Every word has one writer at a time and any number of readers. The writer adds with a load and a store,
+//! which cost what plain ones do; writers that take turns under a lock are one writer. Readers see each word
+//! whole, late by no more than the hardware's delay; two words read one after the other need not be of the
+//! same moment, so nothing may be concluded from their difference but a trend. Nothing is published by them:
+//! every ordering is relaxed.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 
@@ -84,7 +85,8 @@ pub struct Histogram {
 /// A histogram as it stood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Distribution {
-    /// Values up to and with each bound, which is a power of two less one; ascending. The last bucket has no bound.
+    /// Values up to and with each bound, which is a power of two less one; ascending. The last bucket has no
+    /// bound.
     pub buckets: Vec<(Option<u64>, u64)>,
     /// The sum of all values.
     pub sum: u64,

@@ -31,8 +31,8 @@
 //! then finds nothing and sleeps again.
 //!
 //! What the work *is* travels under the mailbox's lock or the ring's own release and acquire; the fences
-//! order the words alone. The models in `models.rs` check 1 and 2 over every interleaving, and that without either fence, or with
-//! either one weakened to acquire-release, 1 breaks.
+//! order the words alone. The models in `models.rs` check 1 and 2 over every interleaving, and that without
+//! either fence, or with either one weakened to acquire-release, 1 breaks.
 
 use crate::handshake;
 pub use crate::handshake::{Fence, Orderings, Strong};

@@ -1,11 +1,13 @@
-//! Looking again for a while before sleeping, without keeping the processor from whoever could bring what is looked for.
+//! Looking again for a while before sleeping, without keeping the processor from whoever could bring what is
+//! looked for.
 //!
-//! A wake across processors costs tens of microseconds, so where waits have been short ([`Pace`]) a thread looks for about
-//! as long before it sleeps ([`Patience`]). Where there are fewer processors than threads with something to do, the one
-//! that it looks on may be the one that its peer needs: so after a moment it makes way between two looks. That costs next
-//! to nothing where nobody waits for the processor. Where somebody does, the time was theirs and is not counted; but a
-//! look is given up once others had the processor for longer than a wake costs, twice: a thread that sleeps is put on
-//! whichever processor is free when it is woken, one that only makes way stays where it is.
+//! A wake across processors costs tens of microseconds, so where waits have been short ([`Pace`]) a thread
+//! looks for about as long before it sleeps ([`Patience`]). Where there are fewer processors than threads
+//! with something to do, the one that it looks on may be the one that its peer needs: so after a moment it
+//! makes way between two looks. That costs next to nothing where nobody waits for the processor. Where
+//! somebody does, the time was theirs and is not counted; but a look is given up once others had the
+//! processor for longer than a wake costs, twice: a thread that sleeps is put on whichever processor is free
+//! when it is woken, one that only makes way stays where it is.
 //!
 //! No memory is shared here: each belongs to one thread.
 
@@ -13,8 +15,8 @@ use thalweg_sys::{clock, process};
 
 /// About what a wake across processors costs.
 pub const WAKE_NS: u64 = 50_000;
-/// Waits for a peer that are shorter than this are looked through: twice what a wake costs, because one that was slept through
-/// has a wake in it.
+/// Waits for a peer that are shorter than this are looked through: twice what a wake costs, because one that
+/// was slept through has a wake in it.
 pub const QUICK_NS: u64 = 2 * WAKE_NS;
 /// A peer that is up and has nothing else to do answers within this: until then nobody is made way for.
 pub const ALONE_NS: u64 = 5_000;
@@ -81,7 +83,8 @@ impl Patience {
         Self::at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once.
+    /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at
+    /// once.
     #[inline]
     pub fn for_peer(alone_ns: u64) -> Self {
         Self::for_peer_at(clock::monotonic_ns(), alone_ns)

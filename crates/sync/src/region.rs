@@ -88,7 +88,8 @@ pub struct RegionWriter {
 }
 
 impl Region {
-    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be written by nobody else.
+    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be written
+    /// by nobody else.
     ///
     /// # Panics
     /// When the map may only be read.
@@ -155,18 +156,19 @@ impl Region {
         self.map.release();
     }
 
-    /// Brings the pages that hold some published bytes into memory, waiting for the disk: those that it does not give are zeros from then
-    /// on. `false`: there were some. The page that a writer may still store to is left alone. The caller knows that nobody has looked at
-    /// these pages yet: what was read once must not turn into zeros. (Nobody can have read what the disk does not give, unless
-    /// it was read, let go of by the kernel, and lost since.)
+    /// Brings the pages that hold some published bytes into memory, waiting for the disk: those that it does
+    /// not give are zeros from then on. `false`: there were some. The page that a writer may still store to
+    /// is left alone. The caller knows that nobody has looked at these pages yet: what was read once must not
+    /// turn into zeros. (Nobody can have read what the disk does not give, unless it was read, let go of by
+    /// the kernel, and lost since.)
     pub fn bring_in(&self, range: Range<u32>) -> bool {
         let page = thalweg_sys::machine::page_bytes();
         let published = self.published() as usize;
         let is_written = (self.map.is_writable() || self.followed) && published < self.map.length();
         let final_bytes = if is_written { published / page * page } else { published };
         let end = (range.end as usize).min(final_bytes);
-        // SAFETY: what is published nobody stores to, these pages hold nothing else, and that what was there is not relied on is
-        // what is asked of the caller.
+        // SAFETY: what is published nobody stores to, these pages hold nothing else, and that what was there
+        // is not relied on is what is asked of the caller.
         unsafe { self.map.bring_in(range.start as usize..end) }
     }
 

@@ -2,9 +2,9 @@
 //!
 //! # Shape
 //!
-//! Two sides, two rings. Ring *n* is written by side *n* and read by the other; each is exactly a socket's byte
-//! stream: a write takes what fits, a read gives what is there, and what is larger than the ring flows through
-//! it in pieces. Where messages begin and end is the business of whoever reads, from a private copy.
+//! Two sides, two rings. Ring *n* is written by side *n* and read by the other; each is exactly a socket's
+//! byte stream: a write takes what fits, a read gives what is there, and what is larger than the ring flows
+//! through it in pieces. Where messages begin and end is the business of whoever reads, from a private copy.
 //!
 //! # The words
 //!
@@ -16,44 +16,47 @@
 //! | `wants_space` of a side: wants to be woken when half of its ring is free | the same | `Relaxed` | the other | `Relaxed` |
 //! | `cpu` of a side: where it last ran | the side | `Relaxed` | the other | `Relaxed` |
 //!
-//! `tail` is how bytes travel: who sees it sees what was written below it. `head` is how room travels: who sees
-//! it knows that what lay below it has been copied out. Both count without end and are taken modulo the ring.
+//! `tail` is how bytes travel: who sees it sees what was written below it. `head` is how room travels: who
+//! sees it knows that what lay below it has been copied out. Both count without end and are taken modulo the
+//! ring.
 //!
 //! # Sleeping
 //!
 //! The handshake of [`crate::handshake`], twice: the words of work are `tail` for `asleep` and `head` for
-//! `wants_space`. A side writes and reads as much as it likes and then asks once ([`End::bell_wanted`]) whether
-//! it owes the other a wake: one fence for everything since the last question. How a sleeper sleeps and how it
-//! is woken is the caller's; a wake that comes before the sleep must not be lost.
+//! `wants_space`. A side writes and reads as much as it likes and then asks once ([`End::bell_wanted`])
+//! whether it owes the other a wake: one fence for everything since the last question. How a sleeper sleeps
+//! and how it is woken is the caller's; a wake that comes before the sleep must not be lost.
 //!
-//! A writer that found the ring full is woken when half of it is free, not at the first byte, which a reader in
-//! small steps would do at every step. It waits for no more than it is going to get: a reader that has read
-//! everything has freed the whole ring.
+//! A writer that found the ring full is woken when half of it is free, not at the first byte, which a reader
+//! in small steps would do at every step. It waits for no more than it is going to get: a reader that has
+//! read everything has freed the whole ring.
 //!
 //! # What costs
 //!
-//! A line that one side wrote takes as long to come to the other as everything else of a short message together. So a write
-//! stores and loads nothing: `tail` and the lines of its bytes are all that travels, once each. Whoever has read something is
-//! likely to write next, so the lines that a write goes to, that of `tail` with them, are asked for as soon as bytes were taken
-//! out and come while the answer is made; asked for earlier, the peer's looks take them away again. A reader that looks
-//! for `tail` again and again asks for the lines behind its head together with it ([`End::anticipate`]), so that they travel
-//! beside `tail` and not after it. (Figures, and what was tried: `bench/README.md`.)
+//! A line that one side wrote takes as long to come to the other as everything else of a short message
+//! together. So a write stores and loads nothing: `tail` and the lines of its bytes are all that travels,
+//! once each. Whoever has read something is likely to write next, so the lines that a write goes to, that of
+//! `tail` with them, are asked for as soon as bytes were taken out and come while the answer is made; asked
+//! for earlier, the peer's looks take them away again. A reader that looks for `tail` again and again asks
+//! for the lines behind its head together with it ([`End::anticipate`]), so that they travel beside `tail`
+//! and not after it. (Figures, and what was tried: `bench/README.md`.)
 //!
 //! # Invariants
 //!
 //! 1. Bytes arrive in order, each once, unchanged.
 //! 2. *No lost wake*: who sleeps behind [`End::prepare_to_sleep`] and is owed a wake by the above gets it.
 //! 3. While both sides are up, neither makes a system call on the other's account.
-//! 4. *A peer is a stranger.* Each side keeps its own `tail` and `head` to itself and only ever writes them out;
-//!    the peer's are checked whenever they are read: they never go back, and never farther than there is room
-//!    or there are bytes. One that lies is told as [`Broken`], and costs neither a panic nor an access
+//! 4. *A peer is a stranger.* Each side keeps its own `tail` and `head` to itself and only ever writes them
+//!    out; the peer's are checked whenever they are read: they never go back, and never farther than there is
+//!    room or there are bytes. One that lies is told as [`Broken`], and costs neither a panic nor an access
 //!    outside the rings (`copy` says why not either when the bytes change while they are copied). A lie that
-//!    keeps to these rules is garbage that the peer could as well have written properly; the words of sleep can
-//!    only cost wakes.
+//!    keeps to these rules is garbage that the peer could as well have written properly; the words of sleep
+//!    can only cost wakes.
 //!
 //! The models in `models/ring.rs` check 1 and 2 and refute each ordering and each fence when it is weakened.
-//! The tests beside this file compare with a plain queue over any splits and sizes, and put a hostile peer at the
-//! other end. `transport`, which owns the way a side is woken, has threads and processes do it in numbers.
+//! The tests beside this file compare with a plain queue over any splits and sizes, and put a hostile peer at
+//! the other end. `transport`, which owns the way a side is woken, has threads and processes do it in
+//! numbers.
 
 mod copy;
 mod header;
@@ -205,8 +208,8 @@ impl<P: Place, O: Orderings> End<P, O> {
         Ok(count)
     }
 
-    /// Writes as much of the pieces as fits and publishes it at once; how many bytes. Fewer than there are means
-    /// that the ring is full.
+    /// Writes as much of the pieces as fits and publishes it at once; how many bytes. Fewer than there are
+    /// means that the ring is full.
     ///
     /// # Errors
     /// The peer's word lies.
@@ -224,8 +227,9 @@ impl<P: Place, O: Orderings> End<P, O> {
         self.incoming.pending(&self.place)
     }
 
-    /// For whoever looks again and again, right before each look: asks for the lines that the next bytes will be in, so that they
-    /// come together with the word that says so. Asked for a moment before, they are likely to come as they were.
+    /// For whoever looks again and again, right before each look: asks for the lines that the next bytes will
+    /// be in, so that they come together with the word that says so. Asked for a moment before, they are
+    /// likely to come as they were.
     #[inline]
     pub fn anticipate(&self) {
         self.incoming.anticipate(&self.place);
@@ -267,9 +271,9 @@ impl<P: Place, O: Orderings> End<P, O> {
         for_data || for_space
     }
 
-    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`: nothing is there,
-    /// sleep and call [`End::wake_up`] when up. `false`: there is work, and this side counts as up. `cpu` is where the
-    /// thread runs.
+    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`:
+    /// nothing is there, sleep and call [`End::wake_up`] when up. `false`: there is work, and this side
+    /// counts as up. `cpu` is where the thread runs.
     #[inline]
     pub fn prepare_to_sleep(&mut self, wanted: Wanted, cpu: u32) -> bool {
         self.runs_on(cpu);

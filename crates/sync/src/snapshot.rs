@@ -84,8 +84,8 @@ impl<T> Cached<T> {
         Self { version, value }
     }
 
-    /// Goes on to the latest value; whether it was replaced since. One load when it was not. To be asked of the
-    /// same `Snapshots` always.
+    /// Goes on to the latest value; whether it was replaced since. One load when it was not. To be asked of
+    /// the same `Snapshots` always.
     ///
     /// ```
     /// use thalweg_sync::snapshot::{Cached, Snapshots};

@@ -9,8 +9,8 @@
 //! | any | its writer, after its stores; or whoever races to move it up | `Release` | anybody, before their loads | `Acquire` |
 //!
 //! The same pairing as `Published`: whoever reads a position also sees the bytes below it, and where several
-//! raced to move it there, what each of those did before that came to lower places. Checked by the models below,
-//! which refute each ordering when it is weakened, and by the tests.
+//! raced to move it there, what each of those did before that came to lower places. Checked by the models
+//! below, which refute each ordering when it is weakened, and by the tests.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
@@ -18,8 +18,8 @@ use std::ptr::NonNull;
 #[cfg(not(loom))]
 use thalweg_sys::disk::Map;
 
-/// How words are stored and loaded. Production code uses [`Strong`]; the models use weaker tables to show that each
-/// entry is needed.
+/// How words are stored and loaded. Production code uses [`Strong`]; the models use weaker tables to show
+/// that each entry is needed.
 trait Orderings {
     /// A writer's store or move up, behind what it tells of.
     const PUBLISHED: Ordering;
@@ -231,7 +231,8 @@ mod models {
         });
     }
 
-    /// Two who race fill a byte each. Who sees 2 sees the byte of 2; the byte of 1 it sees where 1 was there first.
+    /// Two who race fill a byte each. Who sees 2 sees the byte of 2; the byte of 1 it sees where 1 was there
+    /// first.
     fn who_reads_a_word_that_was_raced_for_sees_what_it_tells_of<O: Orderings>() {
         loom::model(|| {
             let shared = Shared::new();

@@ -29,8 +29,9 @@ pub fn ring(socket: BorrowedFd<'_>) -> io::Result<()> {
     unless_it_would_wait(|| send(socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)).map(drop)
 }
 
-/// Takes away bells that were rung, all of them unless there are more than anybody rings who follows the rules:
-/// one call of the kernel, so that no peer can keep us here. An end behind bells is heard by the next call.
+/// Takes away bells that were rung, all of them unless there are more than anybody rings who follows the
+/// rules: one call of the kernel, so that no peer can keep us here. An end behind bells is heard by the next
+/// call.
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor. A connection that was reset is an end.
@@ -43,8 +44,8 @@ pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
     Ok(heard.unwrap_or(Heard::Nothing))
 }
 
-/// Sleeps until there is something to hear, the end included, or the time is over; `None` is for ever. May end
-/// early.
+/// Sleeps until there is something to hear, the end included, or the time is over; `None` is for ever. May
+/// end early.
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor.

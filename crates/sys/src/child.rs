@@ -1,8 +1,8 @@
-//! Another program, started and ended: in a process group of its own, killed with whoever started it, its end readable as a
-//! descriptor.
+//! Another program, started and ended: in a process group of its own, killed with whoever started it, its end
+//! readable as a descriptor.
 //!
-//! A child leads a group. Whoever it started ends with it: what is left of the group when the leader is gone is killed before
-//! the leader is reaped, so that the group's number cannot have become somebody else's.
+//! A child leads a group. Whoever it started ends with it: what is left of the group when the leader is gone
+//! is killed before the leader is reaped, so that the group's number cannot have become somebody else's.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgid, getpid, getppid, kill_process, kill_process_group, pidfd_open,
@@ -54,8 +54,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a program. It is killed when the *thread* that starts it ends, which is when the process does if that is its
-    /// first one.
+    /// Starts a program. It is killed when the *thread* that starts it ends, which is when the process does
+    /// if that is its first one.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, what the kernel says.
@@ -78,8 +78,8 @@ impl Child {
             // A parent that ended before it could be followed is gone for good.
             if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
         };
-        // SAFETY: between fork and exec the closure makes two system calls on values it owns, allocates nothing and takes no
-        // lock.
+        // SAFETY: between fork and exec the closure makes two system calls on values it owns, allocates
+        // nothing and takes no lock.
         unsafe { command.pre_exec(follow) };
         let mut process = command.spawn()?;
         let id = Pid::from_child(&process);

@@ -10,8 +10,9 @@ pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
-/// The same clock as it was at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`), which comes every ten milliseconds or
-/// more often while somebody runs: a quarter of the price, for whoever only asks whether time has passed.
+/// The same clock as it was at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`), which comes every ten
+/// milliseconds or more often while somebody runs: a quarter of the price, for whoever only asks whether time
+/// has passed.
 #[inline]
 pub fn coarse_ns() -> u64 {
     nanoseconds(ClockId::MonotonicCoarse)

@@ -1,15 +1,16 @@
 //! The program's own code and constants in memory.
 //!
-//! The kernel maps code and constants as they are used, and what lies around them with them, so a program that has read
-//! its command line goes on holding the pages of the parser and its texts. They are clean copies of a file: letting go
-//! of them costs a page fault where they are needed again, and nothing where they are not.
+//! The kernel maps code and constants as they are used, and what lies around them with them, so a program
+//! that has read its command line goes on holding the pages of the parser and its texts. They are clean
+//! copies of a file: letting go of them costs a page fault where they are needed again, and nothing where
+//! they are not.
 
 use rustix::mm::{Advice, madvise};
 use std::ffi::{c_int, c_void};
 
-/// Lets go of the code and constants that are mapped, of the program and of its libraries: what is still used comes back
-/// by itself. For programs that go on for long with a part of what they began with. One system call per segment.
-/// Breakpoints that a debugger wrote into the code go with it.
+/// Lets go of the code and constants that are mapped, of the program and of its libraries: what is still used
+/// comes back by itself. For programs that go on for long with a part of what they began with. One system
+/// call per segment. Breakpoints that a debugger wrote into the code go with it.
 pub fn release() {
     // SAFETY: the callback has the signature that is asked for, and keeps nothing.
     unsafe { libc::dl_iterate_phdr(Some(release_object), std::ptr::null_mut()) };
@@ -27,8 +28,9 @@ unsafe extern "C" fn release_object(info: *mut libc::dl_phdr_info, _: usize, _: 
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 {
             let (start, length) = pages(info.dlpi_addr + header.p_vaddr, header.p_memsz);
-            // SAFETY: whole pages of a segment that is mapped from a file and never writable: no relocation was written
-            // to them, so dropping the mapped copies loses nothing, and the next use brings them back from the file.
+            // SAFETY: whole pages of a segment that is mapped from a file and never writable: no relocation
+            // was written to them, so dropping the mapped copies loses nothing, and the next use brings them
+            // back from the file.
             let _ = unsafe { madvise(start as *mut c_void, length, Advice::LinuxDontNeed) };
         }
     }

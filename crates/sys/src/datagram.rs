@@ -34,7 +34,8 @@ impl Sender {
         Ok(Self::Ip(address))
     }
 
-    /// A path ends with its first zero byte, if it has one; an abstract name begins with one and may have others.
+    /// A path ends with its first zero byte, if it has one; an abstract name begins with one and may have
+    /// others.
     fn named(name: &[u8]) -> Self {
         match name {
             [] | [0] => Self::Unnamed,
@@ -44,8 +45,8 @@ impl Sender {
     }
 }
 
-/// What a Unix socket is bound to, as the kernel tells it. A path may fill all the room there is: then no zero byte ends it
-/// there, and the kernel counts one that lies behind (unix(7)).
+/// What a Unix socket is bound to, as the kernel tells it. A path may fill all the room there is: then no
+/// zero byte ends it there, and the kernel counts one that lies behind (unix(7)).
 fn unix_name(from: &SocketAddrAny) -> &[u8] {
     let length = (from.addr_len() as usize).min(NAME_END);
     // SAFETY: so many bytes of an address are initialized, and borrowed with it.
@@ -53,11 +54,12 @@ fn unix_name(from: &SocketAddrAny) -> &[u8] {
     bytes.get(NAME_START..).unwrap_or_default()
 }
 
-/// Reads one datagram into the vector's spare room, at most `limit` bytes of it, and lengthens the vector by it. `None`
-/// when there is none.
+/// Reads one datagram into the vector's spare room, at most `limit` bytes of it, and lengthens the vector by
+/// it. `None` when there is none.
 ///
 /// # Errors
-/// What the kernel says of an earlier datagram, `ConnectionRefused` among it; `Unsupported` for other families.
+/// What the kernel says of an earlier datagram, `ConnectionRefused` among it; `Unsupported` for other
+/// families.
 pub fn receive_from(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) -> io::Result<Option<Sender>> {
     let length = into.len();
     let spare = into.spare_capacity_mut();

@@ -62,8 +62,8 @@ pub struct Events {
     list: Vec<kernel::Event>,
 }
 
-// SAFETY: a report is plain data. The kernel's type could carry a pointer, which nobody here stores or follows: the
-// token of a watch is always a number.
+// SAFETY: a report is plain data. The kernel's type could carry a pointer, which nobody here stores or
+// follows: the token of a watch is always a number.
 unsafe impl Send for Events {}
 
 impl Events {

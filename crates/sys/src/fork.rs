@@ -9,14 +9,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 /// What a copy ends with that could not be made whole.
 const TORN: i32 = 101;
 
-/// Goes on in a second process, a copy of this one: `true` there, `false` here. The copy has `standard_input` as such and as what
-/// it is here, output and errors as this process has, and nothing else that descriptors stand for: a value of this process that
-/// stands for one leads nowhere in it, and may be dropped. It is nobody's here: whoever adopts orphans ([`adopt_orphans`]) hears
-/// of its end.
+/// Goes on in a second process, a copy of this one: `true` there, `false` here. The copy has `standard_input`
+/// as such and as what it is here, output and errors as this process has, and nothing else that descriptors
+/// stand for: a value of this process that stands for one leads nowhere in it, and may be dropped. It is
+/// nobody's here: whoever adopts orphans ([`adopt_orphans`]) hears of its end.
 ///
 /// # Errors
-/// `WouldBlock` when there are too many processes, out of memory or descriptors; `Unsupported` while this process has other
-/// threads, whose locks nobody would ever open in the copy. Nothing was begun then.
+/// `WouldBlock` when there are too many processes, out of memory or descriptors; `Unsupported` while this
+/// process has other threads, whose locks nobody would ever open in the copy. Nothing was begun then.
 pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
@@ -26,13 +26,15 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let (descriptors, nowhere) = (descriptors()?, File::options().read(true).write(true).open("/dev/null")?);
     // What is not written yet would be written twice. Where it cannot be, nobody reads it.
     let _ = io::stdout().flush();
-    // Whoever started this program may have it ignore its children's ends, and then there would be none to wait for.
+    // Whoever started this program may have it ignore its children's ends, and then there would be none to
+    // wait for.
     let _heard = Heard::begin();
     // SAFETY: this is the only thread, so no lock is held that the copy would wait for.
     let between = unsafe { libc::fork() };
     match between {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: in a copy with one thread, as above; what is in between ends here, without running what runs at exit.
+        // SAFETY: in a copy with one thread, as above; what is in between ends here, without running what
+        // runs at exit.
         0 => unsafe {
             match libc::fork() {
                 0 => {
@@ -47,15 +49,17 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// While it lives the ends of children can be waited for, and behind it as before: in a copy as well. Nothing is changed where they can be
-/// anyway, for an end that somebody is still to hear of would be forgotten with the change.
+/// While it lives the ends of children can be waited for, and behind it as before: in a copy as well. Nothing
+/// is changed where they can be anyway, for an end that somebody is still to hear of would be forgotten with
+/// the change.
 struct Heard {
     before: Option<libc::sigaction>,
 }
 
 impl Heard {
     fn begin() -> Self {
-        // SAFETY: records of numbers, for which zeroes are a value: the usual action, which takes no handler away that stays away.
+        // SAFETY: records of numbers, for which zeroes are a value: the usual action, which takes no handler
+        // away that stays away.
         unsafe {
             let usual: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
@@ -78,8 +82,8 @@ impl Drop for Heard {
     }
 }
 
-/// Has the ends of children be waited for from now on, by this process and by those that it starts, where whoever started it had them
-/// ignored.
+/// Has the ends of children be waited for from now on, by this process and by those that it starts, where
+/// whoever started it had them ignored.
 pub fn hear_children() {
     std::mem::forget(Heard::begin());
 }
@@ -109,8 +113,9 @@ fn descriptors() -> io::Result<Vec<RawFd>> {
     Ok(numbers)
 }
 
-/// Lets go of what descriptors stand for, but for input, output and errors. Their numbers stay taken until whoever has them closes
-/// them, or a number that is used again would be closed by somebody who had it before.
+/// Lets go of what descriptors stand for, but for input, output and errors. Their numbers stay taken until
+/// whoever has them closes them, or a number that is used again would be closed by somebody who had it
+/// before.
 ///
 /// # Safety
 /// In a process of one thread that was just forked.
@@ -156,8 +161,8 @@ impl fmt::Display for End {
     }
 }
 
-/// Waits until a child ends, and says which, and how; `None` when there is none. Its number is its own until it is released
-/// ([`release`]): until then the same one is said again.
+/// Waits until a child ends, and says which, and how; `None` when there is none. Its number is its own until
+/// it is released ([`release`]): until then the same one is said again.
 ///
 /// # Errors
 /// None in practice.
@@ -214,7 +219,8 @@ pub fn kill(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, rustix::process::Signal::KILL)?)
 }
 
-/// Leaves the group and the terminal that this process was started in, whose signals do not reach it any more.
+/// Leaves the group and the terminal that this process was started in, whose signals do not reach it any
+/// more.
 ///
 /// # Errors
 /// It leads a group already.

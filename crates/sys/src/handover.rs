@@ -1,7 +1,7 @@
 //! A descriptor handed over to another process, beside bytes on a Unix socket.
 //!
-//! Descriptors that come in are closed on exec, and those that nobody expected are closed at once: whoever can
-//! connect could otherwise fill our table.
+//! Descriptors that come in are closed on exec, and those that nobody expected are closed at once: whoever
+//! can connect could otherwise fill our table.
 
 use crate::again::unless_it_would_wait;
 use rustix::net::{
@@ -31,9 +31,9 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptor: BorrowedFd<'_>) ->
     })
 }
 
-/// Reads what is there into the vector's spare room, and the first descriptor that came beside it. `None` when
-/// nothing is there yet, `Some(0)` at the end of the stream. What follows bytes with a descriptor is left for
-/// the next call.
+/// Reads what is there into the vector's spare room, and the first descriptor that came beside it. `None`
+/// when nothing is there yet, `Some(0)` at the end of the stream. What follows bytes with a descriptor is
+/// left for the next call.
 ///
 /// # Errors
 /// `ConnectionReset` and the like; `InvalidInput` if there is no spare room.

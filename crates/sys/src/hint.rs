@@ -4,8 +4,8 @@ use std::ops::Range;
 
 const LINE_BYTES: usize = 64;
 
-/// Has the processor fetch the line that holds byte `at` of a slice which is going to be read soon, without waiting for
-/// it. Nothing where `at` lies outside, or where the processor knows no such thing.
+/// Has the processor fetch the line that holds byte `at` of a slice which is going to be read soon, without
+/// waiting for it. Nothing where `at` lies outside, or where the processor knows no such thing.
 ///
 /// ```
 /// let bytes = vec![7; 4096];

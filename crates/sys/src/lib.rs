@@ -1,9 +1,10 @@
 //! Every system call Thalweg makes, behind safe functions, and a simulated twin of the disk.
 //!
-//! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`], [`event`]),
-//! sockets ([`socket`]), many of them at once ([`volley`]), and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`systemd`]), other
-//! programs ([`child`]), and a process that goes on twice ([`fork`]).
+//! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`],
+//! [`event`]), sockets ([`socket`]), many of them at once ([`volley`]), and their names ([`name`]), clocks
+//! ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]), files and maps (`disk`), sleeping on
+//! a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over
+//! ([`systemd`]), other programs ([`child`]), and a process that goes on twice ([`fork`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
 //! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and

@@ -1,5 +1,5 @@
-//! What the machine is like underneath: the file system that a directory lies on, which directory that is, what its clocks are worth, and which of
-//! its runs this is.
+//! What the machine is like underneath: the file system that a directory lies on, which directory that is,
+//! what its clocks are worth, and which of its runs this is.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,8 @@ const OVERLAY: i64 = 0x794c_7630;
 /// Where the kernel says what it reads the time from.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// What is at a path, whatever it is called: its device and its number there, which are its own for as long as it is.
+/// What is at a path, whatever it is called: its device and its number there, which are its own for as long
+/// as it is.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = rustix::fs::stat(path).ok()?;
     Some((found.st_dev, found.st_ino))
@@ -48,7 +49,8 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
 /// What the kernel was given when it started, random(4).
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Which run of the machine this is, as a number that another run hardly has; 0 where the kernel does not say.
+/// Which run of the machine this is, as a number that another run hardly has; 0 where the kernel does not
+/// say.
 pub fn boot() -> u64 {
     let said = std::fs::read_to_string(BOOT).unwrap_or_default();
     let digits: String = said.chars().filter(char::is_ascii_hexdigit).take(16).collect();

@@ -1,15 +1,16 @@
 //! Memory that is handed over to another process as a descriptor, and that neither can pull from under the
 //! other.
 //!
-//! Whoever maps memory that another may cut short dies at the next access behind the cut. So the kernel is told
-//! to forbid it (*seals*: no shrinking, no growing, no further seals), and whoever is handed such memory asks
-//! the kernel whether it is so before it maps it.
+//! Whoever maps memory that another may cut short dies at the next access behind the cut. So the kernel is
+//! told to forbid it (*seals*: no shrinking, no growing, no further seals), and whoever is handed such memory
+//! asks the kernel whether it is so before it maps it.
 //!
-//! Its pages come as they are first written to: to have them all from the start costs a server's thread milliseconds
-//! for a few mebibytes, of which most clients use little. So a machine without memory must be an error before there is
-//! anything to write to: where the kernel accounts for what it promises it refuses, and elsewhere we ask what is
-//! available, for this memory and for what others were promised before and may not have used yet. That is as good as the
-//! machine's own word; a limit that a container sets is enforced by killing.
+//! Its pages come as they are first written to: to have them all from the start costs a server's thread
+//! milliseconds for a few mebibytes, of which most clients use little. So a machine without memory must be an
+//! error before there is anything to write to: where the kernel accounts for what it promises it refuses, and
+//! elsewhere we ask what is available, for this memory and for what others were promised before and may not
+//! have used yet. That is as good as the machine's own word; a limit that a container sets is enforced by
+//! killing.
 
 use crate::disk::Map;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
@@ -25,8 +26,8 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// `promised_bytes` is what such memory that was made before may still come to need.
 ///
 /// # Errors
-/// `OutOfMemory` when there is not as much; `FileTooLarge` where the process may not have a file of that length
-/// (`RLIMIT_FSIZE`); `InvalidInput` for no bytes; out of descriptors.
+/// `OutOfMemory` when there is not as much; `FileTooLarge` where the process may not have a file of that
+/// length (`RLIMIT_FSIZE`); `InvalidInput` for no bytes; out of descriptors.
 pub fn sealed(name: &str, bytes: usize, promised_bytes: u64) -> io::Result<OwnedFd> {
     if bytes == 0 {
         return Err(io::ErrorKind::InvalidInput.into());

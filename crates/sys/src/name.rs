@@ -64,16 +64,19 @@ pub struct DirectoryLock {
     _directory: OwnedFd,
 }
 
-/// Waits for the lock on the directory a path lies in, but no longer than [`PATIENCE`]: whoever takes it holds it for
-/// a few calls, so one who holds it longer was stopped meanwhile, or does not mean us. Advisory: it binds those who take it too.
+/// Waits for the lock on the directory a path lies in, but no longer than [`PATIENCE`]: whoever takes it
+/// holds it for a few calls, so one who holds it longer was stopped meanwhile, or does not mean us. Advisory:
+/// it binds those who take it too.
 ///
 /// # Errors
-/// `NotFound` when there is no such directory, `TimedOut` when somebody else went on holding it, what the file system says.
+/// `NotFound` when there is no such directory, `TimedOut` when somebody else went on holding it, what the
+/// file system says.
 pub fn lock_directory_of(path: &Path) -> io::Result<DirectoryLock> {
     lock_within(path, PATIENCE)
 }
 
-/// As [`lock_directory_of`], for whoever must not be kept waiting: others let go of it within moments, or it is not had.
+/// As [`lock_directory_of`], for whoever must not be kept waiting: others let go of it within moments, or it
+/// is not had.
 ///
 /// # Errors
 /// As there.

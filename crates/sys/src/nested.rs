@@ -1,8 +1,8 @@
 //! What a loop that is not ours watches of us: one descriptor for all that we wait for.
 //!
-//! An epoll of a few descriptors and of a moment, which is readable while one of them has something or the moment has come. It
-//! is level-triggered, and nobody asks it what there is: who is told looks at everything it has. It remembers no descriptor,
-//! so whoever owns one says what it was watched for before.
+//! An epoll of a few descriptors and of a moment, which is readable while one of them has something or the
+//! moment has come. It is level-triggered, and nobody asks it what there is: who is told looks at everything
+//! it has. It remembers no descriptor, so whoever owns one says what it was watched for before.
 
 use crate::epoll::{Epoll, Watch, wait_readable};
 use crate::event::Alarm;
@@ -68,8 +68,8 @@ impl Nested {
         self.alarm.due(at)
     }
 
-    /// Waits until there is something, at most so long; `due` is when there is, whatever comes. `false`: there is not; a
-    /// signal ends a wait too.
+    /// Waits until there is something, at most so long; `due` is when there is, whatever comes. `false`:
+    /// there is not; a signal ends a wait too.
     ///
     /// # Errors
     /// None in practice.

@@ -11,8 +11,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// For so long a thread goes by what it found of its processors.
 const PROCESSORS_KNOWN_NS: u64 = 1_000_000;
 
-/// From here on the calling thread makes no system call but `read`, `write` and its own end: any other kills it, and the process when
-/// it has no other thread. For tests of what makes none.
+/// From here on the calling thread makes no system call but `read`, `write` and its own end: any other kills
+/// it, and the process when it has no other thread. For tests of what makes none.
 ///
 /// # Errors
 /// The kernel cannot do that.
@@ -89,7 +89,8 @@ pub fn processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |allowed| allowed.count() as usize)
 }
 
-/// The same for whoever asks with each wait: what was so a millisecond before `now_ns` at most, and then it costs nothing.
+/// The same for whoever asks with each wait: what was so a millisecond before `now_ns` at most, and then it
+/// costs nothing.
 #[inline]
 pub fn processors_lately(now_ns: u64) -> usize {
     thread_local! {

@@ -95,7 +95,8 @@ pub fn ignore_broken_pipes() {
     }
 }
 
-/// A write that a file-size limit (`ulimit -f`) does not allow says so with an error, never by ending the process.
+/// A write that a file-size limit (`ulimit -f`) does not allow says so with an error, never by ending the
+/// process.
 pub fn ignore_full_files() {
     // SAFETY: `SIG_IGN` is a valid disposition for `SIGXFSZ`, and installs no code of ours.
     unsafe {

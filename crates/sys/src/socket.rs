@@ -1,8 +1,8 @@
-//! Stream sockets, TCP and Unix: listen, connect, accept, and what may be set on them; `transfer` reads and writes, `wait` waits,
-//! `peer` says who is at the other end, `speaker` who said something.
+//! Stream sockets, TCP and Unix: listen, connect, accept, and what may be set on them; `transfer` reads and
+//! writes, `wait` waits, `peer` says who is at the other end, `speaker` who said something.
 //!
-//! Every socket made here is non-blocking and closed on exec. A call that would block says `None`, and does so even on
-//! a socket that [`block`] made blocking; only [`receive_waiting`] waits.
+//! Every socket made here is non-blocking and closed on exec. A call that would block says `None`, and does
+//! so even on a socket that [`block`] made blocking; only [`receive_waiting`] waits.
 
 mod peer;
 mod speaker;
@@ -111,8 +111,8 @@ const PASSED_OVER_MAX: usize = 64;
 /// is passed over.
 ///
 /// # Errors
-/// Out of descriptors (see [`out_of_descriptors`]), or a listener that is broken, or that this process may not accept from:
-/// a policy that says so takes no connection off the queue.
+/// Out of descriptors (see [`out_of_descriptors`]), or a listener that is broken, or that this process may
+/// not accept from: a policy that says so takes no connection off the queue.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     next_waiting(|| net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK))
 }
@@ -141,8 +141,8 @@ fn next_waiting<T>(accept: impl Fn() -> rustix::io::Result<T>) -> io::Result<Opt
     }
 }
 
-/// Whether an error tells of one connection that is gone before it was taken, and nothing of the listener: accept(2) lists
-/// what the network may have said of it.
+/// Whether an error tells of one connection that is gone before it was taken, and nothing of the listener:
+/// accept(2) lists what the network may have said of it.
 fn is_of_one_connection(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -174,7 +174,8 @@ pub fn set_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, true)?)
 }
 
-/// Lets closing reset the connection: nothing is owed to the peer, and neither end keeps the address for a while after.
+/// Lets closing reset the connection: nothing is owed to the peer, and neither end keeps the address for a
+/// while after.
 ///
 /// # Errors
 /// None in practice.
@@ -241,7 +242,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// A second descriptor for the connected socket that is this process's standard input, non-blocking and closed on exec.
+/// A second descriptor for the connected socket that is this process's standard input, non-blocking and
+/// closed on exec.
 ///
 /// # Errors
 /// `ENOTSOCK`, `EBADF` where it is none.

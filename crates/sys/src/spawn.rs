@@ -1,8 +1,8 @@
 //! Starting programs, and a descriptor that tells of their end.
 //!
-//! `beside` starts them by one call of the kernel, `library` by the C library's means where that call is not to be had.
-//! The parent's memory is neither copied nor locked, no handler of a fork runs, and a program that cannot be started is
-//! an error here, not the exit of a child.
+//! `beside` starts them by one call of the kernel, `library` by the C library's means where that call is not
+//! to be had. The parent's memory is neither copied nor locked, no handler of a fork runs, and a program that
+//! cannot be started is an error here, not the exit of a child.
 
 mod beside;
 mod library;
@@ -23,8 +23,8 @@ pub struct Program<'a> {
     pub environment: &'a [CString],
     /// Where it runs, if not here.
     pub directory: Option<&'a CStr>,
-    /// What it has for standard input, output and error, if not what this process has. This process's own three may be among
-    /// them, in any order.
+    /// What it has for standard input, output and error, if not what this process has. This process's own
+    /// three may be among them, in any order.
     pub standard: [Option<RawFd>; 3],
     /// Nothing else that is open here is open there.
     pub closes_others: bool,
@@ -67,9 +67,9 @@ impl Started {
 /// Starts a program.
 ///
 /// # Errors
-/// `NotFound` when none of the paths is there, what the kernel says of the one that is, or of the directory; out of
-/// processes or descriptors. Nothing was started then, but for the last, when the program runs without a descriptor
-/// that tells of its end: it is ended.
+/// `NotFound` when none of the paths is there, what the kernel says of the one that is, or of the directory;
+/// out of processes or descriptors. Nothing was started then, but for the last, when the program runs without
+/// a descriptor that tells of its end: it is ended.
 pub fn spawn(program: &Program<'_>) -> io::Result<Started> {
     let (paths, arguments) = (pointers(program.paths), pointers(program.arguments));
     let paths = &paths[..program.paths.len()];
@@ -90,15 +90,15 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// A copy of what this process has for its environment, read as the C library itself reads it. Nobody may change it
-/// meanwhile: where an interpreter's lock guards it, the caller holds that.
+/// A copy of what this process has for its environment, read as the C library itself reads it. Nobody may
+/// change it meanwhile: where an interpreter's lock guards it, the caller holds that.
 pub fn own_environment() -> Vec<CString> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
     let mut copied = Vec::new();
-    // SAFETY: a word that is there before `main`, and null or a list of strings that a null ends; nobody changes them
-    // meanwhile, as far as the process keeps what the C library demands of it.
+    // SAFETY: a word that is there before `main`, and null or a list of strings that a null ends; nobody
+    // changes them meanwhile, as far as the process keeps what the C library demands of it.
     unsafe {
         let mut next = environ;
         while !next.is_null() && !(*next).is_null() {

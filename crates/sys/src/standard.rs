@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Standard input and output, for a reactor to own.
 ///
-/// A pipe is opened anew, so that not blocking remains a matter of ours alone; a socket cannot be, and is told not to
-/// block, which it is for everybody who shares it. From here on a broken pipe is an error, in the whole process, and
-/// never a signal.
+/// A pipe is opened anew, so that not blocking remains a matter of ours alone; a socket cannot be, and is
+/// told not to block, which it is for everybody who shares it. From here on a broken pipe is an error, in the
+/// whole process, and never a signal.
 ///
 /// # Errors
 /// Out of descriptors; no `/proc`; one of the two is closed.
@@ -63,8 +63,8 @@ pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usiz
     unless_it_would_wait(|| rustix::io::write(descriptor, bytes))
 }
 
-/// Waits until nobody reads any more what is written there: the other end of a pipe or a socket is closed, or a terminal is gone.
-/// Of anything else, such as a file, that never comes.
+/// Waits until nobody reads any more what is written there: the other end of a pipe or a socket is closed, or
+/// a terminal is gone. Of anything else, such as a file, that never comes.
 ///
 /// # Errors
 /// What the kernel says.

@@ -1,4 +1,5 @@
-//! What a supervisor (systemd, or whatever speaks its protocol) hands to the process and wants to hear from it.
+//! What a supervisor (systemd, or whatever speaks its protocol) hands to the process and wants to hear from
+//! it.
 //!
 //! Listening sockets come as descriptors from 3 on (`sd_listen_fds(3)`); news goes as datagrams to a Unix
 //! socket (`sd_notify(3)`). Which environment variables say so is for the caller to read.

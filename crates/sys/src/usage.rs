@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 
-/// Processor time used so far, user and system together, in microseconds (ten thousand are the kernel's tick).
+/// Processor time used so far, user and system together, in microseconds (ten thousand are the kernel's
+/// tick).
 ///
 /// # Errors
 /// There is no such process.

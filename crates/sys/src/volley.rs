@@ -1,11 +1,11 @@
 //! Many small writes, each to a socket of its own, by one system call.
 //!
-//! A ring of submissions (io_uring) used as a call with many arguments: every write is told not to wait, so that each is done, taken or
-//! refused, when the call returns, and between two calls the kernel knows of nothing of ours. So what is written
-//! is borrowed for the call alone. Readiness stays with epoll.
+//! A ring of submissions (io_uring) used as a call with many arguments: every write is told not to wait, so
+//! that each is done, taken or refused, when the call returns, and between two calls the kernel knows of
+//! nothing of ours. So what is written is borrowed for the call alone. Readiness stays with epoll.
 //!
-//! Invariant: nothing is in the ring between calls; where a call fails in the middle the ring is broken and used no more.
-//! *Checked by* the tests below.
+//! Invariant: nothing is in the ring between calls; where a call fails in the middle the ring is broken and
+//! used no more. *Checked by* the tests below.
 
 use io_uring::{IoUring, Probe, opcode, types};
 use std::io;
@@ -32,8 +32,8 @@ impl Volley {
     /// # Errors
     /// The kernel has no such thing, or does not let this process have it, as many containers do not.
     pub fn new() -> io::Result<Volley> {
-        // A child that forks has the maps, too, and can let go of its copy; not to hand them down would leave it with places that
-        // are another map's by then.
+        // A child that forks has the maps, too, and can let go of its copy; not to hand them down would leave
+        // it with places that are another map's by then.
         let ring = IoUring::new(ENTRIES as u32)?;
         // Older kernels have the ring and not this use of it.
         let mut probe = Probe::new();
@@ -44,8 +44,9 @@ impl Volley {
         Ok(Volley { ring, broken: false })
     }
 
-    /// Writes to each socket, none of which comes twice, what is beside it. How many bytes each took is put behind `taken`, in the same
-    /// order: `None`, when it takes none now, or not in this way. One system call for each 512.
+    /// Writes to each socket, none of which comes twice, what is beside it. How many bytes each took is put
+    /// behind `taken`, in the same order: `None`, when it takes none now, or not in this way. One system call
+    /// for each 512.
     ///
     /// # Errors
     /// The call failed; what was not done by then took nothing, and says so. Of a socket: `BrokenPipe`,
@@ -77,9 +78,10 @@ impl Volley {
                 .flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
                 .build()
                 .user_data(index as u64);
-            // SAFETY: socket and bytes are borrowed until this function returns. By then the write is done, because it is told
-            // not to wait and every completion was seen; or the call failed, which it does only if it submitted nothing, what earlier ones
-            // submitted was seen, and the ring, in which it may still stand, is never submitted again.
+            // SAFETY: socket and bytes are borrowed until this function returns. By then the write is done,
+            // because it is told not to wait and every completion was seen; or the call failed, which it does
+            // only if it submitted nothing, what earlier ones submitted was seen, and the ring, in which it
+            // may still stand, is never submitted again.
             unsafe { self.ring.submission().push(&send) }.map_err(|_| io::ErrorKind::OutOfMemory)?;
         }
         let mut done = 0;

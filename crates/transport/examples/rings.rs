@@ -4,8 +4,8 @@
 //! cargo run --release -p thalweg-transport --example rings [ROUNDS]
 //! ```
 //!
-//! Two threads, pinned to two processors or to one. Figures drift with whatever else the machine does: compare
-//! within one run.
+//! Two threads, pinned to two processors or to one. Figures drift with whatever else the machine does:
+//! compare within one run.
 
 use std::error::Error;
 use std::io::IoSlice;

@@ -1,12 +1,13 @@
 //! Taking connections in, also when no descriptor is left for them.
 //!
-//! A connection that waits while the process has no descriptor cannot be accepted, and a level-triggered listener would report
-//! it again at once, for ever. So each acceptor keeps one descriptor in reserve, by means of which whoever waits is shed.
+//! A connection that waits while the process has no descriptor cannot be accepted, and a level-triggered
+//! listener would report it again at once, for ever. So each acceptor keeps one descriptor in reserve, by
+//! means of which whoever waits is shed.
 //!
-//! Invariant: while a reserve changes hands no other [`Acceptor`] of the process accepts, so none takes in somebody of its own
-//! by it and leaves its owner without for as long as that one stays. What else takes a descriptor then, a file for a moment or
-//! somebody else's loop, may still be the faster: the reserve is asked for again at the next shedding. *Checked by*
-//! `a_reserve_is_not_lost_to_another_acceptor`.
+//! Invariant: while a reserve changes hands no other [`Acceptor`] of the process accepts, so none takes in
+//! somebody of its own by it and leaves its owner without for as long as that one stays. What else takes a
+//! descriptor then, a file for a moment or somebody else's loop, may still be the faster: the reserve is
+//! asked for again at the next shedding. *Checked by* `a_reserve_is_not_lost_to_another_acceptor`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,9 +32,9 @@ pub struct Accepted {
 
 /// Accepts connections in bounded batches. One per listener and reactor.
 ///
-/// Holds one descriptor in reserve. When the process runs out of descriptors the reserve is closed to accept a waiting
-/// connection into its place and close it: the peer learns at once instead of waiting, and the queue gets shorter instead of
-/// spinning. What it learns is up to whoever accepts.
+/// Holds one descriptor in reserve. When the process runs out of descriptors the reserve is closed to accept
+/// a waiting connection into its place and close it: the peer learns at once instead of waiting, and the
+/// queue gets shorter instead of spinning. What it learns is up to whoever accepts.
 #[derive(Debug)]
 pub struct Acceptor {
     reserve: Option<EventFd>,
@@ -62,7 +63,8 @@ impl Acceptor {
         self.accept_or(listener, limit, admit, &mut |_| {})
     }
 
-    /// The same, and shows each connection that no descriptor is left for to `shed`, which may say why, before it is closed.
+    /// The same, and shows each connection that no descriptor is left for to `shed`, which may say why,
+    /// before it is closed.
     ///
     /// # Errors
     /// A broken listener.

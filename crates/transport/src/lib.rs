@@ -2,13 +2,13 @@
 //!
 //! Owns: listeners ([`Listener`]), accepting in bounded batches without a spin when descriptors run out
 //! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write()`],
-//! [`write_gathered`]), what it did not take yet ([`Unsent`]), and the same through shared memory that was handed over
-//! ([`SharedEnd`]); where a service is found ([`Endpoint`]).
+//! [`write_gathered`]), what it did not take yet ([`Unsent`]), and the same through shared memory that was
+//! handed over ([`SharedEnd`]); where a service is found ([`Endpoint`]).
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
 //!
-//! Every function is at most one system call, and never blocks but for a [`PeerWait`]. A connection's descriptor is owned by its
-//! reactor's slab; the functions here borrow it.
+//! Every function is at most one system call, and never blocks but for a [`PeerWait`]. A connection's
+//! descriptor is owned by its reactor's slab; the functions here borrow it.
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -5,11 +5,11 @@
 //!
 //! # A Unix path is never stolen
 //!
-//! A socket file outlives a killed server, so a path that exists means nothing by itself. A new listener
-//! asks whether somebody answers behind it: if so it refuses, if not it takes the leftover's place. It
-//! removes its own path when dropped, unless another has taken the place meanwhile, somebody else goes on holding that lock, or it is a
-//! copy of the process that bound it which drops it. Looking and taking
-//! happen under a lock on the directory, so two servers that start together cannot both win.
+//! A socket file outlives a killed server, so a path that exists means nothing by itself. A new listener asks
+//! whether somebody answers behind it: if so it refuses, if not it takes the leftover's place. It removes its
+//! own path when dropped, unless another has taken the place meanwhile, somebody else goes on holding that
+//! lock, or it is a copy of the process that bound it which drops it. Looking and taking happen under a lock
+//! on the directory, so two servers that start together cannot both win.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,9 +38,9 @@ impl Listener {
         if reactors <= 1 {
             return Ok(vec![Self::tcp_one(address, false)?]);
         }
-        // A shared port would also be shared with a second server that the user started by mistake, and
-        // each would get half of the connections. So the first takes the port for itself alone, and shares it once it has
-        // it: of two that start together one is refused.
+        // A shared port would also be shared with a second server that the user started by mistake, and each
+        // would get half of the connections. So the first takes the port for itself alone, and shares it once
+        // it has it: of two that start together one is refused.
         let first = Self::tcp_one(address, false)?;
         socket::share_port(first.as_fd())?;
         let address = first.local_address()?;
@@ -130,8 +130,9 @@ fn answered(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
-/// A path that leads to our listener; removed when dropped, if it still does. While somebody else holds its directory's lock it
-/// stays, as after a crash: who is dropped may be what a reactor waits for, and who binds there next takes it away.
+/// A path that leads to our listener; removed when dropped, if it still does. While somebody else holds its
+/// directory's lock it stays, as after a crash: who is dropped may be what a reactor waits for, and who binds
+/// there next takes it away.
 #[derive(Debug)]
 pub struct BoundPath {
     path: PathBuf,

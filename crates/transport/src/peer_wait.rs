@@ -1,7 +1,8 @@
 //! How a thread that has nothing else to do waits for its peer behind shared memory.
 //!
 //! A wake across processors costs tens of microseconds, so one looks for about as long before one sleeps; but
-//! not where both run on one processor, where the peer cannot move while we look, and not while waits are long.
+//! not where both run on one processor, where the peer cannot move while we look, and not while waits are
+//! long.
 
 use crate::shared::SharedEnd;
 use std::io;
@@ -33,8 +34,8 @@ pub enum Waited {
 
 /// A wait for the peer at the other end of a pair of rings.
 ///
-/// It has two halves, for whoever has something to hear before it sleeps: [`PeerWait::look`], which never does, and
-/// [`PeerWait::sleep`]. Whoever has not waits for both.
+/// It has two halves, for whoever has something to hear before it sleeps: [`PeerWait::look`], which never
+/// does, and [`PeerWait::sleep`]. Whoever has not waits for both.
 #[derive(Debug)]
 pub struct PeerWait<'a> {
     /// Our end of the rings.
@@ -61,8 +62,8 @@ impl PeerWait<'_> {
         }
     }
 
-    /// Rings first if the peer is owed a bell. `None`: there is what is wanted; otherwise when the wait began, for
-    /// [`PeerWait::sleep`].
+    /// Rings first if the peer is owed a bell. `None`: there is what is wanted; otherwise when the wait
+    /// began, for [`PeerWait::sleep`].
     pub fn look(&mut self) -> Option<u64> {
         if self.end.bell_wanted() {
             // A peer that is gone is found out by listening.
@@ -71,7 +72,8 @@ impl PeerWait<'_> {
         if self.is_over() {
             return None;
         }
-        // To ask where one is, or what time it is, costs as much as several looks, and most answers come before that.
+        // To ask where one is, or what time it is, costs as much as several looks, and most answers come
+        // before that.
         let spins = self.spin && self.end.pace.is_quick();
         let was_apart = self.end.is_apart;
         if spins && was_apart && self.looks_briefly() {

@@ -2,11 +2,11 @@
 //!
 //! # How it is handed over
 //!
-//! The server makes sealed memory with a ring each way ([`SharedEnd::create`]) and sends its descriptor beside
-//! the bytes that welcome the client ([`send_with_descriptor`]); the client checks what it got
-//! ([`SharedEnd::adopt`]). From then on bytes go through the rings, and on the socket nothing goes but *bells*:
-//! one byte wakes the peer ([`ring_bell`], [`hush`]). So memory has no name that could go stale, a side costs
-//! one descriptor, and a peer that dies is noticed as on any socket.
+//! The server makes sealed memory with a ring each way ([`SharedEnd::create`]) and sends its descriptor
+//! beside the bytes that welcome the client ([`send_with_descriptor`]); the client checks what it got
+//! ([`SharedEnd::adopt`]). From then on bytes go through the rings, and on the socket nothing goes but
+//! *bells*: one byte wakes the peer ([`ring_bell`], [`hush`]). So memory has no name that could go stale, a
+//! side costs one descriptor, and a peer that dies is noticed as on any socket.
 //!
 //! # A turn
 //!
@@ -43,8 +43,8 @@ pub struct SharedEnd {
 }
 
 impl SharedEnd {
-    /// Server: a pair of rings of `ring_bytes` each, a power of two, and the descriptor to hand over. It may be
-    /// closed once it is sent.
+    /// Server: a pair of rings of `ring_bytes` each, a power of two, and the descriptor to hand over. It may
+    /// be closed once it is sent.
     ///
     /// # Errors
     /// As [`SharedEnd::create_beside`].
@@ -52,8 +52,8 @@ impl SharedEnd {
         SharedEnd::create_beside(ring_bytes, 0)
     }
 
-    /// As [`SharedEnd::create`], beside rings that may still come to need `promised_bytes`: memory is there once it is
-    /// written to.
+    /// As [`SharedEnd::create`], beside rings that may still come to need `promised_bytes`: memory is there
+    /// once it is written to.
     ///
     /// # Errors
     /// `InvalidInput` for a size that is not in [`thalweg_sync::ring::RING_BYTES`] or no power of two;
@@ -150,8 +150,8 @@ impl SharedEnd {
         self.end.is_read()
     }
 
-    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`: sleep until the
-    /// socket is readable. `false`: there is work, go on.
+    /// Declares that this side is about to sleep until there is what is wanted, and looks once more. `true`:
+    /// sleep until the socket is readable. `false`: there is work, go on.
     #[inline]
     pub fn prepare_to_sleep(&mut self, wanted: Wanted) -> bool {
         self.end.prepare_to_sleep(wanted, here())
@@ -198,7 +198,8 @@ fn here() -> u32 {
     u32::try_from(process::current_cpu()).unwrap_or(u32::MAX)
 }
 
-/// Wakes the peer of shared memory: one byte. Never waits; a full socket is full of bells that nobody has heard.
+/// Wakes the peer of shared memory: one byte. Never waits; a full socket is full of bells that nobody has
+/// heard.
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`: the peer is gone.
@@ -206,8 +207,8 @@ pub fn ring_bell(socket: BorrowedFd<'_>) -> io::Result<()> {
     bell::ring(socket)
 }
 
-/// Takes away the bells that were rung, so that the socket is readable only when there are new ones. An end behind
-/// bells is told by the next call.
+/// Takes away the bells that were rung, so that the socket is readable only when there are new ones. An end
+/// behind bells is told by the next call.
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor; a connection that was reset is an end.

@@ -67,8 +67,8 @@ pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Res
     }
 }
 
-/// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can, without a copy, and where it
-/// cannot, or may not, they are copied. Whoever calls this ignores `SIGPIPE`.
+/// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can,
+/// without a copy, and where it cannot, or may not, they are copied. Whoever calls this ignores `SIGPIPE`.
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`.

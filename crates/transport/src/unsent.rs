@@ -1,7 +1,7 @@
 //! Bytes on their way out that a descriptor did not take yet.
 //!
-//! *Ownership*: the bytes lie here until they are sent; who writes them out borrows them. A byte is copied in, and once more at
-//! most where somebody makes way for others behind it.
+//! *Ownership*: the bytes lie here until they are sent; who writes them out borrows them. A byte is copied
+//! in, and once more at most where somebody makes way for others behind it.
 
 /// What was sent lies in front until it is as much as this and more than what was not.
 const CUT_BYTES: usize = 64 << 10;
@@ -42,7 +42,8 @@ impl Unsent {
         self.len() == 0
     }
 
-    /// What to append to, and to take back from what was appended since. Before that lies what has left, and what is to.
+    /// What to append to, and to take back from what was appended since. Before that lies what has left, and
+    /// what is to.
     #[inline]
     pub const fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

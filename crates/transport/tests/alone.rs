@@ -1,7 +1,8 @@
 //! Listeners in processes of their own: without descriptors, and where the process goes elsewhere.
 //!
-//! Each test is both sides: it runs itself again in a child, which finds in its environment that it is one. They are not
-//! beside the others because a child that is being started holds every socket of its parent for a moment.
+//! Each test is both sides: it runs itself again in a child, which finds in its environment that it is one.
+//! They are not beside the others because a child that is being started holds every socket of its parent for
+//! a moment.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 

@@ -1,7 +1,7 @@
 //! Shared memory between real threads and real processes: in numbers, and with a peer that dies.
 //!
-//! A test with a second process is both sides: it runs itself again in a child, which finds in its environment
-//! where to connect. `THALWEG_MESSAGES` says how many messages travel, for a longer run.
+//! A test with a second process is both sides: it runs itself again in a child, which finds in its
+//! environment where to connect. `THALWEG_MESSAGES` says how many messages travel, for a longer run.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
@@ -272,7 +272,8 @@ fn without_a_descriptor_there_is_an_error_and_no_memory() {
     assert!(read == Read::Bytes(1) && descriptor.is_none());
 }
 
-/// In a child of a shell that has set a limit: an error, where the kernel would also send a signal that kills.
+/// In a child of a shell that has set a limit: an error, where the kernel would also send a signal that
+/// kills.
 #[test]
 fn a_limit_on_lengths_is_an_error_and_no_signal() {
     const TEST: &str = "a_limit_on_lengths_is_an_error_and_no_signal";

@@ -72,7 +72,8 @@ impl<'a> Request<'a> {
         self.values(name).next()
     }
 
-    /// What the body is packed in, if anything: the first content coding beside `identity`, which is none (RFC 9110 8.4).
+    /// What the body is packed in, if anything: the first content coding beside `identity`, which is none
+    /// (RFC 9110 8.4).
     pub fn coding(&self) -> Option<&'a [u8]> {
         let codings = self.values(Name::ContentEncoding).flat_map(|value| value.split(|byte| *byte == b','));
         let mut codings = codings.map(<[u8]>::trim_ascii);
@@ -84,8 +85,8 @@ impl<'a> Request<'a> {
         self.fields.iter().filter(move |field| field.name == name).map(|field| field.value)
     }
 
-    /// The scheme of the URL that was asked for: `https` if the connection is sealed, or if whatever stands in front
-    /// says that the one to it was.
+    /// The scheme of the URL that was asked for: `https` if the connection is sealed, or if whatever stands
+    /// in front says that the one to it was.
     pub fn scheme(&self) -> &'static str {
         let forwarded = self.field(Name::XForwardedProto);
         let secure = self.secure || forwarded.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
@@ -96,7 +97,8 @@ impl<'a> Request<'a> {
 /// What a request takes of a server, as far as its head says: which bound it is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Weight {
-    /// Next to nothing: it is answered whatever is full, so that an operator can look at a server that has too much to do.
+    /// Next to nothing: it is answered whatever is full, so that an operator can look at a server that has
+    /// too much to do.
     Small,
     /// An answer of any size, which may lie unsent.
     Read,
@@ -105,8 +107,8 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// What requests of that method weigh where nothing more is known: bodies of answers make reads heavy, and `HEAD` and
-    /// `OPTIONS` have none.
+    /// What requests of that method weigh where nothing more is known: bodies of answers make reads heavy,
+    /// and `HEAD` and `OPTIONS` have none.
     pub const fn of(method: Method) -> Self {
         match method {
             Method::Head | Method::Options => Self::Small,
@@ -152,7 +154,8 @@ pub enum Mode {
 pub struct Live {
     /// Long-poll or SSE.
     pub mode: Mode,
-    /// The service's own small encoding (JSON, text, base64 …); `http` carries it, without [`Live::UNOPENED`] once `opened`.
+    /// The service's own small encoding (JSON, text, base64 …); `http` carries it, without [`Live::UNOPENED`]
+    /// once `opened`.
     pub flavour: u8,
     /// SSE: at least one event has been sent, so nothing new means nothing to send.
     pub opened: bool,
@@ -163,7 +166,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Of a flavour, what matters until something was sent: those who stand alike afterwards are alike, however they began.
+    /// Of a flavour, what matters until something was sent: those who stand alike afterwards are alike,
+    /// however they began.
     pub const UNOPENED: u8 = 1 << 7;
 }
 
@@ -233,19 +237,20 @@ pub trait Service {
     /// A whole request arrived.
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<Self::Topic>;
 
-    /// What a request weighs, by its head alone: asked of every request before anything else is, so it allocates nothing
-    /// and looks nothing up.
+    /// What a request weighs, by its head alone: asked of every request before anything else is, so it
+    /// allocates nothing and looks nothing up.
     fn weight(&self, head: &Request<'_>) -> Weight {
         Weight::of(head.method)
     }
 
-    /// Whether a request is counted as one that appends, once it was carried out: asked by its head alone, like its weight.
+    /// Whether a request is counted as one that appends, once it was carried out: asked by its head alone,
+    /// like its weight.
     fn appends(&self, head: &Request<'_>) -> bool {
         head.method == Method::Post
     }
 
-    /// The head of a request arrived, and more of its body than the head came with is still to come: the answer
-    /// that spares it the way, if there is one. It is asked about once more, and decides for good, in
+    /// The head of a request arrived, and more of its body than the head came with is still to come: the
+    /// answer that spares it the way, if there is one. It is asked about once more, and decides for good, in
     /// [`Service::call`].
     fn admit(&mut self, _head: &Request<'_>, _now: Now) -> Option<Response> {
         None
@@ -256,20 +261,22 @@ pub trait Service {
         let _ = alone;
     }
 
-    /// Time went by, or something happened elsewhere: hands over the answers, each by its name, that were to come
-    /// [later](Answer::Later). Returns after how many milliseconds to be asked again at the latest, if at all.
+    /// Time went by, or something happened elsewhere: hands over the answers, each by its name, that were to
+    /// come [later](Answer::Later). Returns after how many milliseconds to be asked again at the latest, if
+    /// at all.
     fn look(&mut self, now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
         let _ = (now, each);
         None
     }
 
-    /// A number that has grown whenever something was written since, through whichever reactor: while it grows, whoever
-    /// reads a lot makes way.
+    /// A number that has grown whenever something was written since, through whichever reactor: while it
+    /// grows, whoever reads a lot makes way.
     fn writes(&self) -> u64 {
         0
     }
 
-    /// Everything that came in this turn of the reactor was handled: what was begun in it is to go on by itself.
+    /// Everything that came in this turn of the reactor was handled: what was begun in it is to go on by
+    /// itself.
     fn turn_ended(&mut self) {}
 
     /// Nobody waits any more for the answer of this name.
@@ -295,15 +302,17 @@ pub trait Service {
     /// A long-poll came to its deadline with nothing to send.
     fn deadline(&mut self, topic: &Self::Topic, live: &Live, now: Now) -> Response;
 
-    /// A refusal by the connection itself (parse error, limit), in the service's error format, of what is known so far.
+    /// A refusal by the connection itself (parse error, limit), in the service's error format, of what is
+    /// known so far.
     fn refuse(&mut self, refusal: &Refusal, announced: Announced<'_>, now: Now) -> Response;
 }
 
-/// What is known of a request that is refused before any service answers it, or in place of the answer. It is for choosing how to
-/// refuse, never for doing anything.
+/// What is known of a request that is refused before any service answers it, or in place of the answer. It is
+/// for choosing how to refuse, never for doing anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Announced<'a> {
-    /// What was asked for, if anything of it came; of a head that is none it may be no path, or the beginning of one.
+    /// What was asked for, if anything of it came; of a head that is none it may be no path, or the beginning
+    /// of one.
     pub path: Option<&'a str>,
     /// The page that asks, as its browser says, if that came whole and once.
     pub origin: Option<&'a [u8]>,

@@ -1,8 +1,9 @@
-//! The one table of what can go wrong with a call: code, name, what it means, HTTP status, JSON-RPC code, and whether to
-//! try again may help. Every face's error type is generated from it, so a fault has one name and one number everywhere.
+//! The one table of what can go wrong with a call: code, name, what it means, HTTP status, JSON-RPC code, and
+//! whether to try again may help. Every face's error type is generated from it, so a fault has one name and
+//! one number everywhere.
 //!
-//! Codes are part of the wire (`frame::Header::fault`) and of the C interface: they are never reused, and new ones are
-//! added at the end. 0 means that nothing went wrong.
+//! Codes are part of the wire (`frame::Header::fault`) and of the C interface: they are never reused, and new
+//! ones are added at the end. 0 means that nothing went wrong.
 
 use std::fmt;
 
@@ -85,7 +86,8 @@ macro_rules! faults {
 faults! {
     /// The service refused, in its own words.
     Refused = 1, "refused", 422, -32000, Never, "the service refused";
-    /// The frame is no request of this service: not MessagePack, or fields that are wrong, missing or too many.
+    /// The frame is no request of this service: not MessagePack, or fields that are wrong, missing or too
+    /// many.
     BadRequest = 2, "bad_request", 400, -32602, Never, "the request does not fit the schema";
     /// No command has this name.
     UnknownCommand = 3, "unknown_command", 404, -32601, Never, "the service has no such command";
@@ -158,7 +160,8 @@ mod tests {
         for fault in Fault::ALL {
             assert_eq!(Fault::of(*fault as u16), Some(*fault));
             assert!((400..600).contains(&fault.http_status()) && fault.rpc_code() < 0, "{fault:?}");
-            // These say of a body that nothing of it was carried out, which of a call that was made is not known.
+            // These say of a body that nothing of it was carried out, which of a call that was made is not
+            // known.
             assert!(![PARSE_ERROR, INVALID_REQUEST].contains(&fault.rpc_code()), "{fault:?}");
         }
         assert_eq!((Fault::of(0), Fault::of(9_999)), (None, None));

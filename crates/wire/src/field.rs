@@ -1,6 +1,8 @@
-//! Header fields of requests: those that anybody here reads, by name. Of all others a parser checks the form and keeps nothing.
+//! Header fields of requests: those that anybody here reads, by name. Of all others a parser checks the form
+//! and keeps nothing.
 //!
-//! A name is told once, when a head is parsed; whoever looks for a field then compares a byte, and cannot misspell it.
+//! A name is told once, when a head is parsed; whoever looks for a field then compares a byte, and cannot
+//! misspell it.
 
 /// Declares the names, in the order of their lengths.
 macro_rules! names {
@@ -84,9 +86,9 @@ impl Name {
         ALL[start..end].iter().copied().find(|name| name.as_str().eq_ignore_ascii_case(written))
     }
 
-    /// Whether it has one value. RFC 9110 5.3: no sender repeats such a field, and of two values a reader and whatever
-    /// stands in front of it may choose different ones. Lists may go on in further lines, and what frames a message is
-    /// judged with its head.
+    /// Whether it has one value. RFC 9110 5.3: no sender repeats such a field, and of two values a reader and
+    /// whatever stands in front of it may choose different ones. Lists may go on in further lines, and what
+    /// frames a message is judged with its head.
     pub const fn is_single(self) -> bool {
         !matches!(
             self,

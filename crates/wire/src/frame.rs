@@ -3,11 +3,12 @@
 //! A connection is one of two kinds, told apart by its first four bytes, before any limit is applied to them:
 //!
 //! - **plain**: `[u32 length][payload]`, both ways. Answers come in the order of the requests.
-//! - **multiplexed**: a [`Hello`] from the client, a [`Welcome`] from the server, which never speaks first; then frames
-//!   with a [`Header`]. Answers come as they are ready, calls can be cancelled, streams carry credit.
+//! - **multiplexed**: a [`Hello`] from the client, a [`Welcome`] from the server, which never speaks first;
+//!   then frames with a [`Header`]. Answers come as they are ready, calls can be cancelled, streams carry
+//!   credit.
 //!
-//! The hello begins with [`MAGIC`], which read as a length would be beyond [`LENGTH_MAX`], so no plain connection begins
-//! with it. All numbers are little-endian.
+//! The hello begins with [`MAGIC`], which read as a length would be beyond [`LENGTH_MAX`], so no plain
+//! connection begins with it. All numbers are little-endian.
 //!
 //! | bytes | hello (48) | welcome (48) |
 //! |---|---|---|
@@ -28,8 +29,8 @@
 //! | 16..20 | request: milliseconds until its deadline, 0 for none |
 //! | 20..24 | credit: items more that may be sent; request: items that may be sent to begin with, 0 for what the welcome says |
 //!
-//! *Checked by* the tests here (any bytes, any split) and by `schemas/golden`, which holds a hello, a welcome and a
-//! refusal byte for byte.
+//! *Checked by* the tests here (any bytes, any split) and by `schemas/golden`, which holds a hello, a welcome
+//! and a refusal byte for byte.
 
 use crate::fault::Fault;
 use thiserror::Error;
@@ -244,11 +245,13 @@ pub struct Header {
     pub length: u32,
     /// The call.
     pub id: u64,
-    /// Of an end: the code of its [`Fault`]. Else 0, and not looked at; so are the two below in frames that they say nothing of.
+    /// Of an end: the code of its [`Fault`]. Else 0, and not looked at; so are the two below in frames that
+    /// they say nothing of.
     pub fault: u16,
     /// Of a request: milliseconds until nobody wants the answer any more; 0 for no such moment.
     pub deadline_ms: u32,
-    /// Of a credit: items more. Of a request: items to begin with instead of what the welcome says; 0 for that.
+    /// Of a credit: items more. Of a request: items to begin with instead of what the welcome says; 0 for
+    /// that.
     pub credit: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Bytes as hexadecimal digits, two a byte, lower case: hashes, digests, names that are numbers. One text per value.
+//! Bytes as hexadecimal digits, two a byte, lower case: hashes, digests, names that are numbers. One text per
+//! value.
 
 use std::fmt;
 

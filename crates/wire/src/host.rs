@@ -1,7 +1,7 @@
 //! Whom a request takes the server for: its `Host` (RFC 9110, 7.2).
 //!
-//! A page may have its name lead to this machine once a browser has loaded it, and is then of the same origin as what
-//! answers here. The browser still says the page's name, which is no address, and not `localhost`.
+//! A page may have its name lead to this machine once a browser has loaded it, and is then of the same origin
+//! as what answers here. The browser still says the page's name, which is no address, and not `localhost`.
 
 use crate::exchange::Refusal;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,8 +15,8 @@ pub const HOST_UNKNOWN: Refusal = Refusal {
     detail: "The host is neither an address nor a name that this server goes by; its operator can add names with --hosts.",
 };
 
-/// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its is not taken apart
-/// again the next time.
+/// Whom a server goes by. Clients go on calling it what they called it, so what was found to be a name of its
+/// is not taken apart again the next time.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
     names: Arc<[String]>,
@@ -62,8 +62,8 @@ fn is_ours(host: &[u8], names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether a text can be the name of a host, as a `Host` has it in front of a port: without scheme, port and blanks, and in ASCII,
-/// as a browser says any name.
+/// Whether a text can be the name of a host, as a `Host` has it in front of a port: without scheme, port and
+/// blanks, and in ASCII, as a browser says any name.
 pub fn is_name(text: &str) -> bool {
     let may_be_in = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     !text.is_empty() && text.bytes().all(may_be_in)

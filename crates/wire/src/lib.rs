@@ -1,7 +1,8 @@
 //! Bytes to messages and back, sans-io. Owns every wire format; never knows time, files or sockets.
 //!
 //! Everything here is a plain function of its input. Input is hostile until a parser has passed it: parsers
-//! are strict (one text per value), bounded, and never recurse without a bound of their own; property tests feed each of them anything.
+//! are strict (one text per value), bounded, and never recurse without a bound of their own; property tests
+//! feed each of them anything.
 #![forbid(unsafe_code)]
 
 pub mod decimal;

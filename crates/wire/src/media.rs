@@ -38,8 +38,8 @@ pub fn same(left: &str, right: &str) -> bool {
     left == right || essence(left).eq_ignore_ascii_case(essence(right))
 }
 
-/// The media type in a field value, or `None` unless it is `type/subtype` with printable parameters. Every append asks: each byte is
-/// looked at once at most.
+/// The media type in a field value, or `None` unless it is `type/subtype` with printable parameters. Every
+/// append asks: each byte is looked at once at most.
 pub fn parse(value: &[u8]) -> Option<&str> {
     if let Some(usual) = USUAL.into_iter().find(|usual| value == usual.as_bytes()) {
         return Some(usual);

@@ -101,7 +101,8 @@ pub fn encode(segment: &str) -> String {
     encoded
 }
 
-/// The path of a target as a URL has it: what a target may hold raw, and RFC 3986 3.3 does not allow, is escaped.
+/// The path of a target as a URL has it: what a target may hold raw, and RFC 3986 3.3 does not allow, is
+/// escaped.
 pub fn as_url(path: &str) -> Cow<'_, str> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte);
     if path.bytes().all(allowed) {
@@ -123,7 +124,8 @@ fn escape(byte: u8) -> [char; 3] {
     ['%', hex(byte >> 4), hex(byte & 15)]
 }
 
-/// The path of a stream, its name encoded but for the slashes. What [`stream_name`] makes a name of, behind [`STREAMS`].
+/// The path of a stream, its name encoded but for the slashes. What [`stream_name`] makes a name of, behind
+/// [`STREAMS`].
 pub fn of_stream(name: &str) -> String {
     let segments: Vec<String> = name.split('/').map(encode).collect();
     format!("{STREAMS}{}", segments.join("/"))

@@ -1,7 +1,8 @@
 //! A piece of a body: bytes in memory, which a file may hold as well.
 //!
-//! Purpose: what a service answers is sent as it lies. Where it says which file holds the same bytes, whoever sends them may have
-//! the kernel take them from there, without a copy. The bytes are good without the file; two pieces are equal when their bytes are.
+//! Purpose: what a service answers is sent as it lies. Where it says which file holds the same bytes, whoever
+//! sends them may have the kernel take them from there, without a copy. The bytes are good without the file;
+//! two pieces are equal when their bytes are.
 
 use bytes::{Buf, Bytes};
 use std::borrow::Borrow;

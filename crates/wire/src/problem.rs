@@ -29,8 +29,8 @@ impl From<&Refusal> for Problem<'static> {
     }
 }
 
-/// The lines of every refusal with that status: nobody keeps it, and when to come again: for what a moment changes, and for what
-/// takes somebody to make room.
+/// The lines of every refusal with that status: nobody keeps it, and when to come again: for what a moment
+/// changes, and for what takes somebody to make room.
 pub const fn lines(status: u16) -> &'static [u8] {
     match status {
         429 => b"Cache-Control: no-store\r\nRetry-After: 60\r\n",
@@ -65,7 +65,8 @@ impl Serialize for Type<'_> {
     }
 }
 
-/// What a problem document says to people, whoever wrote it: its detail, else its title. `None` where the body is none, or says neither.
+/// What a problem document says to people, whoever wrote it: its detail, else its title. `None` where the
+/// body is none, or says neither.
 pub fn told(body: &[u8]) -> Option<String> {
     let members: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
     ["detail", "title"].iter().find_map(|name| Some(members.get(*name)?.as_str()?.to_owned()))

@@ -1,8 +1,8 @@
-//! What stands between generated code and whoever carries its frames: [`Call`] under a client, [`Reply`] under a
-//! server. Generated code speaks these words, transports execute them, neither sees the other.
+//! What stands between generated code and whoever carries its frames: [`Call`] under a client, [`Reply`]
+//! under a server. Generated code speaks these words, transports execute them, neither sees the other.
 //!
-//! A frame is a request `[[tag, fields]]`, or a response, a stream's item or an error `[tag, fields]`. Its length on a
-//! connection, its place among others and its credit are the transport's business.
+//! A frame is a request `[[tag, fields]]`, or a response, a stream's item or an error `[tag, fields]`. Its
+//! length on a connection, its place among others and its credit are the transport's business.
 
 use crate::fault::Fault;
 use crate::messagepack::{DecodeError, Message, Reader, Wrong, response_frame, write};
@@ -38,7 +38,8 @@ pub trait Call {
     /// It could not be sent.
     fn send(&mut self, request: &[u8]) -> Result<(), Self::Error>;
 
-    /// Sends a request that one frame answers: whoever can tell a stream's item from an answer takes none for one.
+    /// Sends a request that one frame answers: whoever can tell a stream's item from an answer takes none for
+    /// one.
     ///
     /// # Errors
     /// It could not be sent.
@@ -272,8 +273,8 @@ pub fn error_frame(tag: &str, message: &str) -> Vec<u8> {
 pub enum Flow {
     /// There is room for the next item.
     Go,
-    /// The item was taken, but nobody waits for another yet: see [`Reply::changed`]. Whoever goes on regardless has
-    /// its call ended before long.
+    /// The item was taken, but nobody waits for another yet: see [`Reply::changed`]. Whoever goes on
+    /// regardless has its call ended before long.
     Wait,
     /// Nobody waits for more: end the call.
     Gone,
@@ -287,7 +288,8 @@ pub trait Reply: Send {
     /// Sends the frame that ends the call. Called once.
     fn end(&mut self, frame: &[u8]);
 
-    /// Ends the call with a fault and the service's error, whose tag is `error`. Called instead of [`Reply::end`].
+    /// Ends the call with a fault and the service's error, whose tag is `error`. Called instead of
+    /// [`Reply::end`].
     fn fail(&mut self, _fault: Fault, error: &str, message: &str) {
         self.end(&error_frame(error, message));
     }
@@ -295,7 +297,8 @@ pub trait Reply: Send {
     /// Whether nobody waits for the answer any more. The call is to be ended all the same.
     fn is_cancelled(&self) -> bool;
 
-    /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has already.
+    /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has
+    /// already.
     fn changed(&mut self, waker: &Waker);
 }
 
@@ -389,8 +392,8 @@ pub enum Fork<'a> {
     Bytes(std::borrow::Cow<'a, [u8]>),
 }
 
-/// A service as its generated code knows it, for servers that look at a request before a handler gets it. The generator
-/// makes one empty type per service.
+/// A service as its generated code knows it, for servers that look at a request before a handler gets it. The
+/// generator makes one empty type per service.
 pub trait Service<H: ?Sized> {
     /// Any request of the service, borrowed from its frame.
     type Request<'a>;

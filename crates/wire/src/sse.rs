@@ -1,11 +1,11 @@
 //! Server-sent events: data events that no payload can break out of, and control events.
 //!
-//! CR, LF and CRLF each end a line, as an event parser ends lines, and every line gets its own `data:`; so the
-//! parser gives the payload back with its line ends as LF and nothing in it is taken for a field. A line that
-//! begins with a space gets one more, because parsers drop one.
+//! CR, LF and CRLF each end a line, as an event parser ends lines, and every line gets its own `data:`; so
+//! the parser gives the payload back with its line ends as LF and nothing in it is taken for a field. A line
+//! that begins with a space gets one more, because parsers drop one.
 //!
-//! The first event of what is sent at once has an `id`: where to go on behind all of it. An `EventSource` that connects again by
-//! itself brings it along as `Last-Event-ID`.
+//! The first event of what is sent at once has an `id`: where to go on behind all of it. An `EventSource`
+//! that connects again by itself brings it along as `Last-Event-ID`.
 //!
 //! [`read`] is the way back.
 

@@ -1,6 +1,7 @@
 //! An `http://` or `https://` URL, taken apart (RFC 3986): what is said once for whoever is given one.
 //!
-//! Whoever asks has rules of its own beside these (which schemes and hosts, what may stand behind them), and its own words.
+//! Whoever asks has rules of its own beside these (which schemes and hosts, what may stand behind them), and
+//! its own words.
 
 use crate::host::is_port;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Floors of the benchmark: what the virtual machine's interface does by itself, as `floors.erl` names it.
 //!
-//! Owns nothing that is shipped. The application's own declarations of the interface are used, so the floors are those of the
-//! very functions that it stands on.
+//! Owns nothing that is shipped. The application's own declarations of the interface are used, so the floors
+//! are those of the very functions that it stands on.
 
 #[allow(dead_code, reason = "the application uses more of it")]
 #[path = "../native/enif.rs"]
@@ -60,8 +60,8 @@ fn send(env: Env, arguments: &[RawTerm]) -> Option<RawTerm> {
 fn watched(env: Env, _: &[RawTerm]) -> Option<RawTerm> {
     let (input, output) = std::io::pipe().ok()?;
     let kind = CLASS.get()?.0.as_ptr();
-    // SAFETY: the object is as large as is said and written before anybody sees it. It is held once for ever, because what is
-    // watched must not go.
+    // SAFETY: the object is as large as is said and written before anybody sees it. It is held once for ever,
+    // because what is watched must not go.
     unsafe {
         let object = enif::enif_alloc_resource(kind, size_of::<Watched>());
         object.cast::<Watched>().write(Watched { input, output });

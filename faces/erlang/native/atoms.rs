@@ -1,4 +1,5 @@
-//! The atoms that the library itself speaks of. Atoms are words that fit every environment, so they are made once.
+//! The atoms that the library itself speaks of. Atoms are words that fit every environment, so they are made
+//! once.
 
 use crate::enif::RawTerm;
 use crate::term::Env;

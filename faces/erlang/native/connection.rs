@@ -1,16 +1,18 @@
 //! A connection as the virtual machine holds it: a client of a service, and who waits for its answers.
 //!
-//! Owns: the client, under a lock that is held for a look and never for a wait. Any scheduler may come along: a process
-//! that makes a call and looks a little for its answer (`nif`), and the connection's router, a process that looks when the
-//! descriptor says so, or again and again while answers come faster than waking it would take. Whoever looks hands everybody's
-//! answers out.
+//! Owns: the client, under a lock that is held for a look and never for a wait. Any scheduler may come along:
+//! a process that makes a call and looks a little for its answer (`nif`), and the connection's router, a
+//! process that looks when the descriptor says so, or again and again while answers come faster than waking
+//! it would take. Whoever looks hands everybody's answers out.
 //!
 //! Invariants, checked by the suites under `test/`:
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
 //! - a process is watched once, however many streams it opens;
 //! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
-//! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be amid one of them;
-//! - the router is told when somebody else finds that the connection ended, and when there are callers to be tended;
+//! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be
+//!   amid one of them;
+//! - the router is told when somebody else finds that the connection ended, and when there are callers to be
+//!   tended;
 //! - nothing here waits.
 
 mod bounds;
@@ -81,8 +83,8 @@ impl Default for Wishes {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// A lock that sleeps at once where its holder was interrupted, and yields to nobody: who does loses its turn on the
-    /// processor, and with it that of all the processes that its scheduler runs.
+    /// A lock that sleeps at once where its holder was interrupted, and yields to nobody: who does loses its
+    /// turn on the processor, and with it that of all the processes that its scheduler runs.
     state: Mutex<State>,
     /// Watched by the virtual machine until it was told to stop.
     pub(crate) descriptor: RawFd,
@@ -111,7 +113,8 @@ pub(crate) struct State {
     reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
-    /// The worker's process, once its keeper asked to hear of its end, and the descriptor that is watched for that.
+    /// The worker's process, once its keeper asked to hear of its end, and the descriptor that is watched for
+    /// that.
     process: Option<PeerProcess>,
     watched_process: Option<OwnedFd>,
     /// The virtual machine was told to watch the descriptor no more, which it closes before long.
@@ -333,7 +336,8 @@ impl State {
         filled.into_iter().for_each(|group| self.filled(env, group));
         granted.into_iter().for_each(|call| self.grant(call, 1));
         if has_forgotten && let Some(client) = &mut self.client {
-            // Perhaps nobody looks any more, and the peer waits for credit. What goes wrong here shows at the descriptor.
+            // Perhaps nobody looks any more, and the peer waits for credit. What goes wrong here shows at the
+            // descriptor.
             let _ = client.flush();
         }
         self.have_held_read(env);
@@ -429,8 +433,8 @@ impl State {
         self.see_to(env);
     }
 
-    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes. What no ring tells of, it and the
-    /// keeper are told here.
+    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes. What no ring
+    /// tells of, it and the keeper are told here.
     fn see_to(&mut self, env: Env) {
         if self.lookers == 0
             && self.router_sleeps
@@ -461,8 +465,8 @@ impl State {
         self.scratch.send(env, &self.router, message);
     }
 
-    /// Has a worker look whether what it is amid was given up. One that is amid something reads nothing by itself, so it is
-    /// asked again until everything found room in its ring.
+    /// Has a worker look whether what it is amid was given up. One that is amid something reads nothing by
+    /// itself, so it is asked again until everything found room in its ring.
     fn interrupt(&mut self, env: Env) {
         if !self.has_given_up {
             return;
@@ -526,8 +530,8 @@ impl State {
         self.is_left
     }
 
-    /// Whoever is told so has to have the virtual machine leave the descriptor: once, because its number may be
-    /// somebody else's afterwards.
+    /// Whoever is told so has to have the virtual machine leave the descriptor: once, because its number may
+    /// be somebody else's afterwards.
     pub(crate) fn leave_descriptor(&mut self) -> bool {
         !std::mem::replace(&mut self.is_left, true)
     }

@@ -1,5 +1,5 @@
-//! Bytes as Erlang terms: `encode` the other way round, and the table of `docs/erlang.md`. The walk over the bytes is
-//! [`thalweg_wire::term`]'s; atoms are only ever found, never made, because their number is bounded.
+//! Bytes as Erlang terms: `encode` the other way round, and the table of `docs/erlang.md`. The walk over the
+//! bytes is [`thalweg_wire::term`]'s; atoms are only ever found, never made, because their number is bounded.
 
 use crate::atoms::atoms;
 use crate::enif::RawTerm;

@@ -1,7 +1,8 @@
-//! Erlang terms as bytes: the table of `docs/erlang.md` in this direction. `decode` is the other, and the worker has both.
+//! Erlang terms as bytes: the table of `docs/erlang.md` in this direction. `decode` is the other, and the
+//! worker has both.
 //!
-//! Bounded: terms are nested [`DEPTH_MAX`] deep at most, and one of more than [`INLINE_BYTES_MAX`] is written apart.
-//! *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
+//! Bounded: terms are nested [`DEPTH_MAX`] deep at most, and one of more than [`INLINE_BYTES_MAX`] is written
+//! apart. *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
 
 use crate::atoms::atoms;
 use crate::enif::RawTerm;

@@ -1,7 +1,8 @@
 //! The part of the virtual machine's C interface that is used here, as `erl_nif.h` declares it since OTP 22.
 //!
-//! Written by hand because it is small, and because the bindings that exist leave out the watching of descriptors, which
-//! this library is about. The functions are found in the virtual machine when it loads the library.
+//! Written by hand because it is small, and because the bindings that exist leave out the watching of
+//! descriptors, which this library is about. The functions are found in the virtual machine when it loads the
+//! library.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 

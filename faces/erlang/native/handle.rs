@@ -1,7 +1,8 @@
 //! Connections as objects of the virtual machine: made, found in a term, watched, and let go of.
 //!
-//! The virtual machine counts who holds an object: terms, and itself while it watches the descriptor. The descriptor is
-//! closed when it says that it stopped to watch, and the rest goes when nobody holds the object any more.
+//! The virtual machine counts who holds an object: terms, and itself while it watches the descriptor. The
+//! descriptor is closed when it says that it stopped to watch, and the rest goes when nobody holds the object
+//! any more.
 
 use crate::connection::{Connection, State};
 use crate::enif::{self, KindInit, Monitor, Pid, RawEnv, RawKind, RawTerm};
@@ -41,7 +42,8 @@ fn open(env: Env, flags: c_int) -> Option<NonNull<RawKind>> {
         members: 3,
         call: ptr::null(),
     };
-    // SAFETY: called while the library is being loaded, or taken over, as it has to be; everything is borrowed for the call.
+    // SAFETY: called while the library is being loaded, or taken over, as it has to be; everything is
+    // borrowed for the call.
     let kind = unsafe {
         enif::enif_open_resource_type_x(
             env.0,
@@ -59,8 +61,8 @@ pub(crate) fn make(env: Env, connection: Connection) -> Option<RawTerm> {
     let kind = CLASS.get()?.0;
     let router = connection.router;
     let mut monitor = MaybeUninit::<Monitor>::uninit();
-    // SAFETY: the object is as large as is said and initialised before anybody sees it; the term holds it when this lets
-    // go. The monitor's place is ours.
+    // SAFETY: the object is as large as is said and initialised before anybody sees it; the term holds it
+    // when this lets go. The monitor's place is ours.
     unsafe {
         let object = enif::enif_alloc_resource(kind.as_ptr(), size_of::<Connection>());
         object.cast::<Connection>().write(connection);
@@ -89,7 +91,8 @@ pub(crate) fn watch(env: Env, connection: &Connection, undefined: RawTerm) -> bo
     !state.is_left() && select(env, connection, enif::SELECT_READ, &raw const connection.router, of)
 }
 
-/// Has a process be sent a message once the process at the other end has ended, that ended or can be watched. `false`: it can not.
+/// Has a process be sent a message once the process at the other end has ended, that ended or can be watched.
+/// `false`: it can not.
 pub(crate) fn watch_process(env: Env, connection: &Connection, keeper: Pid, reference: RawTerm) -> bool {
     let mut state = connection.lock();
     if state.is_left() {
@@ -120,14 +123,15 @@ fn select(
     (descriptor, reference): (RawFd, RawTerm),
 ) -> bool {
     let object: *const Connection = connection;
-    // SAFETY: the connection lies in an object, which a term of the caller holds; the descriptor is open until the virtual
-    // machine was told to stop.
+    // SAFETY: the connection lies in an object, which a term of the caller holds; the descriptor is open
+    // until the virtual machine was told to stop.
     let outcome =
         unsafe { enif::enif_select(env.0, descriptor, flags, object.cast_mut().cast(), pid, reference) };
     outcome >= 0
 }
 
-/// Has the connection hear when a process ends: once, however many streams the process opens. `false`: it has ended.
+/// Has the connection hear when a process ends: once, however many streams the process opens. `false`: it has
+/// ended.
 ///
 /// The caller's lock keeps [`down`] waiting until the process is known to be watched.
 pub(crate) fn monitor(env: Env, connection: &Connection, state: &mut State, pid: Pid) -> bool {

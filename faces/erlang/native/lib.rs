@@ -1,11 +1,13 @@
 //! Services and Python workers in Erlang: the native half of the application `thalweg`.
 //!
-//! Owns what Erlang cannot do by itself: clients of services over sockets and shared memory, whose answers arrive as
-//! messages, and terms as the bytes that a Python worker reads. Never knows supervision, pools or timeouts: those are
-//! Erlang's, in `src/`. Starts no thread, and no call in here waits longer than the look of 20 µs for its own answer.
+//! Owns what Erlang cannot do by itself: clients of services over sockets and shared memory, whose answers
+//! arrive as messages, and terms as the bytes that a Python worker reads. Never knows supervision, pools or
+//! timeouts: those are Erlang's, in `src/`. Starts no thread, and no call in here waits longer than the look
+//! of 20 µs for its own answer.
 //!
-//! `enif` is the virtual machine's interface, `term` all there is to terms, `handle` how a connection is an object of the
-//! virtual machine; `connection` is the lock, the router and who is told; `encode` and `decode` are the table of values.
+//! `enif` is the virtual machine's interface, `term` all there is to terms, `handle` how a connection is an
+//! object of the virtual machine; `connection` is the lock, the router and who is told; `encode` and `decode`
+//! are the table of values.
 
 mod atoms;
 mod connection;
@@ -118,8 +120,8 @@ unsafe extern "C" fn load_library(env: *mut RawEnv, _data: *mut *mut c_void, _in
 }
 
 /// # Safety
-/// Called by the virtual machine, when newer code takes over. That has to be of the same library: another build knows nothing of
-/// the connections that there are, nor how they lie in memory.
+/// Called by the virtual machine, when newer code takes over. That has to be of the same library: another
+/// build knows nothing of the connections that there are, nor how they lie in memory.
 unsafe extern "C" fn upgrade_library(
     env: *mut RawEnv,
     _data: *mut *mut c_void,

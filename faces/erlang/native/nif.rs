@@ -1,5 +1,5 @@
-//! The functions that Erlang sees, under the names of `src/thalweg_nif.erl`. Each reads its arguments, does one thing, and
-//! says what came of it; a wrong argument is `badarg`, a panic `{error, panicked}`.
+//! The functions that Erlang sees, under the names of `src/thalweg_nif.erl`. Each reads its arguments, does
+//! one thing, and says what came of it; a wrong argument is `badarg`, a panic `{error, panicked}`.
 
 use crate::atoms::{Atoms, atoms};
 use crate::connection::{Connection, Next, State, Wishes};
@@ -16,8 +16,9 @@ use thalweg_service::{CallId, CallOptions, Error};
 
 /// A process looks so long for its own answer before it waits for a message.
 const LOOK: Duration = Duration::from_micros(20);
-/// Hundredths of a process's turn that such a look counts for: a caller whose answers are always there never sleeps, and would
-/// make hundreds of calls in a turn while others with answers in their mailboxes wait for theirs.
+/// Hundredths of a process's turn that such a look counts for: a caller whose answers are always there never
+/// sleeps, and would make hundreds of calls in a turn while others with answers in their mailboxes wait for
+/// theirs.
 const LOOK_PERCENT: i32 = 25;
 /// Moments between two looks.
 const PAUSE: u32 = 16;
@@ -46,7 +47,8 @@ fn refused(env: Env, why: Refused) -> Answer {
     }
 }
 
-/// Writes a request into a connection's buffer. A long one is written before anybody is kept from the connection.
+/// Writes a request into a connection's buffer. A long one is written before anybody is kept from the
+/// connection.
 fn written(
     env: Env,
     connection: &Connection,
@@ -130,7 +132,8 @@ pub(crate) fn turn(env: Env, arguments: &[RawTerm]) -> Answer {
     })
 }
 
-/// The connection of several that least speaks against; of equal ones the first, whose worker is the likeliest to look.
+/// The connection of several that least speaks against; of equal ones the first, whose worker is the
+/// likeliest to look.
 fn least_loaded<'c>(env: Env, connections: RawTerm) -> Option<(RawTerm, &'c Connection)> {
     let Some(several) = env.tuple(connections) else {
         return Some((connections, handle::of(env, connections)?));
@@ -203,8 +206,8 @@ fn look(
     }
 }
 
-/// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending`: looks a little for the answer of a call, where
-/// nobody else waits for another; `pending` is told of by a message, which may be there by now.
+/// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending`: looks a little for the answer of a
+/// call, where nobody else waits for another; `pending` is told of by a message, which may be there by now.
 pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };
     let call = CallId::from_number(env.natural(*number)?);
@@ -216,7 +219,8 @@ pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(found.unwrap_or(atoms(env).pending))
 }
 
-/// `await_group(Connection, Number) -> ok`: looks a little for what is left of a group, which is told of by a message.
+/// `await_group(Connection, Number) -> ok`: looks a little for what is left of a group, which is told of by a
+/// message.
 pub(crate) fn wait_group(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };
     let number = env.natural(*number)?;
@@ -298,8 +302,8 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_tuple(&[atoms(env).pending, term, env.make_natural(group)]))
 }
 
-/// `stream(Connections, Ref, {Module, Name, Positional, Named, Batch | none, Within | none}, Credit)`: cancelled when the caller
-/// ends.
+/// `stream(Connections, Ref, {Module, Name, Positional, Named, Batch | none, Within | none}, Credit)`:
+/// cancelled when the caller ends.
 pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, credit] = arguments else { return None };
     let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
@@ -314,7 +318,8 @@ pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(open_stream(env, connection, state, term, begun))
 }
 
-/// `request_stream(Connection, Ref, Frame, {Credit, DeadlineMs | none})`: any service's; cancelled when the caller ends.
+/// `request_stream(Connection, Ref, Frame, {Credit, DeadlineMs | none})`: any service's; cancelled when the
+/// caller ends.
 pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [term, reference, frame, wishes] = arguments else { return None };
     let connection = handle::of(env, *term)?;
@@ -365,8 +370,9 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
     })
 }
 
-/// `watch_process(Connection) -> boolean()`: the caller is sent `{select, Connection, undefined, ready_input}` once the worker's
-/// process has ended, whoever holds what it had open.
+/// `watch_process(Connection) -> boolean()`: the caller is sent
+/// `{select, Connection, undefined, ready_input}` once the worker's process has ended, whoever holds what it
+/// had open.
 pub(crate) fn watch_process(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let known = atoms(env);
@@ -417,7 +423,8 @@ pub(crate) fn answer(env: Env, arguments: &[RawTerm]) -> Answer {
     send(env, *connection, Expect::Notice, |out| python::answer(env, number, ok, *value, out))
 }
 
-/// `post(Connection, Kind, Number, Payload)`. A kind that no event loop has is refused here, where somebody hears of it.
+/// `post(Connection, Kind, Number, Payload)`. A kind that no event loop has is refused here, where somebody
+/// hears of it.
 pub(crate) fn post(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, kind, number, payload] = arguments else { return None };
     let (named, number) = (env.natural(*kind)?, env.natural(*number)?);
@@ -448,7 +455,8 @@ pub(crate) fn grant(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
-/// `taken(Connection, Lines) -> Bytes`: so many lines of the worker's log were taken; what was left out since.
+/// `taken(Connection, Lines) -> Bytes`: so many lines of the worker's log were taken; what was left out
+/// since.
 pub(crate) fn taken(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, lines] = arguments else { return None };
     let lines = u32::try_from(env.natural(*lines)?).ok()?;
@@ -482,7 +490,8 @@ pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_natural(in_flight as u64))
 }
 
-/// `tend(Connection) -> boolean()`: gives up the calls of processes that are no more; whether to ask again. The router's.
+/// `tend(Connection) -> boolean()`: gives up the calls of processes that are no more; whether to ask again.
+/// The router's.
 pub(crate) fn tend(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let goes_on = handle::of(env, *connection)?.lock().tend(env);

@@ -1,8 +1,9 @@
 //! Terms, and the environments they live in.
 //!
-//! Owns: every call of the virtual machine that looks at a term or makes one. A term is a word that means something only
-//! together with its environment, so all of them are methods of [`Env`]; that a term belongs to the environment it is used
-//! with is what every caller here keeps by having one environment at a time. Never knows a connection.
+//! Owns: every call of the virtual machine that looks at a term or makes one. A term is a word that means
+//! something only together with its environment, so all of them are methods of [`Env`]; that a term belongs
+//! to the environment it is used with is what every caller here keeps by having one environment at a time.
+//! Never knows a connection.
 
 use crate::enif::{self, RawEnv, RawTerm, kind};
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -81,8 +82,8 @@ impl Env {
         let mut binary = MaybeUninit::<enif::Binary>::zeroed();
         // SAFETY: the term is of this environment, and the place is large enough.
         let found = unsafe { enif::enif_inspect_binary(self.0, term, binary.as_mut_ptr()) } != 0;
-        // SAFETY: it was filled in; its bytes stay where they are for as long as the environment keeps the term, which is
-        // longer than any call here.
+        // SAFETY: it was filled in; its bytes stay where they are for as long as the environment keeps the
+        // term, which is longer than any call here.
         found.then(|| unsafe { bytes_of(&binary.assume_init()) })
     }
 
@@ -320,7 +321,8 @@ impl Env {
         unsafe { enif::enif_thread_type() > enif::THREAD_NORMAL }
     }
 
-    /// Has a function called anew where it may take long. What this is must be what the call under way returns.
+    /// Has a function called anew where it may take long. What this is must be what the call under way
+    /// returns.
     pub(crate) fn again_apart(self, name: &CStr, function: enif::Function, arguments: &[RawTerm]) -> RawTerm {
         let count = arguments.len() as c_int;
         // SAFETY: everything is borrowed for the call; the function is one of the library's own.
@@ -381,8 +383,8 @@ impl Letter {
 
     /// Sends a term that was made in here, and forgets everything in here. Whether there is such a process.
     pub(crate) fn send(&mut self, caller: Env, to: &enif::Pid, message: RawTerm) -> bool {
-        // SAFETY: `caller` is the environment of the call that is under way; the message is of this environment, which is
-        // empty afterwards.
+        // SAFETY: `caller` is the environment of the call that is under way; the message is of this
+        // environment, which is empty afterwards.
         unsafe {
             let sent = enif::enif_send(caller.0, to, self.0.as_ptr(), message) != 0;
             enif::enif_clear_env(self.0.as_ptr());

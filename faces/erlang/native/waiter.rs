@@ -1,7 +1,7 @@
 //! Who waits for what comes of a call, and the message that tells it.
 //!
-//! A waiter keeps a [`Letter`]: first its reference lives in it, then the message is written there and leaves without another
-//! copy. Letters of those who were answered are used again.
+//! A waiter keeps a [`Letter`]: first its reference lives in it, then the message is written there and leaves
+//! without another copy. Letters of those who were answered are used again.
 
 use crate::atoms::atoms;
 use crate::connection::Lines;
@@ -70,8 +70,8 @@ pub(crate) struct Told {
     pub(crate) is_last: bool,
 }
 
-/// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`. An error is the last
-/// that is told of a stream, be it that one of its values has no term.
+/// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
+/// An error is the last that is told of a stream, be it that one of its values has no term.
 pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Told {
     match kind {
         // A service that refuses says so in words of its own, which generated code reads as any other answer.

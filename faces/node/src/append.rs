@@ -5,9 +5,9 @@
 //! entry   payload length 4 | log 4 | time, then offset 8 | payload | zeros to a multiple of 8
 //! ```
 //!
-//! `log` counts the logs of a transaction, and is 0 elsewhere. A time is a float; a negative one means now. Where
-//! the time stood the offset is written when the entry was appended. The ticket is written last: the position
-//! that has to be durable for all of it to be, or 0.
+//! `log` counts the logs of a transaction, and is 0 elsewhere. A time is a float; a negative one means now.
+//! Where the time stood the offset is written when the entry was appended. The ticket is written last: the
+//! position that has to be durable for all of it to be, or 0.
 
 use crate::error::{Result, commit, failure};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! How an event loop is woken: one bell per isolate and store, rung by whoever moves a word of the store.
 //!
-//! A bell is armed by somebody who has looked and found nothing, and looks once more afterwards (the handshake
-//! of `sync::gate`). It rings once per arming, on the loop's own thread, and keeps the process alive only while
-//! it is held. No thread of ours waits for it: the gate of the log wakes it.
+//! A bell is armed by somebody who has looked and found nothing, and looks once more afterwards (the
+//! handshake of `sync::gate`). It rings once per arming, on the loop's own thread, and keeps the process
+//! alive only while it is held. No thread of ours waits for it: the gate of the log wakes it.
 
 use crate::error::{Result, failure};
 use crate::shelf::Shelf;

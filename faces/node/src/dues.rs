@@ -1,6 +1,8 @@
-//! When housekeeping that nobody asked for is due: once for a store, however many have it open and append to it.
+//! When housekeeping that nobody asked for is due: once for a store, however many have it open and append to
+//! it.
 //!
-//! Invariant: whoever got a turn is the only one who has one until it is dropped. *Checked by* the tests below.
+//! Invariant: whoever got a turn is the only one who has one until it is dropped. *Checked by* the tests
+//! below.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -39,8 +41,8 @@ impl Dues {
 }
 
 impl Turn {
-    /// Another turn, where more came due meanwhile, and where there was more to do, for as long as something is appended: a program
-    /// that is done with appending is not kept from ending.
+    /// Another turn, where more came due meanwhile, and where there was more to do, for as long as something
+    /// is appended: a program that is done with appending is not kept from ending.
     pub(crate) fn again(self, more: bool) -> Option<Turn> {
         let mut state = self.0.state.lock();
         if state.bytes <= if more { 0 } else { DUE_BYTES } {

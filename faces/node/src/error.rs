@@ -1,8 +1,8 @@
-//! What goes wrong, on its way to JavaScript: a code of the one table in `lib/error.js`, a message, and details.
-//! What the log's errors are called is the log's to say (`words.rs` there).
+//! What goes wrong, on its way to JavaScript: a code of the one table in `lib/error.js`, a message, and
+//! details. What the log's errors are called is the log's to say (`words.rs` there).
 //!
-//! A native error carries them as JSON in its message, because that is all that survives every way an error can
-//! take through Node-API.
+//! A native error carries them as JSON in its message, because that is all that survives every way an error
+//! can take through Node-API.
 
 use napi::{Error, Status};
 use serde_json::{Value, json};
@@ -57,7 +57,8 @@ pub(crate) fn read(error: &ReadError) -> Error {
     }
 }
 
-/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
+/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names
+/// them all.
 pub(crate) fn backup(error: &BackupError) -> Error {
     match error {
         BackupError::Damaged(spans) if !spans.is_empty() => damaged_as(&spans[0], &error.to_string()),

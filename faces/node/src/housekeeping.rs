@@ -53,8 +53,8 @@ impl Task for Keeping {
     }
 }
 
-/// Tells that so much was appended, and has housekeeping done where that makes it due. What was appended is written, so nothing of it is
-/// refused because the store is closed by now.
+/// Tells that so much was appended, and has housekeeping done where that makes it due. What was appended is
+/// written, so nothing of it is refused because the store is closed by now.
 pub(crate) fn grew(env: &Env, shelf: &Arc<Shelf>, bytes: u32) {
     if let Some(turn) = shelf.dues.grew(bytes.into()) {
         keep(env, shelf, turn);

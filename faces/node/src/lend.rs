@@ -1,8 +1,8 @@
 //! Maps lent to JavaScript: an `ArrayBuffer` over a map's own bytes, which stay mapped until it is collected.
 //!
-//! Invariant: nothing in `lib/` stores through such a buffer, and none of them but maps apart (`MappedSegment::apart`)
-//! are handed to users, whom nothing can keep from storing to a `Uint8Array`: that stays in the map, which is the
-//! isolate's own. Each isolate makes its own buffer of a map, once.
+//! Invariant: nothing in `lib/` stores through such a buffer, and none of them but maps apart
+//! (`MappedSegment::apart`) are handed to users, whom nothing can keep from storing to a `Uint8Array`: that
+//! stays in the map, which is the isolate's own. Each isolate makes its own buffer of a map, once.
 
 use crate::error::{Result, failure};
 use napi::bindgen_prelude::{Env, Unknown};

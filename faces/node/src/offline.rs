@@ -1,4 +1,5 @@
-//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
+//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken
+//! apart.
 
 use crate::error::{Result, backup as backup_failure, closed, open as open_failure};
 use crate::recovery::DamageRow;

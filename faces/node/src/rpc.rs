@@ -1,5 +1,6 @@
-//! JSON-RPC in Node.js, the native half: a client that the event loop drives, and what a schema says about the way between
-//! JSON and frames. What comes and goes is text: JavaScript reads and writes it. Owns the client's place in libuv's loop.
+//! JSON-RPC in Node.js, the native half: a client that the event loop drives, and what a schema says about
+//! the way between JSON and frames. What comes and goes is text: JavaScript reads and writes it. Owns the
+//! client's place in libuv's loop.
 
 use crate::error::{Result, failure};
 use crate::service::{Watch, fault};
@@ -223,7 +224,8 @@ fn answer(answer: std::result::Result<&str, &thalweg_rpc::client::Said>) -> RpcA
     }
 }
 
-/// A service's schema: turns parameters into the frame of a request, and a frame that answers it into a result.
+/// A service's schema: turns parameters into the frame of a request, and a frame that answers it into a
+/// result.
 #[napi]
 pub struct SchemaText {
     translator: Translator,

@@ -1,5 +1,5 @@
-//! One segment, as JavaScript holds it: the bytes that it lends and all that is asked about them are of one file,
-//! whatever has taken its place in the store since.
+//! One segment, as JavaScript holds it: the bytes that it lends and all that is asked about them are of one
+//! file, whatever has taken its place in the store since.
 
 use crate::error::{Result, damaged, failure};
 use crate::lend::lend;
@@ -23,8 +23,8 @@ impl NativeSegment {
         lend(env, self.segment.bytes.clone())
     }
 
-    /// The same bytes in a map of their own, for whoever may store to them: that stays there. Undefined when it lies in
-    /// memory alone.
+    /// The same bytes in a map of their own, for whoever may store to them: that stays there. Undefined when
+    /// it lies in memory alone.
     #[napi]
     pub fn apart<'e>(&self, env: &'e Env) -> Result<Option<Unknown<'e>>> {
         let apart = self.shelf.maps(|_| self.segment.apart().map_err(|error| failure("IO", error)))?;

@@ -1,9 +1,10 @@
 //! The stores of this process: one per path and kind, shared by all threads that open it.
 //!
-//! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it closes
-//! it for everybody. What is closed is dropped there and then, whatever handles JavaScript still holds: those
-//! hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each isolate, says it to
-//! readers that make no calls. Whatever is under way with the store itself then is waited for, off the event loop.
+//! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it
+//! closes it for everybody. What is closed is dropped there and then, whatever handles JavaScript still
+//! holds: those hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each
+//! isolate, says it to readers that make no calls. Whatever is under way with the store itself then is waited
+//! for, off the event loop.
 
 use crate::bell::Ring;
 use crate::dues::Dues;
@@ -67,8 +68,8 @@ pub(crate) struct Shelf {
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
     openings: Mutex<usize>,
-    /// Whoever puts something on the pool that others wait for, or that waits for others, does so under this: those who wait stand
-    /// behind those they wait for, however few threads the pool has.
+    /// Whoever puts something on the pool that others wait for, or that waits for others, does so under this:
+    /// those who wait stand behind those they wait for, however few threads the pool has.
     queue: Mutex<()>,
     /// When housekeeping is due, whoever appends.
     pub(crate) dues: Arc<Dues>,
@@ -106,8 +107,8 @@ fn directory_at((kind, path): &Key) -> Option<(u64, u64)> {
 }
 
 impl Shelf {
-    /// The store at a path that was made canonical, opened unless this process has it open already: `differs` says what of its options
-    /// is not as it is asked for.
+    /// The store at a path that was made canonical, opened unless this process has it open already: `differs`
+    /// says what of its options is not as it is asked for.
     pub(crate) fn open(
         kind: Kind,
         path: &Path,
@@ -330,7 +331,8 @@ impl Closing {
         self.finish_with(|closed| closed.map_err(|error| failure("IO", error)))
     }
 
-    /// The same, and removes its files while the store is still held: nobody else has one there until they are gone.
+    /// The same, and removes its files while the store is still held: nobody else has one there until they
+    /// are gone.
     pub(crate) fn destroy(&mut self) -> Result<()> {
         let directory = self.shelf.path().map(Path::to_owned);
         self.finish_with(|_| directory.as_deref().map_or(Ok(()), remove))

@@ -102,7 +102,8 @@ impl OpenOptions {
         }
     }
 
-    /// What is asked for otherwise than a store has it that is open already. What is not asked for may be as it likes.
+    /// What is asked for otherwise than a store has it that is open already. What is not asked for may be as
+    /// it likes.
     fn differs(&self, open: &Options) -> Option<String> {
         let asked = self.options(open.durability);
         let sizes = |options: &Options| {
@@ -247,7 +248,8 @@ impl Opening {
         self.shelf.recovered.as_ref().map(RecoveryRow::from)
     }
 
-    /// Spans that were damaged when it was opened, and, of one that is written, those that reads came upon since.
+    /// Spans that were damaged when it was opened, and, of one that is written, those that reads came upon
+    /// since.
     #[napi]
     pub fn damage(&self) -> Result<Vec<DamageRow>> {
         Ok(self.shelf.damage()?.iter().map(DamageRow::from).collect())

@@ -1,5 +1,5 @@
-//! What JavaScript knows of the format is generated here: its constants, and bytes with what the reader of the log
-//! finds in them. A difference fails; `cargo xtask faces-format` writes the files anew.
+//! What JavaScript knows of the format is generated here: its constants, and bytes with what the reader of
+//! the log finds in them. A difference fails; `cargo xtask faces-format` writes the files anew.
 
 #![allow(clippy::unwrap_used, reason = "a test says by it what must hold")]
 
@@ -43,9 +43,9 @@ const BASE: u64 = 1_700_000_000_000_000;
 /// A log, and tails of it.
 type Tailed = (Arc<Log>, Vec<Cursor>);
 
-/// Three logs over several small segments: one whose times go back, one that is closed, and a fork of the first
-/// that begins inside an entry. Nothing in it depends on when or where it runs. Each comes with tails that were begun
-/// at some moments.
+/// Three logs over several small segments: one whose times go back, one that is closed, and a fork of the
+/// first that begins inside an entry. Nothing in it depends on when or where it runs. Each comes with tails
+/// that were begun at some moments.
 fn store() -> (Store, Vec<Tailed>) {
     let options = Options { segment_bytes_min: 4096, segment_bytes_max: 8192, ..Options::default() };
     let store = Store::memory(options).unwrap();

@@ -1,8 +1,8 @@
 //! What rings in an event loop when a store moved.
 //!
-//! Whoever commits rings, and needs no interpreter's lock for it: neither the thread that commits nor the committer
-//! ever waits for Python. In a loop of ours it posts to the loop's mailbox, with room reserved when the bell was armed, so
-//! that a ring is never refused; for any other loop a descriptor becomes readable.
+//! Whoever commits rings, and needs no interpreter's lock for it: neither the thread that commits nor the
+//! committer ever waits for Python. In a loop of ours it posts to the loop's mailbox, with room reserved when
+//! the bell was armed, so that a ring is never refused; for any other loop a descriptor becomes readable.
 
 use crate::error::{self, io};
 use crate::following;
@@ -19,8 +19,8 @@ use thalweg_sys::event::EventFd;
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Bell {
     ring: Ring,
-    /// What a store rings. One for good: a store knows it by where it lies and how it is woken, and of two that are made of the same
-    /// ring the second need not be the same.
+    /// What a store rings. One for good: a store knows it by where it lies and how it is woken, and of two
+    /// that are made of the same ring the second need not be the same.
     waker: Waker,
     /// Stores that may ring it: they forget it once nobody has it.
     stores: Mutex<Vec<Weak<Shared>>>,
@@ -144,8 +144,8 @@ impl Bell {
         }
     }
 
-    /// Which of these cursors and births, by their places, have something to be told now, by the next call of their `next`. For all
-    /// others it rings with the next commit to their stores, whichever log that is of.
+    /// Which of these cursors and births, by their places, have something to be told now, by the next call of
+    /// their `next`. For all others it rings with the next commit to their stores, whichever log that is of.
     fn which(&self, py: Python<'_>, sources: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<usize>> {
         following::which(py, self, &sources)
     }

@@ -34,8 +34,8 @@ impl Sits for Listener {}
 
 /// Hears of logs as they become visible, each once, in the order of their creation. Made by `Store.births`.
 ///
-/// Iterating over it takes the names there are; a later `next()`, or another loop, goes on with what came meanwhile, and
-/// `async for` waits for them. A name comes again when a log takes it anew.
+/// Iterating over it takes the names there are; a later `next()`, or another loop, goes on with what came
+/// meanwhile, and `async for` waits for them. A name comes again when a log takes it anew.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Births {
     seat: Arc<Seat<Listener>>,
@@ -78,14 +78,16 @@ impl Births {
         Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
     }
 
-    /// Sleeps until something was committed since the last look, or `timeout` seconds are over; whether something was. It
-    /// need not have been a log's creation. Other threads run meanwhile, and signals are handled.
+    /// Sleeps until something was committed since the last look, or `timeout` seconds are over; whether
+    /// something was. It need not have been a log's creation. Other threads run meanwhile, and signals are
+    /// handled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         following::wait(py, &self.seat, timeout, |listener| &listener.births)
     }
 
-    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
+    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited
+    /// for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
         following::arm(&self.seat, bell, |listener| &listener.births)
     }

@@ -54,7 +54,8 @@ impl Column {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let column = slf.get();
         let start = column.batch.get().column(column.which);
-        // SAFETY: the view refers to the column, which keeps the batch; the batch, referred to, is not filled again.
+        // SAFETY: the view refers to the column, which keeps the batch; the batch, referred to, is not filled
+        // again.
         unsafe {
             (*view).obj = std::ptr::null_mut();
             let bytes = column.count * column.item_bytes;

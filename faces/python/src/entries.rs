@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// Iterates over the entries of a query. Made by `Log.query`.
 ///
-/// In front of damage it raises `Damaged` and has ended: a transaction is not to be taken for whole because its
-/// missing half was passed over in silence. After `resume()` it goes on behind the damage.
+/// In front of damage it raises `Damaged` and has ended: a transaction is not to be taken for whole because
+/// its missing half was passed over in silence. After `resume()` it goes on behind the damage.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entries {
     seat: Arc<Seat<Entrywise>>,

@@ -1,7 +1,7 @@
 //! One entry, as Python sees it: four words, and a payload that is looked at where it lies.
 //!
-//! The time is kept as an object, which Python loads without a call; so it is made for each entry, read or not, unless it is
-//! that of the one before.
+//! The time is kept as an object, which Python loads without a call; so it is made for each entry, read or
+//! not, unless it is that of the one before.
 
 use crate::pin::{Lent, Pin};
 use crate::walk::Step;
@@ -23,8 +23,8 @@ struct Found {
     lent: Lent,
 }
 
-/// One entry of a log. It is bytes-like: `len(entry)`, `entry[0]`, `memoryview(entry)` and `entry.data` look at its payload
-/// where it lies, `bytes(entry)` copies it.
+/// One entry of a log. It is bytes-like: `len(entry)`, `entry[0]`, `memoryview(entry)` and `entry.data` look
+/// at its payload where it lies, `bytes(entry)` copies it.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entry {
     /// Microseconds since the Unix epoch: the time of its transaction.
@@ -33,7 +33,8 @@ pub(crate) struct Entry {
     found: UnsafeCell<Found>,
 }
 
-// SAFETY: what is inside changes only in `Spares::entry`, which holds the interpreter's lock and the only reference.
+// SAFETY: what is inside changes only in `Spares::entry`, which holds the interpreter's lock and the only
+// reference.
 unsafe impl Sync for Entry {}
 
 impl Entry {
@@ -90,7 +91,8 @@ impl Entry {
     /// `view` is to be filled, as the buffer protocol has it.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = slf.get().found().lent.bytes();
-        // SAFETY: the view refers to the entry, which keeps the bytes mapped and, referred to, is not changed.
+        // SAFETY: the view refers to the entry, which keeps the bytes mapped and, referred to, is not
+        // changed.
         let filled = unsafe {
             (*view).obj = std::ptr::null_mut();
             let start = bytes.as_ptr().cast_mut().cast();
@@ -112,8 +114,8 @@ fn number(index: &Bound<'_, PyAny>) -> Option<isize> {
     (place != -1 || PyErr::take(index.py()).is_none()).then_some(place)
 }
 
-/// The entries that were handed out last. A loop holds the last one while it asks for the next, and nobody the
-/// one before it, unless it was kept: then its memory is used again. A memoryview holds its entry.
+/// The entries that were handed out last. A loop holds the last one while it asks for the next, and nobody
+/// the one before it, unless it was kept: then its memory is used again. A memoryview holds its entry.
 #[derive(Default)]
 pub(crate) struct Spares([Option<Py<Entry>>; 2]);
 
@@ -125,8 +127,8 @@ impl Spares {
         let before = self.0[1].as_ref().map(Py::get).filter(|entry| entry.found().time == time);
         let said = before.map_or_else(|| integer(py, time), |entry| entry.time.clone_ref(py));
         if let Some(entry) = &self.0[0] {
-            // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody can
-            // look at it while it changes.
+            // SAFETY: the object lives. With the interpreter's lock held and no reference but this one,
+            // nobody can look at it while it changes.
             unsafe {
                 if ffi::Py_REFCNT(entry.as_ptr()) == 1 {
                     set_time(py, entry, said);
@@ -160,8 +162,8 @@ fn integer(py: Python<'_>, number: u64) -> Py<PyInt> {
 #[inline]
 unsafe fn set_time(py: Python<'_>, entry: &Py<Entry>, time: Py<PyInt>) {
     let within = std::ptr::from_ref(entry.get()).addr() - entry.as_ptr().addr();
-    // SAFETY: the entry lies that far within its object, which is the interpreter's memory and, as nobody looks at it, may be
-    // written to. An integer that is let go of runs no Python.
+    // SAFETY: the entry lies that far within its object, which is the interpreter's memory and, as nobody
+    // looks at it, may be written to. An integer that is let go of runs no Python.
     let before = unsafe {
         let entry = entry.as_ptr().byte_add(within).cast::<Entry>();
         std::ptr::replace(&raw mut (*entry).time, time)

@@ -1,5 +1,5 @@
-//! What goes wrong, on its way to Python: a code of the table in `python/thalweg/errors.py`, a message, details.
-//! What the log's errors are called is the log's to say (`words.rs` there).
+//! What goes wrong, on its way to Python: a code of the table in `python/thalweg/errors.py`, a message,
+//! details. What the log's errors are called is the log's to say (`words.rs` there).
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -57,7 +57,8 @@ pub(crate) fn io(action: &str, error: &std::io::Error) -> PyErr {
     failure("IO", format!("cannot {action}: {error}"))
 }
 
-/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
+/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names
+/// them all.
 pub(crate) fn backup(error: &BackupError) -> PyErr {
     match error {
         BackupError::Damaged(spans) if !spans.is_empty() => damaged_as(&spans[0], None, &error.to_string()),

@@ -1,7 +1,8 @@
-//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop, one for all who wait there.
+//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop, one for
+//! all who wait there.
 //!
-//! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and closing the store
-//! ends it. Never knows what is followed.
+//! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and
+//! closing the store ends it. Never knows what is followed.
 
 use crate::bell::Bell;
 use crate::births;
@@ -39,7 +40,8 @@ impl Following for Births {
 pub(crate) trait Followed {
     fn shared(&self) -> &Arc<Shared>;
 
-    /// Whether there is something to be told now: what was followed, why it is not, or that nothing more comes. Kept until it is taken.
+    /// Whether there is something to be told now: what was followed, why it is not, or that nothing more
+    /// comes. Kept until it is taken.
     fn look(&self, py: Python<'_>) -> bool;
 }
 
@@ -84,8 +86,8 @@ fn sleep<T, F: Following>(
     let following = seat.with(|sits| who(sits).clone())?;
     let maps = in_use.maps();
     Ok(py.detach(move || {
-        // It has looked just now, so only once it is declared asleep; whatever woke it then, a signal perhaps, is looked into
-        // with the interpreter's lock.
+        // It has looked just now, so only once it is declared asleep; whatever woke it then, a signal
+        // perhaps, is looked into with the interpreter's lock.
         let mut looks = 0;
         maps.wait(Some(longest), || {
             looks += 1;
@@ -101,12 +103,14 @@ fn sleep<T, F: Following>(
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
-    // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here leave, and wakes all then.
+    // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here
+    // leave, and wakes all then.
     let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))
 }
 
-/// Which of `sources`, by their places, have something to be told now. For all others `bell` is rung by the next commit to their stores.
+/// Which of `sources`, by their places, have something to be told now. For all others `bell` is rung by the
+/// next commit to their stores.
 pub(crate) fn which(py: Python<'_>, bell: &Bell, sources: &[Bound<'_, PyAny>]) -> PyResult<Vec<usize>> {
     let sources = sources.iter().map(followed).collect::<PyResult<Vec<_>>>()?;
     let mut armed: Vec<*const Shared> = Vec::new();

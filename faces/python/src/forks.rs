@@ -1,13 +1,14 @@
-//! Which process this is. A child after a fork has a copy of everything and shares with its parent what the kernel keeps for both:
-//! lists of descriptors, connections, paths. So what belongs to the parent is neither used nor let go of there.
+//! Which process this is. A child after a fork has a copy of everything and shares with its parent what the
+//! kernel keeps for both: lists of descriptors, connections, paths. So what belongs to the parent is neither
+//! used nor let go of there.
 //!
-//! Forks that Python makes count themselves (`os.register_at_fork`), so that to ask costs no call of the kernel where it is asked
-//! often. Where it matters most, at the end of a thing, the kernel is asked.
+//! Forks that Python makes count themselves (`os.register_at_fork`), so that to ask costs no call of the
+//! kernel where it is asked often. Where it matters most, at the end of a thing, the kernel is asked.
 
 use parking_lot::Mutex;
 
-/// Forks between the first process and this one. Whoever holds it has the interpreter's lock, and so has whoever forks: no child
-/// finds it locked.
+/// Forks between the first process and this one. Whoever holds it has the interpreter's lock, and so has
+/// whoever forks: no child finds it locked.
 static FORKS: Mutex<u64> = Mutex::new(0);
 
 /// A process, told apart from those that it was forked from.
@@ -23,8 +24,8 @@ impl Process {
         Self { forks: *FORKS.lock(), number: std::process::id() }
     }
 
-    /// Whether this runs in it, as far as Python knows. What a handler of the fork made before the fork was counted is this
-    /// process's, too.
+    /// Whether this runs in it, as far as Python knows. What a handler of the fork made before the fork was
+    /// counted is this process's, too.
     #[inline]
     pub(crate) fn is_this(self) -> bool {
         self.forks == *FORKS.lock() || self.is_surely_this()

@@ -1,12 +1,13 @@
 //! The log in Python, the native half.
 //!
-//! Owns what Python cannot do by itself: opening stores, appending, walking the maps, lending payloads without a
-//! copy, and waking event loops. Never knows what a payload means, nor asyncio: that is `python/thalweg/tail.py`.
+//! Owns what Python cannot do by itself: opening stores, appending, walking the maps, lending payloads
+//! without a copy, and waking event loops. Never knows what a payload means, nor asyncio: that is
+//! `python/thalweg/tail.py`.
 //!
-//! One module per class. [`shared`] is what all handles of a store have in common and why closing it never waits
-//! for the garbage collector; [`walk`] is the one loop under iterators, cursors and scans; [`pin`] is why a
-//! `memoryview` may outlive them all. The interpreter's lock is kept where work is shorter than giving it away,
-//! and given away wherever a disk or somebody else may be waited for.
+//! One module per class. [`shared`] is what all handles of a store have in common and why closing it never
+//! waits for the garbage collector; [`walk`] is the one loop under iterators, cursors and scans; [`pin`] is
+//! why a `memoryview` may outlive them all. The interpreter's lock is kept where work is shorter than giving
+//! it away, and given away wherever a disk or somebody else may be waited for.
 
 mod arguments;
 mod bell;

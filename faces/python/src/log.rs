@@ -62,7 +62,8 @@ impl Log {
 }
 
 impl Log {
-    /// Appends what an iterable yields, each item made an entry by `taken`, group by group. A group in which one cannot be taken is left.
+    /// Appends what an iterable yields, each item made an entry by `taken`, group by group. A group in which
+    /// one cannot be taken is left.
     fn append_groups<'py>(
         &self,
         py: Python<'py>,
@@ -97,7 +98,8 @@ impl Log {
     /// Somebody who goes through a query's entries.
     fn walker(&self, query: &Query) -> PyResult<Arc<Seat<Entrywise>>> {
         let idle = self.idle.lock().take();
-        // One that has left may have been idle for long, or the store is closed: then nobody sits down either.
+        // One that has left may have been idle for long, or the store is closed: then nobody sits down
+        // either.
         match idle.filter(|seat| seat.try_with(|entries| entries.again(query)).is_some()) {
             Some(seat) => Ok(seat),
             None => self.shared.seat(Entrywise::new(self.begin(query, false)?)),
@@ -127,9 +129,10 @@ impl Log {
         self.log.id()
     }
 
-    /// Appends one entry, a transaction of its own, and answers its offset. `data` is anything bytes-like with at
-    /// least one byte; `time` is in microseconds since the epoch, now by default. In a "sync" store the call
-    /// returns once the entry is durable; with `wait=False` at once, and `Store.flush` waits for all of them.
+    /// Appends one entry, a transaction of its own, and answers its offset. `data` is anything bytes-like
+    /// with at least one byte; `time` is in microseconds since the epoch, now by default. In a "sync" store
+    /// the call returns once the entry is durable; with `wait=False` at once, and `Store.flush` waits for all
+    /// of them.
     #[pyo3(signature = (data, time=None, *, wait=true))]
     fn append(
         &self,
@@ -147,9 +150,9 @@ impl Log {
         Ok(receipt.first)
     }
 
-    /// Appends everything that an iterable yields, each a transaction of its own, and answers how many there were.
-    /// They are published in groups and share the time, each as it was when it was yielded; in a "sync" store the disk is waited
-    /// for once. When one is refused, the groups before it are appended already.
+    /// Appends everything that an iterable yields, each a transaction of its own, and answers how many there
+    /// were. They are published in groups and share the time, each as it was when it was yielded; in a "sync"
+    /// store the disk is waited for once. When one is refused, the groups before it are appended already.
     #[pyo3(signature = (entries, time=None, *, wait=true))]
     fn append_many(
         &self,
@@ -162,8 +165,8 @@ impl Log {
         self.append_groups(py, entries, wait, |data| Ok((time, Payload::of(&data)?.kept())))
     }
 
-    /// Appends everything that an iterable of pairs yields, a time and what is bytes-like, each a transaction of its
-    /// own, and answers how many there were. They are published in groups, as by `append_many`.
+    /// Appends everything that an iterable of pairs yields, a time and what is bytes-like, each a transaction
+    /// of its own, and answers how many there were. They are published in groups, as by `append_many`.
     #[pyo3(signature = (entries, *, wait=true))]
     fn append_timed(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, wait: bool) -> PyResult<usize> {
         self.append_groups(py, entries, wait, |pair| {
@@ -172,10 +175,11 @@ impl Log {
         })
     }
 
-    /// Iterates over entries in the order of the log, up to what is visible now; without words, over all of them.
-    /// One of these says where to begin: `start`, entries of this time or later; `after`, of a later time; `exact`,
-    /// at the first entry of exactly this time; `offset`, at the entry that holds it; `tail`, behind the newest;
-    /// `checkpoint`, behind what the newest checkpoint covers. `end` takes only entries before a time.
+    /// Iterates over entries in the order of the log, up to what is visible now; without words, over all of
+    /// them. One of these says where to begin: `start`, entries of this time or later; `after`, of a later
+    /// time; `exact`, at the first entry of exactly this time; `offset`, at the entry that holds it; `tail`,
+    /// behind the newest; `checkpoint`, behind what the newest checkpoint covers. `end` takes only entries
+    /// before a time.
     #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn query(
@@ -193,8 +197,8 @@ impl Log {
         Ok(Entries::new(slf.clone().unbind(), slf.get().walker(&query)?))
     }
 
-    /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the map
-    /// that the payloads lie in. Python's lock is given away while a batch is gathered.
+    /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the
+    /// map that the payloads lie in. Python's lock is given away while a batch is gathered.
     #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=16_384))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn scan(

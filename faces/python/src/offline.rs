@@ -1,4 +1,5 @@
-//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
+//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken
+//! apart.
 
 use crate::arguments::Place;
 use crate::error;
@@ -15,25 +16,27 @@ pub(crate) fn verify(py: Python<'_>, path: Place) -> PyResult<Report> {
     verified.map(Report::from).map_err(|error| error::open(&error))
 }
 
-/// Writes a backup of the store in the directory `source`, whoever has it open, to the directory `to`, which is empty or
-/// not there: a store as of one moment, that was closed then. Sealed segments are hard links where the file system knows
-/// them. It holds everything that was durable before the call, in "os" mode everything that was appended.
+/// Writes a backup of the store in the directory `source`, whoever has it open, to the directory `to`, which
+/// is empty or not there: a store as of one moment, that was closed then. Sealed segments are hard links
+/// where the file system knows them. It holds everything that was durable before the call, in "os" mode
+/// everything that was appended.
 #[pyfunction]
 pub(crate) fn backup(py: Python<'_>, source: Place, to: Place) -> PyResult<Backup> {
     let done = py.detach(move || thalweg_log::backup(&Disk::Real, &source.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
 
-/// Puts a backup back, to the directory `to`, which is empty or not there. All of it is verified first; `Damaged` names
-/// what is. The backup stays as it is.
+/// Puts a backup back, to the directory `to`, which is empty or not there. All of it is verified first;
+/// `Damaged` names what is. The backup stays as it is.
 #[pyfunction]
 pub(crate) fn restore(py: Python<'_>, backup: Place, to: Place) -> PyResult<Backup> {
     let done = py.detach(move || thalweg_log::restore(&Disk::Real, &backup.0, &to.0));
     done.map(Backup::from).map_err(|error| error::backup(&error))
 }
 
-/// What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should have the store
-/// open: what is being written may look torn. A file that cannot be read raises once; `next` goes on with the next file.
+/// What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should
+/// have the store open: what is being written may look torn. A file that cannot be read raises once; `next`
+/// goes on with the next file.
 #[pyfunction]
 pub(crate) fn parse(py: Python<'_>, path: Place) -> PyResult<Parse> {
     let parse = py.detach(move || thalweg_log::parse(&Disk::Real, &path.0));
@@ -65,8 +68,8 @@ impl From<thalweg_log::Backup> for Backup {
     }
 }
 
-/// The pieces of a store or of a segment file, in the order of its bytes: every byte lies in one batch, one damaged span,
-/// the segment's header, or behind its end. Made by `parse`.
+/// The pieces of a store or of a segment file, in the order of its bytes: every byte lies in one batch, one
+/// damaged span, the segment's header, or behind its end. Made by `parse`.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Parse {
     parse: Mutex<thalweg_log::Parse>,
@@ -173,7 +176,8 @@ impl FramePiece {
         self.piece.position
     }
 
-    /// What it says: "data", "create", "close", "delete", "producer", "writerSeq", "note", "trim", "gone" or "places".
+    /// What it says: "data", "create", "close", "delete", "producer", "writerSeq", "note", "trim", "gone" or
+    /// "places".
     #[getter]
     fn kind(&self) -> &'static str {
         self.piece.kind.name()

@@ -25,7 +25,8 @@ impl<'py> Payload<'py> {
         Ok(Payload::Buffer(buffer))
     }
 
-    /// The same for whoever lets Python go on before the bytes are read: what somebody may write to is copied.
+    /// The same for whoever lets Python go on before the bytes are read: what somebody may write to is
+    /// copied.
     pub(crate) fn kept(self) -> Payload<'py> {
         match self {
             Payload::Buffer(_) => Payload::Copied(self.bytes().to_vec()),
@@ -33,16 +34,16 @@ impl<'py> Payload<'py> {
         }
     }
 
-    /// The bytes. To be read with the interpreter's lock held: without it, somebody may write to a `bytearray`
-    /// between the moment it is checksummed and the moment it is copied.
+    /// The bytes. To be read with the interpreter's lock held: without it, somebody may write to a
+    /// `bytearray` between the moment it is checksummed and the moment it is copied.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Payload::Bytes(bytes) => bytes.as_bytes(),
             Payload::Copied(bytes) => bytes,
             Payload::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: an exported buffer that is contiguous has this many bytes there and is not moved or freed
-            // before it is released; nobody writes to it while the interpreter's lock is held.
+            // SAFETY: an exported buffer that is contiguous has this many bytes there and is not moved or
+            // freed before it is released; nobody writes to it while the interpreter's lock is held.
             Payload::Buffer(buffer) => unsafe {
                 std::slice::from_raw_parts(buffer.buf_ptr().cast_const().cast(), buffer.len_bytes())
             },

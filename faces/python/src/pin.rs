@@ -1,8 +1,9 @@
 //! Bytes of a map, kept where they are.
 //!
-//! Purpose: whoever holds a payload holds the segment it lies in, and nothing else: not the store, not the reader.
-//! So a `memoryview` may outlive an iterator, a closed store and a purge. Invariant: what is lent was given out by
-//! a reader, so it lies below what is published and is never stored to again. Checked by the tests of Python.
+//! Purpose: whoever holds a payload holds the segment it lies in, and nothing else: not the store, not the
+//! reader. So a `memoryview` may outlive an iterator, a closed store and a purge. Invariant: what is lent was
+//! given out by a reader, so it lies below what is published and is never stored to again. Checked by the
+//! tests of Python.
 
 use std::sync::Arc;
 use thalweg_log::Mapped;
@@ -11,8 +12,8 @@ use thalweg_log::Mapped;
 #[derive(Debug)]
 pub(crate) struct Pin(Mapped);
 
-// SAFETY: a `Mapped` is an address and an owner that is `Send + Sync`; through a `Pin` only bytes are read that
-// nobody stores to any more.
+// SAFETY: a `Mapped` is an address and an owner that is `Send + Sync`; through a `Pin` only bytes are read
+// that nobody stores to any more.
 unsafe impl Send for Pin {}
 // SAFETY: as above.
 unsafe impl Sync for Pin {}
@@ -51,7 +52,8 @@ pub(crate) struct Lent {
 impl Lent {
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `place` and `length` are those of a slice that a reader gave out and that lies in this map
-        // (`Pin::place_of`); the map lives as long as the pin, and what was published is never stored to again.
+        // (`Pin::place_of`); the map lives as long as the pin, and what was published is never stored to
+        // again.
         unsafe { std::slice::from_raw_parts(self.pin.start().add(self.place as usize), self.length as usize) }
     }
 }

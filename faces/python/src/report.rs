@@ -117,7 +117,8 @@ pub(crate) struct Recovery {
     discarded_bytes: u64,
     /// Spans that should be whole and are not.
     damage: Vec<Damage>,
-    /// One of them that may have held the creation of logs nobody can name: while it is there no log is created.
+    /// One of them that may have held the creation of logs nobody can name: while it is there no log is
+    /// created.
     unnamed: Option<Damage>,
 }
 

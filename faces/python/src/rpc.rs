@@ -1,7 +1,8 @@
 //! JSON-RPC in Python: the native half.
 //!
-//! Owns: the client as event loops and blocking programs use it, one native call per turn, and what a schema says about the
-//! way between JSON and frames. What comes and goes is text: Python's own `json` reads and writes it. Never knows asyncio.
+//! Owns: the client as event loops and blocking programs use it, one native call per turn, and what a schema
+//! says about the way between JSON and frames. What comes and goes is text: Python's own `json` reads and
+//! writes it. Never knows asyncio.
 
 use crate::service::{Owned, Raise, exception, fault, seconds};
 use pyo3::prelude::*;
@@ -72,7 +73,8 @@ impl Caller {
         Ok(Self(Owned::new(client)))
     }
 
-    /// Begins calls, each a method and its parameters as text, and names them. They leave with the next turn or wait.
+    /// Begins calls, each a method and its parameters as text, and names them. They leave with the next turn
+    /// or wait.
     #[pyo3(signature = (calls, batch, notifies=false, idempotent=false, deadline=None, url=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn begin(
@@ -108,7 +110,8 @@ impl Caller {
         let _ = self.0.try_with(py, |client| client.cancel(CallId::from_number(call)));
     }
 
-    /// Writes and reads what can be now, and returns what came: of which calls, and the answers or why there are none.
+    /// Writes and reads what can be now, and returns what came: of which calls, and the answers or why there
+    /// are none.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.0.with(py, |client| {
             client.turn(Wait::Poll).raise(py)?;
@@ -124,7 +127,8 @@ impl Caller {
         })
     }
 
-    /// Waits for the answers to calls that were begun, other threads running meanwhile; a signal's handler runs in between.
+    /// Waits for the answers to calls that were begun, other threads running meanwhile; a signal's handler
+    /// runs in between.
     fn wait(&self, py: Python<'_>, call: u64) -> PyResult<Py<PyAny>> {
         let call = CallId::from_number(call);
         loop {
@@ -168,7 +172,8 @@ impl Caller {
     }
 }
 
-/// A service's schema: turns parameters into the frame of a request, and a frame that answers it into a result.
+/// A service's schema: turns parameters into the frame of a request, and a frame that answers it into a
+/// result.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Schema(Translator);
 

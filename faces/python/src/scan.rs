@@ -1,7 +1,8 @@
 //! Batches: columns instead of objects, for whoever reads more than Python can look at one by one.
 //!
-//! A batch is gathered without the interpreter's lock and lies in one segment, so that its payloads are slices of
-//! one map. The memory of batches that are gone is used for the next ones, so that none is fresh from the system.
+//! A batch is gathered without the interpreter's lock and lies in one segment, so that its payloads are
+//! slices of one map. The memory of batches that are gone is used for the next ones, so that none is fresh
+//! from the system.
 
 use crate::column::{Column, Which};
 use crate::error;
@@ -22,13 +23,14 @@ use thalweg_log::{Columns, ReadError};
 type Views<'py> =
     (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
 
-/// Entries of a scan's first batch for which there is no memory yet; the next ones are larger, so that a short scan
-/// clears no memory that it does not need.
+/// Entries of a scan's first batch for which there is no memory yet; the next ones are larger, so that a
+/// short scan clears no memory that it does not need.
 const FIRST: usize = 4096;
 /// Most entries of a batch.
 const LIMIT_MAX: usize = 1 << 24;
-/// Of so many batches at a time memory is kept for the next ones, unless they are larger than so many entries: a loop
-/// holds the last batch while the next is gathered, and memory fresh from the system costs more than filling it.
+/// Of so many batches at a time memory is kept for the next ones, unless they are larger than so many
+/// entries: a loop holds the last batch while the next is gathered, and memory fresh from the system costs
+/// more than filling it.
 const KEPT: usize = 2;
 const KEPT_ENTRIES_MAX: usize = 1 << 16;
 
@@ -138,8 +140,8 @@ impl Scan {
     }
 }
 
-/// Entries in columns: entry `i` has `times[i]`, `offsets[i]`, and `lengths[i]` bytes of payload that begin at byte
-/// `places[i]` of `map`. Arrays and views stay valid for as long as they are held.
+/// Entries in columns: entry `i` has `times[i]`, `offsets[i]`, and `lengths[i]` bytes of payload that begin
+/// at byte `places[i]` of `map`. Arrays and views stay valid for as long as they are held.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Batch {
     rows: Rows,

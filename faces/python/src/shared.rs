@@ -1,12 +1,12 @@
 //! What all handles of one store have in common, and how it ends.
 //!
-//! Purpose: closing a store ends it there and then, whatever handles Python still holds, without waiting for its
-//! garbage collector: the directory can be opened again at once. So nobody keeps the store but this; whoever walks it
-//! does so in a *seat* that is emptied, and whoever waits for the disk or for an entry is *in use*, is woken, and
-//! is waited for. What handles are left with says that the store is closed.
+//! Purpose: closing a store ends it there and then, whatever handles Python still holds, without waiting for
+//! its garbage collector: the directory can be opened again at once. So nobody keeps the store but this;
+//! whoever walks it does so in a *seat* that is emptied, and whoever waits for the disk or for an entry is
+//! *in use*, is woken, and is waited for. What handles are left with says that the store is closed.
 //!
-//! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store is
-//! never dropped: it is the parent's to close.
+//! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store
+//! is never dropped: it is the parent's to close.
 
 use crate::error::{closed, failure, read_only};
 use crate::forks;
@@ -157,7 +157,8 @@ impl Shared {
         self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }
 
-    /// Has somebody sit down where closing the store can make them leave. In a store that was closed meanwhile nobody does.
+    /// Has somebody sit down where closing the store can make them leave. In a store that was closed
+    /// meanwhile nobody does.
     pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
         self.with(|_| {
             let mut seats = self.seats.lock();
@@ -182,7 +183,8 @@ impl Shared {
         self.ours().is_some_and(Closable::is_open)
     }
 
-    /// Closes the store. Where somebody else does, waits until they are done; nothing when it is closed already.
+    /// Closes the store. Where somebody else does, waits until they are done; nothing when it is closed
+    /// already.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(store) = self.ours() else { return Ok(()) };
         let Some(closing) = store.close() else {

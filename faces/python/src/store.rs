@@ -21,17 +21,19 @@ pub(crate) fn now() -> u64 {
 
 /// Opens the store in the directory `path`, which is made if there is none.
 ///
-/// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the process;
-/// "memory", nothing, for a store without files and without a path. One process writes a store at a time; with
-/// `read_only=True` any number of others read it meanwhile. These need to write nothing: who may not write the file `signal` looks every
-/// 10 ms while it waits, and who may is woken.
+/// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the
+/// process; "memory", nothing, for a store without files and without a path. One process writes a store at a
+/// time; with `read_only=True` any number of others read it meanwhile. These need to write nothing: who may
+/// not write the file `signal` looks every 10 ms while it waits, and who may is woken.
 ///
-/// A segment is a file: the first of `segment_bytes_min` bytes, 4 MiB unless given (less where the largest is smaller), each next
-/// one twice as large up to `segment_bytes_max`, from 8192 to 1 GiB. Both are multiples of 4096.
+/// A segment is a file: the first of `segment_bytes_min` bytes, 4 MiB unless given (less where the largest is
+/// smaller), each next one twice as large up to `segment_bytes_max`, from 8192 to 1 GiB. Both are multiples
+/// of 4096.
 ///
-/// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, and of the oldest
-/// ones while segment files take more than `retain_bytes`, the one that is written to included, which stays. It seals that one
-/// when its first entry is older than `rotate_after_us`, idle or not. Nothing does so by itself.
+/// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, and of
+/// the oldest ones while segment files take more than `retain_bytes`, the one that is written to included,
+/// which stays. It seals that one when its first entry is older than `rotate_after_us`, idle or not. Nothing
+/// does so by itself.
 #[pyfunction]
 #[pyo3(signature = (path=None, *, durability="sync", read_only=false, segment_bytes_min=None, segment_bytes_max=67_108_864, retain_us=None, retain_bytes=None, rotate_after_us=None))]
 #[allow(clippy::too_many_arguments, reason = "keywords")]
@@ -113,7 +115,8 @@ impl Store {
         })
     }
 
-    /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as well.
+    /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as
+    /// well.
     #[pyo3(signature = (*, existing=false))]
     fn births(&self, py: Python<'_>, existing: bool) -> PyResult<Births> {
         let in_use = self.shared.enter()?;
@@ -135,11 +138,12 @@ impl Store {
         self.quietly(py, |store| store.flush())?.map_err(|error| error::io("flush the store", &error))
     }
 
-    /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first entry of
-    /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
-    /// meanwhile goes on reading. Answers what went. Files go as whole segments, by the time this returns, when no log
-    /// needs anything in them; the newest is ended for that when all that is in it goes. More goes when a word is left out, so
-    /// one that is there has to say something: `None` is refused. So are `before` and `destroy` at once.
+    /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first
+    /// entry of the time `before` or later, or all there are. `destroy=True` deletes the logs themselves.
+    /// Whoever reads them meanwhile goes on reading. Answers what went. Files go as whole segments, by the
+    /// time this returns, when no log needs anything in them; the newest is ended for that when all that is
+    /// in it goes. More goes when a word is left out, so one that is there has to say something: `None` is
+    /// refused. So are `before` and `destroy` at once.
     #[pyo3(signature = (log=Word::Left, *, before=Word::Left, destroy=false, count_entries=false))]
     fn purge(
         &self,
@@ -170,9 +174,9 @@ impl Store {
         self.quietly(py, |store| store.rotate())?.map_err(|error| error::commit(&error, None))
     }
 
-    /// Housekeeping, for a quiet moment: a checkpoint when one is due, what is not to be retained goes, and so do files
-    /// that no log needs. Answers whether there is more to do: one call does a bounded part of it, and whoever calls again
-    /// until there is none takes no more than housekeeping's share of the time.
+    /// Housekeeping, for a quiet moment: a checkpoint when one is due, what is not to be retained goes, and
+    /// so do files that no log needs. Answers whether there is more to do: one call does a bounded part of
+    /// it, and whoever calls again until there is none takes no more than housekeeping's share of the time.
     fn maintain(&self, py: Python<'_>) -> PyResult<bool> {
         let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
         self.shared.send_idle_home();
@@ -207,8 +211,8 @@ impl Store {
         verified.map(Report::from).map_err(|error| error::open(&error))
     }
 
-    /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see the function of
-    /// that name. What was appended before is in it.
+    /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see
+    /// the function of that name. What was appended before is in it.
     fn backup(&self, py: Python<'_>, to: Place) -> PyResult<Backup> {
         let Place(to) = to;
         let in_use = self.shared.enter()?;
@@ -216,8 +220,8 @@ impl Store {
         done.map(Backup::from).map_err(|error| error::backup(&error))
     }
 
-    /// Closes the store: everything is durable then, and the directory free. Handles that are still about say that it
-    /// is closed; payloads that somebody holds stay as they are. Once closed, nothing.
+    /// Closes the store: everything is durable then, and the directory free. Handles that are still about say
+    /// that it is closed; payloads that somebody holds stay as they are. Once closed, nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.close(py)
     }

@@ -25,14 +25,15 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn new(store: &Store, time: Time) -> Pending {
         let store = Arc::new(store.clone());
-        // SAFETY: the store lies in an allocation of its own, which is kept until the transaction is gone: as a
-        // field behind it here, and by `commit` below.
+        // SAFETY: the store lies in an allocation of its own, which is kept until the transaction is gone: as
+        // a field behind it here, and by `commit` below.
         let borrowed: &'static Store = unsafe { &*Arc::as_ptr(&store) };
         Pending { transaction: borrowed.transaction(time), store }
     }
 
-    /// Whether writing it takes so little that letting other threads in meanwhile, and waiting for one's turn after them,
-    /// would cost more: nothing is waited for but the copy, and now and then the next segment, as by `Log.append`.
+    /// Whether writing it takes so little that letting other threads in meanwhile, and waiting for one's turn
+    /// after them, would cost more: nothing is waited for but the copy, and now and then the next segment, as
+    /// by `Log.append`.
     fn is_brief(&self) -> bool {
         self.store.durability() != Durability::Sync
             && self.transaction.bytes() + self.transaction.count() * FRAME_BYTES <= BRIEF_BYTES
@@ -50,11 +51,13 @@ impl Sits for Pending {}
 
 /// Entries of one or several logs that are written together, or not at all. Made by `Store.transaction`.
 ///
-/// As a context manager it commits at the end, and aborts when an exception comes out; neither when that was done by hand.
+/// As a context manager it commits at the end, and aborts when an exception comes out; neither when that was
+/// done by hand.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Transaction {
     seat: Arc<Seat<Pending>>,
-    /// It was committed or aborted by name, whatever came of it; a store that is closed empties the seat, too.
+    /// It was committed or aborted by name, whatever came of it; a store that is closed empties the seat,
+    /// too.
     ended: OnceLock<()>,
 }
 

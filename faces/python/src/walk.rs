@@ -49,8 +49,8 @@ impl Walk {
         Ok(Some(Step { offset, time, last, place, length }))
     }
 
-    /// Goes to the segment in which a position lies, for what is asked of its map. Of one that was compacted there is another
-    /// map by now: when the one at hand does not have it, that one does.
+    /// Goes to the segment in which a position lies, for what is asked of its map. Of one that was compacted
+    /// there is another map by now: when the one at hand does not have it, that one does.
     #[inline]
     fn enter<T>(&mut self, position: Position, ask: impl Fn(&Arc<Pin>) -> Option<T>) -> Result<T, ReadError> {
         let segment = (position >> 32) as u32;
@@ -146,8 +146,9 @@ impl Entrywise {
         self.walk.cursor.seek(query);
     }
 
-    /// Whether there is something to be told: an entry, which is kept for who takes it, what is in the way of one, or that no more
-    /// will come. Who looks again is told of the last, even if nothing came that could end the log.
+    /// Whether there is something to be told: an entry, which is kept for who takes it, what is in the way of
+    /// one, or that no more will come. Who looks again is told of the last, even if nothing came that could
+    /// end the log.
     pub(crate) fn look(&mut self, py: Python<'_>) -> bool {
         for _ in 0..2 {
             if self.came.is_none() {
@@ -184,8 +185,8 @@ impl Entrywise {
         self.walk.cursor.resume();
     }
 
-    /// The next entry; `None` when there is none for now, or something is in its way. Makes an object, which runs no
-    /// Python. A pointer is all that goes through here for each entry.
+    /// The next entry; `None` when there is none for now, or something is in its way. Makes an object, which
+    /// runs no Python. A pointer is all that goes through here for each entry.
     #[inline]
     pub(crate) fn next(&mut self, py: Python<'_>, obstacle: &mut Option<Obstacle>) -> Option<Py<Entry>> {
         let step = match self.walk.step() {

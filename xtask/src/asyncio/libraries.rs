@@ -1,6 +1,7 @@
-//! Libraries as their users have them, on our loop: aiohttp, uvicorn, websockets, redis with a real server, all of them run by
-//! anyio's own test runner. They are pinned with hashes in `faces/python/tests/loop_libraries` and installed by `.ci/tools`;
-//! the wheel stands beside them on the path, so what is tested is what a user gets.
+//! Libraries as their users have them, on our loop: aiohttp, uvicorn, websockets, redis with a real server,
+//! all of them run by anyio's own test runner. They are pinned with hashes in
+//! `faces/python/tests/loop_libraries` and installed by `.ci/tools`; the wheel stands beside them on the
+//! path, so what is tested is what a user gets.
 
 use crate::python;
 use crate::server::{Scratch, cache, root};

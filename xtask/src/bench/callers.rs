@@ -1,5 +1,5 @@
-//! Callers in other languages, through shared memory, of a server in Rust that runs beside them. Each language has a program
-//! that calls and measures itself; nobody is pinned.
+//! Callers in other languages, through shared memory, of a server in Rust that runs beside them. Each
+//! language has a program that calls and measures itself; nobody is pinned.
 
 use super::line::hear;
 use super::log::package;

@@ -1,5 +1,6 @@
-//! What the server withstands: tasks that last (`soak`, `streams-million`, `fuzz`, `simulate`) put what they found beside what
-//! is asked of it into results of their own, when run with `--record`. Each task is a group of rows.
+//! What the server withstands: tasks that last (`soak`, `streams-million`, `fuzz`, `simulate`) put what they
+//! found beside what is asked of it into results of their own, when run with `--record`. Each task is a group
+//! of rows.
 
 use super::results::{self, About};
 use super::row::Row;
@@ -29,8 +30,8 @@ pub(crate) enum Asked {
     AtMost(f64),
 }
 
-/// Records what a task found, if it was run with `--record`. One that was told to do a part of what it does keeps what is
-/// known of the rest.
+/// Records what a task found, if it was run with `--record`. One that was told to do a part of what it does
+/// keeps what is known of the rest.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -1,7 +1,7 @@
-//! `cargo xtask bench erlang`: calls from Erlang to Python workers beside what is asked of them, with the virtual machine's own
-//! floors in turn. A work and its floor are measured one after the other in one virtual machine (`bench/erlang/bench.erl`); the
-//! floors of its interface for machine code are `faces/erlang/bench`. A tiny run shows that every work runs to its end, and
-//! asserts no time.
+//! `cargo xtask bench erlang`: calls from Erlang to Python workers beside what is asked of them, with the
+//! virtual machine's own floors in turn. A work and its floor are measured one after the other in one virtual
+//! machine (`bench/erlang/bench.erl`); the floors of its interface for machine code are `faces/erlang/bench`.
+//! A tiny run shows that every work runs to its end, and asserts no time.
 
 use super::log::package;
 use super::report::{Report, rounded};

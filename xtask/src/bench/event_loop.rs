@@ -1,6 +1,7 @@
-//! `cargo xtask bench loop`: our event loop beside uvloop and rloop, in turn, work by work. Every figure comes from a
-//! process of its own (`bench/python/loop/bench.py`); the other end of an echo is `thalweg-echo`, which is also the floor.
-//! A tiny run shows that every work runs to its end on every loop that can do it, and asserts no time.
+//! `cargo xtask bench loop`: our event loop beside uvloop and rloop, in turn, work by work. Every figure
+//! comes from a process of its own (`bench/python/loop/bench.py`); the other end of an echo is
+//! `thalweg-echo`, which is also the floor. A tiny run shows that every work runs to its end on every loop
+//! that can do it, and asserts no time.
 
 use super::log::package;
 use super::report::{Report, rounded};
@@ -61,7 +62,8 @@ const PEERS: &[&str] = &["rloop", "uvloop", "asyncio"];
 /// In so many pairs those are measured that no bar names.
 const TOLD_PAIRS: usize = 2;
 
-/// Works that nobody else does: what each second is asked of them, and who posts. They are measured beside the bar itself.
+/// Works that nobody else does: what each second is asked of them, and who posts. They are measured beside
+/// the bar itself.
 const ALONE: &[(&str, f64, &str)] = &[
     ("events, to a Python callback", 2e6, "the loop's own thread posts"),
     (
@@ -208,7 +210,8 @@ impl Bench {
         })
     }
 
-    /// What a program of its own measures without Python: events from one thread to another, programs started.
+    /// What a program of its own measures without Python: events from one thread to another, programs
+    /// started.
     fn alone_in_rust(&self, program: &Path) -> Result<f64, String> {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.display());
         let measured = Command::new(program).args(["--seconds", &self.seconds]).output();

@@ -1,6 +1,6 @@
-//! `cargo xtask bench ipc`: calls between processes, ours beside what the machine allows and beside other people's, and
-//! whether they are as fast as they should be. A tiny run asserts that every row is there and that every side answered
-//! as often, and no time.
+//! `cargo xtask bench ipc`: calls between processes, ours beside what the machine allows and beside other
+//! people's, and whether they are as fast as they should be. A tiny run asserts that every row is there and
+//! that every side answered as often, and no time.
 
 use super::callers::Callers;
 use super::line::{self, Bar, Line, beside, hear, line, row};
@@ -22,8 +22,8 @@ Processor time is both ends' together, but where a caller is in another language
 
 use Bar::{Part, Rate};
 
-/// The report. A round trip of 5 µs is 200,000 a second; at most twice as long is at least half the rate; a place
-/// that is free within 100 ms is taken ten times a second.
+/// The report. A round trip of 5 µs is 200,000 a second; at most twice as long is at least half the rate; a
+/// place that is free within 100 ms is taken ten times a second.
 const LINES: &[Line] = &[
     line("memory-one-core", "serial", "futex", Rate(200e3), "memory, one core"),
     line("memory-one-core", "rings", "futex", Bar::None, "memory, one core, rings alone"),

@@ -1,5 +1,5 @@
-//! Benchmarks whose programs print samples by work and side: what they print is heard, and each line of the report makes a row
-//! of it.
+//! Benchmarks whose programs print samples by work and side: what they print is heard, and each line of the
+//! report makes a row of it.
 
 use super::row::Row;
 use super::samples::Samples;
@@ -21,7 +21,8 @@ pub(super) enum Bar {
     None,
 }
 
-/// A line of the report: the work, whose figure it is, the side that does nothing else, what it is held to, and what it says.
+/// A line of the report: the work, whose figure it is, the side that does nothing else, what it is held to,
+/// and what it says.
 pub(super) struct Line {
     pub(super) work: &'static str,
     pub(super) ours: &'static str,

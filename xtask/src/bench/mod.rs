@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: ours, its peers and the floor in turn, so that what drifts drifts for all. Each
-//! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
-//! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
+//! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row
+//! on the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with
+//! a bar.
 
 mod callers;
 pub(crate) mod endurance;

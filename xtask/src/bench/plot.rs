@@ -1,5 +1,5 @@
-//! A plot as SVG: for each row how many times the peer's speed ours has, on a logarithmic scale, with the spread of
-//! the pairs, the bar it has to reach, and where the floor lies.
+//! A plot as SVG: for each row how many times the peer's speed ours has, on a logarithmic scale, with the
+//! spread of the pairs, the bar it has to reach, and where the floor lies.
 
 use super::row::Row;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! A measured figure with its unit, as people say it: 12 ms and not 12,000 µs. The units are those of the rows.
+//! A measured figure with its unit, as people say it: 12 ms and not 12,000 µs. The units are those of the
+//! rows.
 
 /// What a figure of a unit is called, and the figure with the unit that fits its size.
 pub(crate) fn spoken(unit: &str, value: Option<f64>) -> (String, String) {

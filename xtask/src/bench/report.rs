@@ -1,6 +1,6 @@
-//! What becomes of rows, whatever was measured: a line is printed of each, those with a bar are judged where that is asked
-//! (`--check`), and where it is not, they are kept under `bench/results/`. A tiny run's are written, too, into a directory that is
-//! removed.
+//! What becomes of rows, whatever was measured: a line is printed of each, those with a bar are judged where
+//! that is asked (`--check`), and where it is not, they are kept under `bench/results/`. A tiny run's are
+//! written, too, into a directory that is removed.
 
 use super::results::{self, About};
 use super::row::Row;
@@ -71,7 +71,8 @@ impl<'a> Report<'a> {
         });
     }
 
-    /// Checks a row that is a check of its own: that it reaches its bar, where that is asked, or else that it was measured at all.
+    /// Checks a row that is a check of its own: that it reaches its bar, where that is asked, or else that it
+    /// was measured at all.
     pub(super) fn check(&mut self, row: &Row) {
         if self.is_judged && row.bar.is_some() {
             return self.judge(row);

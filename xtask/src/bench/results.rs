@@ -1,8 +1,10 @@
-//! Where results are kept: JSON for programs, a table and a plot for people, side by side under `bench/results/`.
+//! Where results are kept: JSON for programs, a table and a plot for people, side by side under
+//! `bench/results/`.
 //!
-//! Rows belong to groups (a language, a kind of work). A run takes the place of the groups that it measured and leaves the
-//! others as they are, so each row says on which day it was measured and at which commit; one that ends with `+` is that
-//! commit and what was not yet in any. What was measured before is in the history of the file.
+//! Rows belong to groups (a language, a kind of work). A run takes the place of the groups that it measured
+//! and leaves the others as they are, so each row says on which day it was measured and at which commit; one
+//! that ends with `+` is that commit and what was not yet in any. What was measured before is in the history
+//! of the file.
 
 use super::plot;
 use super::row::Row;
@@ -71,7 +73,8 @@ fn earlier(path: &Path) -> Vec<Value> {
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// The earlier rows, those of groups that were measured anew in place of theirs; of a part of a group, those rows in place of theirs.
+/// The earlier rows, those of groups that were measured anew in place of theirs; of a part of a group, those
+/// rows in place of theirs.
 fn merged(earlier: Vec<Value>, new: Vec<Value>, part: bool) -> Vec<Value> {
     let mut groups: Vec<Value> = Vec::new();
     for row in earlier.iter().chain(&new) {

@@ -1,5 +1,6 @@
-//! `cargo xtask bench rpc`: calls by JSON-RPC, ours beside what the machine allows, and whether they are as fast as they
-//! should be. A tiny run asserts that every row is there and that every side was asked as often, and no time.
+//! `cargo xtask bench rpc`: calls by JSON-RPC, ours beside what the machine allows, and whether they are as
+//! fast as they should be. A tiny run asserts that every row is there and that every side was asked as often,
+//! and no time.
 
 use super::line::Bar::{self, Part, Rate};
 use super::line::{self, Line, beside, hear, line, row};

@@ -1,5 +1,5 @@
-//! What a measuring program prints, a line of JSON for each measurement. Every program, in whatever language, prints the
-//! same lines.
+//! What a measuring program prints, a line of JSON for each measurement. Every program, in whatever language,
+//! prints the same lines.
 
 use super::statistics::median;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench state`: the state between processes beside the state in one, and whether it is as fast as it should
-//! be. A tiny run asserts that every row is there, and no time.
+//! `cargo xtask bench state`: the state between processes beside the state in one, and whether it is as fast
+//! as it should be. A tiny run asserts that every row is there, and no time.
 
 use super::line::{self, Bar, Line, hear};
 use super::report::{Columns, Report};

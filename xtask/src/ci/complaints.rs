@@ -1,5 +1,5 @@
-//! What a step said of its failures, for the end of a report, where it is looked for: the lines that tell of one with a
-//! few behind each, or the last lines, when none did. Bounded, whatever a step prints.
+//! What a step said of its failures, for the end of a report, where it is looked for: the lines that tell of
+//! one with a few behind each, or the last lines, when none did. Bounded, whatever a step prints.
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,6 @@
-//! A schema full of names that some language wants for itself: keywords, words of its prelude, names in the code around what is
-//! generated. A name either is refused, or compiles in every language: those that the schema takes stand in it as command,
-//! type, enum, enum's word and field.
+//! A schema full of names that some language wants for itself: keywords, words of its prelude, names in the
+//! code around what is generated. A name either is refused, or compiles in every language: those that the
+//! schema takes stand in it as command, type, enum, enum's word and field.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

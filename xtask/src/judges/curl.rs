@@ -1,6 +1,6 @@
-//! curl as a judge: what a user with a shell does, over TCP and over a Unix socket at once. Each leg has streams of
-//! its own on the one server. What curl adds to our own client is its independence: its parser, its idea of
-//! `Expect`, of chunks, of HTTP/1.0 and of when a connection may be used again.
+//! curl as a judge: what a user with a shell does, over TCP and over a Unix socket at once. Each leg has
+//! streams of its own on the one server. What curl adds to our own client is its independence: its parser,
+//! its idea of `Expect`, of chunks, of HTTP/1.0 and of when a connection may be used again.
 
 use super::write;
 use crate::server::{Launch, Scratch};
@@ -173,7 +173,8 @@ impl Leg {
         self.socket.iter().flat_map(|s| ["--unix-socket".to_owned(), s.display().to_string()]).collect()
     }
 
-    /// Runs curl to its end; anything but success of curl itself is an error. `name` keeps apart what runs at once.
+    /// Runs curl to its end; anything but success of curl itself is an error. `name` keeps apart what runs at
+    /// once.
     fn curl_as(&self, name: &str, arguments: &[&str]) -> Result<Said, String> {
         let (head, body) = (self.file(&format!("{name}.head")), self.file(&format!("{name}.body")));
         write(Path::new(&body), b"")?;

@@ -1,5 +1,5 @@
-//! A client that breaks the rules, and one that tries the order per fork: written out by hand over a socket, against a server of
-//! each language. It shares no line with our clients.
+//! A client that breaks the rules, and one that tries the order per fork: written out by hand over a socket,
+//! against a server of each language. It shares no line with our clients.
 
 use super::frames;
 use std::collections::HashMap;
@@ -132,8 +132,8 @@ impl Caller {
     }
 }
 
-/// A write that takes until the test lets it: a read of its fork waits for it, one of what is committed does not, and neither
-/// does another fork.
+/// A write that takes until the test lets it: a read of its fork waits for it, one of what is committed does
+/// not, and neither does another fork.
 fn in_turn(path: &Path) -> Outcome {
     let mut caller = Caller::connect(path)?;
     let [fork, other] = ["fork", "other"].map(|name| format!("{name} {}", std::process::id()));

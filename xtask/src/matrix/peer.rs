@@ -1,5 +1,5 @@
-//! A server that breaks the rules, written out by hand: it shares no line with ours. It serves one connection from a thread
-//! and ends with it.
+//! A server that breaks the rules, written out by hand: it shares no line with ours. It serves one connection
+//! from a thread and ends with it.
 
 use super::frames;
 use std::io::{Read as _, Write as _};
@@ -103,8 +103,8 @@ pub(super) fn bad_responses(visit: &mut Visit) -> std::io::Result<()> {
     visit.behave()
 }
 
-/// A stream where one frame is to answer, and then a response that comes as an item and an item that comes as the end. What is
-/// sent of the calls after that is nobody's.
+/// A stream where one frame is to answer, and then a response that comes as an item and an item that comes as
+/// the end. What is sent of the calls after that is nobody's.
 pub(super) fn misplaced_items(visit: &mut Visit) -> std::io::Result<()> {
     visit.greet(0)?;
     let streamed = visit.request()?;

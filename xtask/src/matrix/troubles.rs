@@ -1,5 +1,5 @@
-//! What can be wrong, and how a client's steps end then, in every language alike. Owns the table and the places that are wrong
-//! by themselves; the servers that break the rules are `peer`'s.
+//! What can be wrong, and how a client's steps end then, in every language alike. Owns the table and the
+//! places that are wrong by themselves; the servers that break the rules are `peer`'s.
 
 use super::frames;
 use super::peer::{self, Script};
@@ -109,7 +109,8 @@ pub(super) fn bad_requests() -> Vec<(String, String)> {
     steps
 }
 
-/// Whether this is how a step should end. Languages spell faults as they spell names, and not all say whether to retry.
+/// Whether this is how a step should end. Languages spell faults as they spell names, and not all say whether
+/// to retry.
 pub(super) fn ends_so(said: &str, expected: &str) -> bool {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
     let (name, retry) = said.trim().split_once(' ').unwrap_or((said.trim(), ""));

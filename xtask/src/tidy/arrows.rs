@@ -17,7 +17,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("service", &["sys", "sync", "reactor", "transport", "wire"]),
     ("log", &["sys", "sync", "queue"]),
-    ("state", &["queue", "wire", "service", "log"]),
+    ("state", &["sync", "queue", "wire", "service", "log"]),
     ("http", &["sys", "sync", "queue", "reactor", "transport", "wire"]),
     ("streams", &["queue", "wire", "log"]),
     ("schema", &[]),

@@ -74,7 +74,8 @@ fn rust_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
         for entry in entries {
             let path = entry.map_err(|e| e.to_string())?.path();
             if path.is_dir() {
-                // What a package manager put there is not ours, and what we generate is judged where it is made.
+                // What a package manager put there is not ours, and what we generate is judged where it is
+                // made.
                 let generated = path.join(".thalweg-codegen").exists();
                 if !generated && path.file_name().is_none_or(|name| name != "node_modules") {
                     directories.push(path);

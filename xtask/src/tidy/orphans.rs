@@ -28,7 +28,8 @@ pub(super) fn check<'p>(paths: impl Iterator<Item = &'p Path>, named: &[PathBuf]
     orphans.map(|path| Finding::new(path.display().to_string(), rule)).collect()
 }
 
-/// Whether a file is one that only a module can bring in. A `main.rs` is a program's, wherever the manifest says that it lies.
+/// Whether a file is one that only a module can bring in. A `main.rs` is a program's, wherever the manifest
+/// says that it lies.
 fn is_module(path: &Path) -> bool {
     let mut parts = path.iter().skip_while(|part| *part != "src").skip(1);
     let is_root = path.ends_with("src/lib.rs") || path.ends_with("main.rs");

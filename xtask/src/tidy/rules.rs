@@ -6,6 +6,8 @@ use super::source::Source;
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
+/// As for code, which the formatter sees to.
+const COMMENT_COLUMNS_MAX: usize = 110;
 /// Where `unsafe` may be written.
 const UNSAFE: &[&str] =
     &["crates/sys", "crates/sync", "crates/abi", "faces/erlang", "faces/node", "faces/python"];
@@ -24,6 +26,7 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     file_length(source, &mut findings);
     function_length(source, &mut findings);
+    comment_width(source, &mut findings);
     unsafe_code(source, &mut findings);
     foreign_names(source, &mut findings);
     unfinished(source, &mut findings);
@@ -52,6 +55,27 @@ fn function_length(source: &Source, findings: &mut Vec<Finding>) {
         let lines = source.end_of_item(n) - n + 1;
         if lines > FUNCTION_LINES_MAX {
             let rule = format!("a function of {lines} lines, {FUNCTION_LINES_MAX} are allowed");
+            report(source, n, findings, rule);
+        }
+    }
+}
+
+/// Prose ends where code has to. What stands in a fence or a table, or is one piece of code, has the width that
+/// it needs.
+fn comment_width(source: &Source, findings: &mut Vec<Finding>) {
+    let mut fenced = false;
+    for (n, comment) in source.comments.iter().enumerate() {
+        let text = comment.trim().trim_start_matches(['/', '!']).trim();
+        if comment.trim().is_empty() {
+            fenced = false;
+        } else if text.starts_with("```") {
+            fenced = !fenced;
+        }
+        let is_code = text.starts_with('`') && !text.trim_matches(['`', '.']).contains('`');
+        let is_prose = !fenced && !is_code && !text.starts_with('|') && source.code[n].trim().is_empty();
+        let columns = comment.trim_end().chars().count();
+        if is_prose && columns > COMMENT_COLUMNS_MAX {
+            let rule = format!("a comment of {columns} columns, {COMMENT_COLUMNS_MAX} are allowed");
             report(source, n, findings, rule);
         }
     }
@@ -203,6 +227,18 @@ mod tests {
         good(LOG, &of(70));
         bad(LOG, &of(71), "71 lines");
         good("crates/log/tests/a.rs", &of(90));
+    }
+
+    #[test]
+    fn comments_are_as_wide_as_code_and_tables_as_wide_as_they_need() {
+        let (fits, wide) = ("x ".repeat(53), "x ".repeat(54));
+        good(LOG, &format!("/// {fits}\n"));
+        bad(LOG, &format!("/// {wide}\n"), "111 columns");
+        bad(LOG, &format!("fn f() {{\n    // {wide}\n}}\n"), "columns");
+        good(LOG, &format!("//! ```text\n//! {wide}\n//! ```\n//!\n//! | {wide} |\n"));
+        good(LOG, &format!("let s = \"// {wide}\";\n"));
+        good(LOG, &format!("/// `{wide}`.\n"));
+        bad(LOG, &format!("//! ```\n//! ```\n//! {wide}\n"), "columns");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Other people's calls between processes, measured as ours are: the far end is this program started again, both ends
-//! are pinned as asked, and what comes back is compared with what was sent. Prints a line of JSON.
+//! Other people's calls between processes, measured as ours are: the far end is this program started again,
+//! both ends are pinned as asked, and what comes back is compared with what was sent. Prints a line of JSON.
 //!
 //! `thalweg-ipc-peers --peer iceoryx2|tonic|zeromq [--work NAME] [--pair N] [--bytes N] [--depth N]
 //! [--pins one-core|two-cores|free] [--milliseconds N | --turns N]`

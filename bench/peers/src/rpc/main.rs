@@ -1,8 +1,9 @@
 //! Other people's JSON-RPC and HTTP, measured as ours are.
 //!
-//! As a far end it is a server: `thalweg-rpc-peers far --end Hyper|Jsonrpsee --processor N --shares BOOL` says where it listens,
-//! serves until its standard input ends, and then says how much processor time it used; `thalweg-rpc-bench` calls it. As a
-//! near end it is jsonrpsee's client with jsonrpsee's server at the other, and prints a line of JSON:
+//! As a far end it is a server: `thalweg-rpc-peers far --end Hyper|Jsonrpsee --processor N --shares BOOL`
+//! says where it listens, serves until its standard input ends, and then says how much processor time it
+//! used; `thalweg-rpc-bench` calls it. As a near end it is jsonrpsee's client with jsonrpsee's server at the
+//! other, and prints a line of JSON:
 //!
 //! `thalweg-rpc-peers --work NAME [--pair N] [--near N] [--far N] [--connections N] [--batch N] [--anew BOOL]
 //! [--milliseconds N | --turns N]`

@@ -1,5 +1,6 @@
-//! Clients and servers in C++: one client that waits for each call, one with many under way, and a handler of which each
-//! command is a method. What is the generator's own there ends with an underscore, as no command does.
+//! Clients and servers in C++: one client that waits for each call, one with many under way, and a handler of
+//! which each command is a method. What is the generator's own there ends with an underscore, as no command
+//! does.
 
 use super::Cpp;
 use crate::text::Text;

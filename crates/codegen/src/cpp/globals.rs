@@ -1,5 +1,5 @@
-//! What C's library declares globally: functions, variables and structs of the standard's and POSIX's headers, which C++'s headers
-//! bring along. No namespace beside them can have such a name.
+//! What C's library declares globally: functions, variables and structs of the standard's and POSIX's
+//! headers, which C++'s headers bring along. No namespace beside them can have such a name.
 
 const GLOBALS: &str = "\
     a64l abort abs accept accept4 access acct acos acosh adjtime alarm aligned_alloc alloca arc4random asctime asin \

@@ -1,5 +1,5 @@
-//! A schema's words as Rust's documentation. What Markdown takes for code without saying whose, Rust would compile and run as a test:
-//! here it is marked as text.
+//! A schema's words as Rust's documentation. What Markdown takes for code without saying whose, Rust would
+//! compile and run as a test: here it is marked as text.
 
 /// What the schema says, or else the name on the wire.
 pub(super) fn documented(doc: &str, name: &str) -> String {
@@ -9,7 +9,8 @@ pub(super) fn documented(doc: &str, name: &str) -> String {
 /// The same words, with nothing in them that is tested unless it is said to be Rust.
 pub(super) fn untested(doc: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    // The marks of the fence that is open; whether an indented block is; whether one may begin, as it may not in a paragraph.
+    // The marks of the fence that is open; whether an indented block is; whether one may begin, as it may not
+    // in a paragraph.
     let (mut fence, mut indented, mut may_begin) = ("", false, true);
     for line in doc.lines() {
         if !fence.is_empty() {
@@ -43,7 +44,8 @@ pub(super) fn untested(doc: &str) -> String {
     lines.join("\n")
 }
 
-/// The marks of the fence that a line opens, be it in a list or a quotation, and what it says of what is in it.
+/// The marks of the fence that a line opens, be it in a list or a quotation, and what it says of what is in
+/// it.
 fn opened(words: &str) -> (&str, &str) {
     let is_before = |c: char| " -*+>.)".contains(c) || c.is_ascii_digit();
     let words = words.trim_start_matches(is_before);

@@ -1,5 +1,6 @@
-//! Clients and servers in Zig: one client that waits for each call, one with many under way, and the dispatcher to a
-//! handler's methods. What is the generator's own in a client ends with an underscore, as no command does.
+//! Clients and servers in Zig: one client that waits for each call, one with many under way, and the
+//! dispatcher to a handler's methods. What is the generator's own in a client ends with an underscore, as no
+//! command does.
 
 use super::Zig;
 use crate::text::Text;
@@ -34,8 +35,8 @@ impl Zig<'_> {
         text.finish()
     }
 
-    /// A type over a transport, of which each command is a method. The second way is for requests that one frame answers; a transport
-    /// need not have it.
+    /// A type over a transport, of which each command is a method. The second way is for requests that one
+    /// frame answers; a transport need not have it.
     fn client_type(
         &self,
         text: &mut Text,

@@ -1,5 +1,5 @@
-//! The golden frames, assembled by hand from the written wire rules: each function lays down literal bytes, and
-//! nothing here shares a line with a codec. Also their meaning as JSON, read back by a reader of its own.
+//! The golden frames, assembled by hand from the written wire rules: each function lays down literal bytes,
+//! and nothing here shares a line with a codec. Also their meaning as JSON, read back by a reader of its own.
 #![allow(clippy::unwrap_used, reason = "what is wrong here is wrong in the source")]
 
 use std::fmt::Write as _;
@@ -89,7 +89,8 @@ fn places() -> [(&'static str, Bytes); 5] {
     let moods = join(&[hex("82"), s("monday"), s("calm"), s("tuesday"), s("in-a-hurry")]);
     let here = map(&[("name", s("here")), ("inner", inner(hex("91 c4 01 07"), "c3")), ("moods", moods)]);
     let there = map(&[("name", s("")), ("inner", hex("c0")), ("moods", hex("80"))]);
-    // By bytes of UTF-8: z, then U+FFFD (ef bf bd), then U+10000 (f0 90 80 80), which UTF-16 would sort before it.
+    // By bytes of UTF-8: z, then U+FFFD (ef bf bd), then U+10000 (f0 90 80 80), which UTF-16 would sort
+    // before it.
     let counts =
         join(&[hex("83"), s("z"), hex("01"), s("\u{fffd}"), hex("02"), s("\u{10000}"), hex("cd 01 00")]);
     let named = join(&[hex("82"), s("a"), hex("90"), s("b"), hex("92 c4 00 c4 01 ff")]);
@@ -112,7 +113,8 @@ fn no_places() -> [(&'static str, Bytes); 5] {
     ]
 }
 
-/// Frames every codec decodes and encodes again byte for byte: the twenty-two of the first edition, then the rest.
+/// Frames every codec decodes and encodes again byte for byte: the twenty-two of the first edition, then the
+/// rest.
 pub(crate) fn golden() -> Vec<(&'static str, Bytes)> {
     let bin16 = join(&[hex("c5 01 2c"), (0..300_u16).map(|n| (n & 0xff) as u8).collect()]);
     let str16 = join(&[hex("da 01 2c"), vec![b'x'; 300]]);

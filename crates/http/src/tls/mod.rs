@@ -1,11 +1,12 @@
 //! TLS: the server's side beneath its connections, the client's side for whoever calls a server.
 //!
-//! Owns what is between the socket's bytes and the connection's: sealing, opening, handshakes and goodbyes. Never knows what
-//! the bytes mean.
+//! Owns what is between the socket's bytes and the connection's: sealing, opening, handshakes and goodbyes.
+//! Never knows what the bytes mean.
 //!
-//! A connection that is idle keeps its keys and nothing else: the library is used without buffers of its own, so that what
-//! comes in is opened where the reactor's buffer received it, and what goes out is sealed in one buffer of the reactor's.
-//! No thread, no lock but the one around the certificate, which is taken once per handshake.
+//! A connection that is idle keeps its keys and nothing else: the library is used without buffers of its own,
+//! so that what comes in is opened where the reactor's buffer received it, and what goes out is sealed in one
+//! buffer of the reactor's. No thread, no lock but the one around the certificate, which is taken once per
+//! handshake.
 
 mod identity;
 mod peer;

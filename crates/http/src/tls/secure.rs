@@ -1,9 +1,11 @@
 //! Connections that are sealed: what a reactor keeps for them, and how their bytes come and go.
 //!
-//! What was sealed has its place in the order of records, so it is never dropped and nothing is sealed ahead of it: what the
-//! socket does not take of one write waits in the connection's output, before what is not sealed yet.
+//! What was sealed has its place in the order of records, so it is never dropped and nothing is sealed ahead
+//! of it: what the socket does not take of one write waits in the connection's output, before what is not
+//! sealed yet.
 //!
-//! Invariant: `handshakes` is the number of sessions that are in theirs. *Checked by* the tests in `tests/tls.rs`.
+//! Invariant: `handshakes` is the number of sessions that are in theirs. *Checked by* the tests in
+//! `tests/tls.rs`.
 
 use super::Identity;
 use super::session::Session;
@@ -124,7 +126,8 @@ impl Secure {
         is_in_handshake
     }
 
-    /// Seals and sends, a piece of work at a time, until the socket takes no more. What is sealed already goes first.
+    /// Seals and sends, a piece of work at a time, until the socket takes no more. What is sealed already
+    /// goes first.
     ///
     /// # Errors
     /// The peer is gone, or nothing can be sealed.

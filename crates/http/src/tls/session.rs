@@ -1,7 +1,7 @@
 //! The server's side of one connection, as a function of the bytes that come and go.
 //!
-//! Invariant: `partial` is a record, or a handshake message, that has not come whole, and nothing when none is under way.
-//! *Checked by* `bytes_that_come_one_at_a_time_are_the_same_bytes` in `tests/tls.rs`.
+//! Invariant: `partial` is a record, or a handshake message, that has not come whole, and nothing when none
+//! is under way. *Checked by* `bytes_that_come_one_at_a_time_are_the_same_bytes` in `tests/tls.rs`.
 
 use super::Identity;
 use rustls::server::UnbufferedServerConnection;
@@ -16,8 +16,8 @@ const SEALED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a record before it is sealed (RFC 8446 5.1), and what sealing adds at most.
 const RECORD_BYTES: usize = 16 * 1024;
 const OVERHEAD_BYTES: usize = 64;
-/// Bytes of what has not come whole: a record of the greatest size there is (TLS 1.2: 16 KiB, 2 KiB that sealing may add, its
-/// head). A client whose handshake has a message greater than that is none that we know.
+/// Bytes of what has not come whole: a record of the greatest size there is (TLS 1.2: 16 KiB, 2 KiB that
+/// sealing may add, its head). A client whose handshake has a message greater than that is none that we know.
 const PARTIAL_BYTES_MAX: usize = 20 * 1024;
 
 /// One connection's keys, and where its handshake is.
@@ -53,8 +53,8 @@ impl Session {
         self.over = true;
     }
 
-    /// Opens what came: what it says is appended to `plain`, what the protocol answers to `out`. Whether the peer said
-    /// that nothing follows. `received` keeps its memory, and nothing else.
+    /// Opens what came: what it says is appended to `plain`, what the protocol answers to `out`. Whether the
+    /// peer said that nothing follows. `received` keeps its memory, and nothing else.
     ///
     /// # Errors
     /// What came is not TLS, or not from whom it was; `out` has the alert that says so.
@@ -138,8 +138,9 @@ impl Session {
         }
     }
 
-    /// Adds the alert that an error led to, and seals nothing any more. `rest` is what was not done with: the library
-    /// looks for what it has begun there, and is asked no more than it has to say, or it would judge the rest once more.
+    /// Adds the alert that an error led to, and seals nothing any more. `rest` is what was not done with: the
+    /// library looks for what it has begun there, and is asked no more than it has to say, or it would judge
+    /// the rest once more.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         self.over = true;
         while self.connection.wants_write()
@@ -150,7 +151,8 @@ impl Session {
         }
     }
 
-    /// Seals the pieces past the first `skip` bytes, as many as make up one write. How many bytes of them that were.
+    /// Seals the pieces past the first `skip` bytes, as many as make up one write. How many bytes of them
+    /// that were.
     ///
     /// # Errors
     /// Nothing can be sealed: the handshake is under way, or the end was said.

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 
-/// What a TLS client trusts: the system's certificates, so that what operators add or withdraw counts, or a file's.
+/// What a TLS client trusts: the system's certificates, so that what operators add or withdraw counts, or a
+/// file's.
 #[derive(Clone, Debug)]
 pub struct Trust(pub(crate) Arc<ClientConfig>);
 

@@ -57,9 +57,11 @@ pub struct Shared {
     pub event_bytes_max: usize,
 }
 
-/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/stay` once the gate is open; `/held/N` with N that a file
-/// holds, which says `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be sent from; `/slow/N` after N ms, with everything waiting;
-/// `/poll/OFFSET` and `/sse/OFFSET` follow the topic; `/sse` from behind its end is refused once it is looked at.
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is
+/// ripe; `/big/N` with N bytes; `/stay` once the gate is open; `/held/N` with N that a file holds, which says
+/// `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be
+/// sent from; `/slow/N` after N ms, with everything waiting; `/poll/OFFSET` and `/sse/OFFSET` follow the
+/// topic; `/sse` from behind its end is refused once it is looked at.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
 }

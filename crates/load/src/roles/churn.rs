@@ -1,5 +1,5 @@
-//! Whoever comes and goes: an answer and away, half a request and away, a moment of following and away, a stream that
-//! lives for two requests.
+//! Whoever comes and goes: an answer and away, half a request and away, a moment of following and away, a
+//! stream that lives for two requests.
 
 use super::{Next, Role};
 use crate::driver::Shared;

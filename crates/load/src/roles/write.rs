@@ -114,7 +114,8 @@ impl Role for Write {
             if pace.due_ns > now_ns {
                 return Next::Wait(u32::try_from((pace.due_ns - now_ns) / 1_000_000).unwrap_or(u32::MAX));
             }
-            // What became due while the answer was outstanding waits since then; a timer's lateness is our own.
+            // What became due while the answer was outstanding waits since then; a timer's lateness is our
+            // own.
             if pace.due_ns < self.answered_ns {
                 self.sent_ns = pace.due_ns;
             }

@@ -1,5 +1,5 @@
-//! The layout as numbers, for readers in other languages: their constants are generated from here, so that they
-//! cannot drift from what this crate writes.
+//! The layout as numbers, for readers in other languages: their constants are generated from here, so that
+//! they cannot drift from what this crate writes.
 
 use crate::control::{DURABLE, FILE_END, LATENESS, SEGMENTS, VISIBLE};
 use crate::format::{

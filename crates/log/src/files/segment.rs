@@ -1,11 +1,11 @@
 //! Segments: fixed-size files (or memory) that hold consecutive batches.
 //!
 //! A segment's blocks are allocated before it is mapped and it never changes size; its mapped bytes are
-//! immutable once published. Of one that was written anew the places of its batches are not their bytes in the file
-//! ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose header is still zero is a
-//! spare, prepared ahead. How far a segment is verified is said in [`verified`]. The time index is made by the reader
-//! that first searches the segment. Beside it may lie its payload once more, each log's bytes together
-//! ([`settled`](crate::settled)).
+//! immutable once published. Of one that was written anew the places of its batches are not their bytes in
+//! the file ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose
+//! header is still zero is a spare, prepared ahead. How far a segment is verified is said in [`verified`].
+//! The time index is made by the reader that first searches the segment. Beside it may lie its payload once
+//! more, each log's bytes together ([`settled`](crate::settled)).
 
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
@@ -125,7 +125,8 @@ impl Segment {
         Ok(Segment::of(header, Some(Arc::new(file)), Arc::new(region), SEGMENT_HEADER_BYTES))
     }
 
-    /// Fills the places of segments that should be there and are not, one for each hole. Times up to `latest` may lie in them.
+    /// Fills the places of segments that should be there and are not, one for each hole. Times up to `latest`
+    /// may lie in them.
     pub(crate) fn stand_in(
         segments: &mut Vec<Arc<Segment>>,
         missing: &BTreeMap<u32, Damage>,
@@ -230,8 +231,8 @@ impl Segment {
         self.index.get().map_or(0, |index| index.place().1 as u64)
     }
 
-    /// How far it may be read when the whole store may be read up to `limit`: everything, of a segment that is
-    /// sealed. In a process that is attached this is where the mark of what is final moves.
+    /// How far it may be read when the whole store may be read up to `limit`: everything, of a segment that
+    /// is sealed. In a process that is attached this is where the mark of what is final moves.
     #[inline]
     pub(crate) fn end(&self, limit: Position) -> u32 {
         let newest = crate::segment_of(limit);
@@ -277,7 +278,8 @@ impl Segment {
         (batches, runs.known(is_sound))
     }
 
-    /// A walk over its batches up to a byte at most. What was not verified is verified first, so that all of it was there once.
+    /// A walk over its batches up to a byte at most. What was not verified is verified first, so that all of
+    /// it was there once.
     pub(crate) fn scan(&self, from: u32, to: u32, link: Option<Link>) -> Scan<'_> {
         self.look_up_to(to);
         self.walk(from, to, link)

@@ -1,22 +1,24 @@
 //! Backups: a store as of one position, taken while it is being written, and put back.
 //!
-//! Purpose: a directory that opens as a store which was closed at that moment. The writer is not asked and does
-//! not notice: what is visible is final, so it is taken from the files, in the writing process or any other.
+//! Purpose: a directory that opens as a store which was closed at that moment. The writer is not asked and
+//! does not notice: what is visible is final, so it is taken from the files, in the writing process or any
+//! other.
 //!
 //! - Sealed segments are linked, which costs a name each, as long as whatever follows them is durable in
 //!   the source: then no crash makes the source write to them again. Others, and all where the file system
 //!   knows no links, are copied.
-//! - The newest one is copied up to the end and is zero behind it. What is copied is verified on the way; what
-//!   is linked is not looked at, so that a backup takes as long as its newest segment is large.
-//! - Checkpoints are taken as they are. They were found before the end was read, so they speak of nothing behind it.
+//! - The newest one is copied up to the end and is zero behind it. What is copied is verified on the way;
+//!   what is linked is not looked at, so that a backup takes as long as its newest segment is large.
+//! - Checkpoints are taken as they are. They were found before the end was read, so they speak of nothing
+//!   behind it.
 //! - The control file comes last, closed cleanly at the end: without it a directory is not a store, so a
 //!   backup that was cut short is none.
 //!
-//! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint needs, or have
-//! one compacted that replay from there comes to, all of it is begun anew; unless the checkpoint that is the newest by then says that it is
-//! needed still, and so damaged. Everything is durable before it is reported.
-//! Checked by the tests, with a writer that rotates, deletes and checkpoints at once, and on the simulated disk with the
-//! power cut at any moment.
+//! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint
+//! needs, or have one compacted that replay from there comes to, all of it is begun anew; unless the
+//! checkpoint that is the newest by then says that it is needed still, and so damaged. Everything is durable
+//! before it is reported. Checked by the tests, with a writer that rotates, deletes and checkpoints at once,
+//! and on the simulated disk with the power cut at any moment.
 
 use crate::attach::Attached;
 use crate::checkpoint::{self, Checkpoint};
@@ -102,8 +104,9 @@ fn named(damage: &[Damage]) -> String {
     damage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Writes a backup of the store in `from`, whoever has it open, to the directory `to`, which must be empty or not
-/// there. It holds everything that was durable, in `os` mode everything that was committed, before the call.
+/// Writes a backup of the store in `from`, whoever has it open, to the directory `to`, which must be empty or
+/// not there. It holds everything that was durable, in `os` mode everything that was committed, before the
+/// call.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -151,11 +154,12 @@ pub(crate) fn backup_beside(
     })
 }
 
-/// Puts a backup back, to the directory `to`, which must be empty or not there: verifies all of it first, copies
-/// what a store goes on writing to and links the rest. The backup stays as it is.
+/// Puts a backup back, to the directory `to`, which must be empty or not there: verifies all of it first,
+/// copies what a store goes on writing to and links the rest. The backup stays as it is.
 ///
 /// # Errors
-/// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then, nor `to` itself where it was made.
+/// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then, nor `to` itself where it
+/// was made.
 pub fn restore(disk: &Disk, backup: &Path, to: &Path) -> Result<Backup, BackupError> {
     claimed(disk, to, || {
         let report = verify(disk, backup)?;
@@ -195,7 +199,8 @@ impl Attached {
     }
 }
 
-/// Does something with a directory in which nothing is overwritten. One that it made goes again when that fails.
+/// Does something with a directory in which nothing is overwritten. One that it made goes again when that
+/// fails.
 fn claimed<T>(
     disk: &Disk,
     to: &Path,
@@ -263,8 +268,8 @@ impl Transfer<'_> {
             let damage = Damage::at(control::FILE_NAME, 0).touching(Touched::Nobody);
             return Err(BackupError::Damaged(vec![damage]).into());
         }
-        // In this order: a checkpoint that is there speaks of nothing that is not visible, and what is visible
-        // lies in segments that are there.
+        // In this order: a checkpoint that is there speaks of nothing that is not visible, and what is
+        // visible lies in segments that are there.
         let checkpoints = self.checkpoints(&control)?;
         meanwhile();
         let end = control.visible();
@@ -292,7 +297,8 @@ impl Transfer<'_> {
         self.disk.sync_directory(parent).map_err(io_trouble("sync", parent))
     }
 
-    /// What is wrong with the source, if what a backup lacks, or has compacted that it replays, did not just go away meanwhile.
+    /// What is wrong with the source, if what a backup lacks, or has compacted that it replays, did not just
+    /// go away meanwhile.
     fn lasting(
         &self,
         control: &Control,
@@ -451,8 +457,8 @@ impl Transfer<'_> {
 /// So many segments that are missing are named.
 const NAMED_MAX: usize = 64;
 
-/// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted where it replays them. The
-/// first of them, where they are many.
+/// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted
+/// where it replays them. The first of them, where they are many.
 fn unfit(needs: &Needs, present: &BTreeMap<u32, SegmentHeader>, end: Position) -> BTreeSet<u32> {
     let is_unfit = |number: &u32| match present.get(number) {
         Some(header) => *number >= needs.replays_from && header.is_compacted(),

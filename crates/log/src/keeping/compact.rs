@@ -1,20 +1,23 @@
-//! Compaction: a sealed segment of which little is needed any more is written anew without the rest, so that files stay
-//! proportional to what is live.
+//! Compaction: a sealed segment of which little is needed any more is written anew without the rest, so that
+//! files stay proportional to what is live.
 //!
-//! Purpose: what was purged, deleted or expired goes whole segments at a time ([`checkpoint`](crate::checkpoint)); what is left
-//! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same
-//! number, and every batch that is needed has the place it always had, so that nobody who knows a place has to be told; but in the file
-//! they lie side by side, however small they are and whatever lay between them, and a table says where each run of them stood
-//! ([`runs`]).
+//! Purpose: what was purged, deleted or expired goes whole segments at a time
+//! ([`checkpoint`](crate::checkpoint)); what is left lies scattered among what is not. When it is worth a
+//! look [`reclaim`](crate::reclaim) says. A compacted segment has the same number, and every batch that is
+//! needed has the place it always had, so that nobody who knows a place has to be told; but in the file they
+//! lie side by side, however small they are and whatever lay between them, and a table says where each run of
+//! them stood ([`runs`]).
 //!
-//! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is kept, so that
-//! what a batch said about names and states is in both; a batch is left out only if no extent of any log, as it will be after a
-//! crash, lies in it; a reader keeps the map it has. The new file takes the old one's place by a rename, so that a crash leaves the one or
-//! the other, and both say the same about whatever is needed. *Checked by* the tests of compaction and by the crash simulation.
+//! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is
+//! kept, so that what a batch said about names and states is in both; a batch is left out only if no extent
+//! of any log, as it will be after a crash, lies in it; a reader keeps the map it has. The new file takes the
+//! old one's place by a rename, so that a crash leaves the one or the other, and both say the same about
+//! whatever is needed. *Checked by* the tests of compaction and by the crash simulation.
 //!
-//! One call looks at a bounded number of bytes; what is left is done by the next. A segment that was looked at in vain is left alone
-//! until less of it is needed. It runs where housekeeping does, and rests
-//! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
+//! One call looks at a bounded number of bytes; what is left is done by the next. A segment that was looked
+//! at in vain is left alone until less of it is needed. It runs where housekeeping does, and rests after each
+//! piece for several times as long as that took, so that it takes no more than its share of disk and
+//! processor.
 
 use crate::error::is_full;
 use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -36,11 +39,13 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::File;
 
-/// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
+/// Bytes of segments read in one call at most, and so more than are written; the first one is compacted
+/// whatever it has.
 const BYTES_AT_ONCE: u64 = if cfg!(test) { 2 << 20 } else { 64 << 20 };
 /// What is put together before it is written.
 const WRITE_BYTES: usize = 256 << 10;
-/// Bytes of segments that are looked at in one call, most of them from far: a bit is kept for each batch that there could be.
+/// Bytes of segments that are looked at in one call, most of them from far: a bit is kept for each batch that
+/// there could be.
 const LOOK_BYTES: u64 = 16 * BYTES_AT_ONCE;
 /// No batch is smaller.
 const BATCH_BYTES_MIN: u32 = 64;
@@ -85,8 +90,8 @@ impl Shared {
         if !chosen.is_empty() {
             // What was not met may be gone only as far as anybody knows: a crash would bring it back.
             self.commit_group()?;
-            // Nor may a crash take the checkpoints: one that was found at opening may be there only as far as anybody knows,
-            // because the sync of the directory failed when it was written.
+            // Nor may a crash take the checkpoints: one that was found at opening may be there only as far as
+            // anybody knows, because the sync of the directory failed when it was written.
             self.disk.sync_directory(directory)?;
         }
         // On a full disk what is least makes room for more.
@@ -114,8 +119,9 @@ impl Shared {
         replays.filter(|_| whole && kept).map(segment_of)
     }
 
-    /// The segments below one that may hold enough of what nobody needs, as far as their payload tells, a bounded number of those that
-    /// need least; and whether there are more. One of which nothing is needed goes whole.
+    /// The segments below one that may hold enough of what nobody needs, as far as their payload tells, a
+    /// bounded number of those that need least; and whether there are more. One of which nothing is needed
+    /// goes whole.
     fn candidates(&self, view: &View, below: u32) -> (BTreeSet<u32>, bool) {
         let (writer, reclaim) = (self.writer.lock(), self.reclaim.lock());
         let mut excess: Vec<(u64, &SegmentHeader)> = Vec::new();
@@ -194,7 +200,8 @@ impl Shared {
         }
     }
 
-    /// Writes a segment anew. `false`: it stays as it is, because little would be given back or it does not read as it was written.
+    /// Writes a segment anew. `false`: it stays as it is, because little would be given back or it does not
+    /// read as it was written.
     fn compact_one(
         &self,
         directory: &Path,

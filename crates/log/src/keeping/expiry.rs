@@ -71,7 +71,8 @@ impl Store {
         let taken = self.shared.expiry.take(now);
         let is_full = taken.len() == SWEEP_MAX;
         for log in taken {
-            // Its version before it is judged: what is appended in between renews it, and the delete comes too late.
+            // Its version before it is judged: what is appended in between renews it, and the delete comes
+            // too late.
             let Some(state) = log.staged() else { continue };
             self.shared.probes.before_verdict();
             let over = log.config().lifetime.due(log.accessed()).is_some_and(|due| due <= now);

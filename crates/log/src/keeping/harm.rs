@@ -1,11 +1,12 @@
 //! What is known to be damaged, and whom it harms.
 //!
-//! Purpose: damage that recovery comes upon, and damage that a read comes upon later, are told of and treated alike. Each span is
-//! named and counted once; a log that lost something in it shows nothing by offset and takes no commit until it is deleted,
-//! which leaves a store that is whole as far as anybody can tell. Recovery reads what no checkpoint lies behind, and no more, so
-//! what a read comes upon is payload, and whose it was is told by the extents of the logs. Owns both lists, which last as
-//! long as the store is open. Whoever reads or writes what is whole takes no lock of this; its lock comes in front of those of
-//! logs. Checked by the tests of damage and of harm.
+//! Purpose: damage that recovery comes upon, and damage that a read comes upon later, are told of and treated
+//! alike. Each span is named and counted once; a log that lost something in it shows nothing by offset and
+//! takes no commit until it is deleted, which leaves a store that is whole as far as anybody can tell.
+//! Recovery reads what no checkpoint lies behind, and no more, so what a read comes upon is payload, and
+//! whose it was is told by the extents of the logs. Owns both lists, which last as long as the store is open.
+//! Whoever reads or writes what is whole takes no lock of this; its lock comes in front of those of logs.
+//! Checked by the tests of damage and of harm.
 
 use crate::catalogue::Catalogue;
 use crate::error::{Damage, Touched, said};
@@ -85,7 +86,8 @@ impl Shared {
         self.unnamed.is_some() || self.harm.lasts()
     }
 
-    /// Takes notice of damage that a read came upon, the first time that one does. Complexity: then a look at the extents of every log.
+    /// Takes notice of damage that a read came upon, the first time that one does. Complexity: then a look at
+    /// the extents of every log.
     #[cold]
     pub(crate) fn note_harm(&self, damage: &Damage) {
         // What else is missing recovery has told of.
@@ -114,7 +116,8 @@ impl Shared {
         tracing::error!(%damage, streams, "a read came upon it: what it touches is not served, everything else is");
     }
 
-    /// Which of the logs that a span touches there are, by name; some of many. Complexity: a look at every log, with nothing locked.
+    /// Which of the logs that a span touches there are, by name; some of many. Complexity: a look at every
+    /// log, with nothing locked.
     pub(crate) fn touched(&self, damage: &Damage) -> String {
         let mut ids = damage.logs.known().unwrap_or_default().to_vec();
         ids.sort_unstable();

@@ -12,7 +12,8 @@
 //! backup             a copy as of one position, and back
 //! ```
 //!
-//! What a crash cuts short here costs time, or room until the next opening, and never data. *Checked by* the crash simulation.
+//! What a crash cuts short here costs time, or room until the next opening, and never data. *Checked by* the
+//! crash simulation.
 
 pub(crate) mod backup;
 pub(crate) mod checkpoint;

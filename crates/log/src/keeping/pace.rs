@@ -1,7 +1,8 @@
 //! How much of the time, of the disk and of a processor, what is done in the background takes.
 //!
-//! Whoever does such work does a step of it and rests for so many times as long as that took, so that it has the same share on a
-//! disk of any speed. Who waits for the work *hurries* it meanwhile: then nobody rests. *Checked by* the tests below.
+//! Whoever does such work does a step of it and rests for so many times as long as that took, so that it has
+//! the same share on a disk of any speed. Who waits for the work *hurries* it meanwhile: then nobody rests.
+//! *Checked by* the tests below.
 
 use crate::store::Shared;
 use parking_lot::{Condvar, Mutex};
@@ -14,7 +15,8 @@ const REST_MAX: Duration = Duration::from_millis(50);
 /// Bytes that are made durable at a time, so that a commit's sync never waits for much that is not its own.
 const STEP_BYTES: usize = 1 << 20;
 
-/// How long to rest after a step that took so long, for whoever is needed elsewhere: so many times as long, within bounds.
+/// How long to rest after a step that took so long, for whoever is needed elsewhere: so many times as long,
+/// within bounds.
 pub(crate) fn rest(took: Duration, parts: u32) -> Duration {
     took.saturating_mul(parts).min(REST_MAX)
 }
@@ -68,7 +70,8 @@ pub(crate) struct PacedFile<'l> {
 }
 
 impl<'l> PacedFile<'l> {
-    /// Puts together so many bytes before they are written, and rests so many times as long as that takes; 0: never.
+    /// Puts together so many bytes before they are written, and rests so many times as long as that takes; 0:
+    /// never.
     pub(crate) fn new(file: File, buffer_bytes: usize, leisure: &'l Leisure, parts: u32) -> PacedFile<'l> {
         let (buffer, begun) = (Vec::with_capacity(buffer_bytes), Instant::now());
         PacedFile { file, buffer, at: 0, leisure, parts, begun, unsynced: 0 }
@@ -107,7 +110,8 @@ impl<'l> PacedFile<'l> {
 }
 
 impl Shared {
-    /// A file that is written at the share of the time that housekeeping has, so many bytes put together at once.
+    /// A file that is written at the share of the time that housekeeping has, so many bytes put together at
+    /// once.
     pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
         PacedFile::new(file, buffer_bytes, &self.leisure, self.options.rest_parts)
     }

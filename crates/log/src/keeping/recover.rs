@@ -51,7 +51,8 @@ pub(crate) struct Recovery {
     disk: Disk,
     directory: PathBuf,
     control: Arc<Control>,
-    /// Somebody else has the store open and has written up to here: nothing is changed, nothing behind is read.
+    /// Somebody else has the store open and has written up to here: nothing is changed, nothing behind is
+    /// read.
     bound: Option<Position>,
     headers: BTreeMap<u32, SegmentHeader>,
     /// The segments that were replayed: from where, and their ends.
@@ -64,7 +65,8 @@ pub(crate) struct Recovery {
     evidence: Option<Position>,
     /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
-    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it
+    /// begins with.
     missing: BTreeMap<u32, Damage>,
     /// Segments whose header is lost.
     headless: Vec<u32>,
@@ -398,7 +400,8 @@ impl Recovery {
         self.report.clone()
     }
 
-    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it begins with.
+    /// Segments that are not there, or whose header is lost, and should be: each hole under the number it
+    /// begins with.
     pub(crate) fn missing(&self) -> &BTreeMap<u32, Damage> {
         &self.missing
     }

@@ -1,17 +1,21 @@
-//! Settling: a segment out of which much is copied has its payload written once more, each log's bytes together.
+//! Settling: a segment out of which much is copied has its payload written once more, each log's bytes
+//! together.
 //!
-//! Purpose: whoever reads one log's history reads a range of a file ([`settled`]), whatever lay between its records, and
-//! a disk brings in no others'. To write everything twice would cost more than it saves, because most logs are read at their end or not
-//! at all. So it is what was read that decides: once a quarter as many bytes were copied out of a sealed segment as it has, a record at a
-//! time, it is settled, and from then on they are sent from there. What settling costs has been paid by reads before, and is saved by those
-//! that follow. Logs of large records are left out, which are sent from the segment as they are, and those of which there is little.
+//! Purpose: whoever reads one log's history reads a range of a file ([`settled`]), whatever lay between its
+//! records, and a disk brings in no others'. To write everything twice would cost more than it saves, because
+//! most logs are read at their end or not at all. So it is what was read that decides: once a quarter as many
+//! bytes were copied out of a sealed segment as it has, a record at a time, it is settled, and from then on
+//! they are sent from there. What settling costs has been paid by reads before, and is saved by those that
+//! follow. Logs of large records are left out, which are sent from the segment as they are, and those of
+//! which there is little.
 //!
-//! What is settled is the first to go: when the disk is full, when the bound of the whole store is near, when a segment is removed or written
-//! anew, when something is wrong with it.
+//! What is settled is the first to go: when the disk is full, when the bound of the whole store is near, when
+//! a segment is removed or written anew, when something is wrong with it.
 //!
-//! Invariants: a settled file has its name only once it is durable, and is taken for a segment's only if the next segment follows on
-//! from the very batches it was made from, so that a crash may take what it likes. Reads find the one or the other, and never a gap.
-//! It runs where housekeeping does, and rests as that does. *Checked by* the tests of settling, and by the crash simulation.
+//! Invariants: a settled file has its name only once it is durable, and is taken for a segment's only if the
+//! next segment follows on from the very batches it was made from, so that a crash may take what it likes.
+//! Reads find the one or the other, and never a gap. It runs where housekeeping does, and rests as that does.
+//! *Checked by* the tests of settling, and by the crash simulation.
 
 use crate::Offset;
 use crate::error::is_full;
@@ -41,7 +45,8 @@ const LOG_BYTES_MIN: u64 = if cfg!(any(test, fuzzing)) { 64 } else { 16 << 10 };
 const WRITE_BYTES: usize = 256 << 10;
 
 impl Shared {
-    /// Settles the segment out of which most is copied, and gives up what is in the way. `true`: there is another.
+    /// Settles the segment out of which most is copied, and gives up what is in the way. `true`: there is
+    /// another.
     pub(crate) fn settle(&self) -> io::Result<bool> {
         let Some(directory) =
             self.directory.as_ref().filter(|_| self.options.durability != Durability::Memory)
@@ -84,8 +89,8 @@ impl Shared {
         self.options.retain_bytes.map_or(free, |bound| bound.saturating_sub(held_bytes(view)).min(free))
     }
 
-    /// Gives up what is wrong with itself, and what the bound of the whole store or a full disk has no room for, the oldest first.
-    /// `false`: the disk is full.
+    /// Gives up what is wrong with itself, and what the bound of the whole store or a full disk has no room
+    /// for, the oldest first. `false`: the disk is full.
     fn give_up_settled(&self, directory: &Path) -> bool {
         let view = self.segments.latest();
         let has_room = {
@@ -124,7 +129,8 @@ impl Shared {
         alone
     }
 
-    /// Removes the file, if there is one, whoever reads from it meanwhile: with the segment, or in front of it.
+    /// Removes the file, if there is one, whoever reads from it meanwhile: with the segment, or in front of
+    /// it.
     pub(crate) fn remove_settled(&self, directory: &Path, number: u32) {
         let _ = self.disk.unlink(&directory.join(settled::file_name(number)));
     }
@@ -198,8 +204,8 @@ fn is_of_small_records(reach: Reach<'_>, log: &Log, number: u32) -> bool {
     small >= LOG_BYTES_MIN && small >= large
 }
 
-/// Visits what a log has in a segment, record by record, until the visitor wants no more. What cannot be read is left out: whoever
-/// wants it meets the damage where it is.
+/// Visits what a log has in a segment, record by record, until the visitor wants no more. What cannot be read
+/// is left out: whoever wants it meets the damage where it is.
 fn each_of<'v>(reach: Reach<'v>, log: &Log, number: u32, mut visit: impl FnMut(&'v Segment, Record) -> bool) {
     let extents = log.lock().extents.of_segment(number).to_vec();
     for one in extents.iter().flat_map(|extent| reach.known(log.id(), extent)) {

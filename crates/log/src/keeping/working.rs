@@ -1,8 +1,10 @@
-//! A file that is there whole or not at all: it is written beside the name that it is to have, and takes it when all is there.
+//! A file that is there whole or not at all: it is written beside the name that it is to have, and takes it
+//! when all is there.
 //!
-//! Owns the name that such a file has meanwhile. Whoever writes it syncs it first, and the directory afterwards, where its own
-//! order wants that: until then a power cut may take the name back. What is given up is removed, and what a crash left of one is
-//! removed by recovery. *Checked by* the test below, and by the crash simulation, which cuts between any two steps.
+//! Owns the name that such a file has meanwhile. Whoever writes it syncs it first, and the directory
+//! afterwards, where its own order wants that: until then a power cut may take the name back. What is given
+//! up is removed, and what a crash left of one is removed by recovery. *Checked by* the test below, and by
+//! the crash simulation, which cuts between any two steps.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,8 @@ pub(crate) struct Working<'d> {
 }
 
 impl<'d> Working<'d> {
-    /// Begins one that is to have a name in a directory, in the place of whatever was left there of an earlier one.
+    /// Begins one that is to have a name in a directory, in the place of whatever was left there of an
+    /// earlier one.
     pub(crate) fn create(disk: &'d Disk, directory: &Path, name: &str) -> io::Result<(Working<'d>, File)> {
         let (path, target) = (directory.join(format!("{name}{SUFFIX}")), directory.join(name));
         let working = Working { disk, path, target, is_placed: false };
@@ -50,7 +53,8 @@ impl Drop for Working<'_> {
     }
 }
 
-/// Writes a small file whole, in the place of an older one, and durably. If it fails the old one, if any, is still there.
+/// Writes a small file whole, in the place of an older one, and durably. If it fails the old one, if any, is
+/// still there.
 pub(crate) fn replace(disk: &Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let (working, file) = Working::create(disk, directory, name)?;
     file.write_at(bytes, 0)?;

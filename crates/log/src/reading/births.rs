@@ -249,7 +249,8 @@ mod tests {
         let walk = |sure, visible: &[LogId]| -> Vec<LogId> {
             surely(sure, logs(visible)).iter().map(|log| log.id()).collect()
         };
-        // 10 and 11 were put where the walk had been already, 12 and 13 where it had not; then 11 is not visible yet.
+        // 10 and 11 were put where the walk had been already, 12 and 13 where it had not; then 11 is not
+        // visible yet.
         assert_eq!(walk(10, &[9, 8, 13, 12]), [8, 9]);
         assert_eq!(walk(11, &[13, 12, 10]), [10]);
         assert_eq!(walk(14, &[11, 13, 12]), [11, 12, 13]);

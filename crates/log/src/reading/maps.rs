@@ -176,8 +176,8 @@ impl Maps {
         self.sight.segments.find(number).as_ref().map(MappedSegment::of)
     }
 
-    /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process has
-    /// not seen before are verified on the way, up to a MiB at a time.
+    /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process
+    /// has not seen before are verified on the way, up to a MiB at a time.
     ///
     /// # Errors
     /// The damage at `from`, up to its end.

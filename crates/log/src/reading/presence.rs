@@ -19,8 +19,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Presence {
     /// The control file's path.
     path: PathBuf,
-    /// 1 once a look found another file, or none, at the path. It stays 1: the thread that wakes tasks has ended
-    /// by then.
+    /// 1 once a look found another file, or none, at the path. It stays 1: the thread that wakes tasks has
+    /// ended by then.
     gone: Published,
 }
 
@@ -34,7 +34,8 @@ impl Presence {
         self.gone.bytes() != 0
     }
 
-    /// Looks whether it is gone, now or at any look before. An error of the system does not count as gone. Complexity: two system calls.
+    /// Looks whether it is gone, now or at any look before. An error of the system does not count as gone.
+    /// Complexity: two system calls.
     pub(crate) fn look(&self, control: &Control) -> bool {
         let gone = control.is_at(&self.path).is_ok_and(|is_there| !is_there);
         self.gone.advance(gone.into());

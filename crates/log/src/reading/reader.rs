@@ -3,10 +3,10 @@
 //! Purpose: entries by time, offset or place, forwards and backwards, at the speed of memory. A reader owns
 //! nothing that others use: it holds the log, its own copy of the segment list, and shares the store's words.
 //!
-//! What a query does in the steady state is load the word that says how far the log may be read and the version
-//! of the segment list, search an index, and walk mapped bytes: no lock, no system call, on the segment that is
-//! being written as on sealed ones. Locks are taken when the list of segments changed, when bytes are read that
-//! this process has not verified, and to find where a log begins or goes on among others.
+//! What a query does in the steady state is load the word that says how far the log may be read and the
+//! version of the segment list, search an index, and walk mapped bytes: no lock, no system call, on the
+//! segment that is being written as on sealed ones. Locks are taken when the list of segments changed, when
+//! bytes are read that this process has not verified, and to find where a log begins or goes on among others.
 
 use crate::Offset;
 use crate::error::ReadError;

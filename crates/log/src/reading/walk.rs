@@ -1,10 +1,10 @@
 //! The walk over a log's entries: which frames are taken, and where the next run of bytes begins.
 //!
 //! Purpose: the one inner loop of every reader. [`Filter::step`] walks a run of verified, published bytes
-//! flat, without a lock or a system call, and says what stopped it; [`Walk::more`] finds the next run, in this
-//! segment or the next. Invariants: a walk never passes its limit, a position at which a batch ends; every
-//! entry of the log is seen in the order of its offsets, and one that is missing is noticed, because each must
-//! begin where the last one ended.
+//! flat, without a lock or a system call, and says what stopped it; [`Walk::more`] finds the next run, in
+//! this segment or the next. Invariants: a walk never passes its limit, a position at which a batch ends;
+//! every entry of the log is seen in the order of its offsets, and one that is missing is noticed, because
+//! each must begin where the last one ended.
 
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FRAME_HEADER_BYTES, Kind};

@@ -1,7 +1,9 @@
-//! Segments that were written anew read as they did: whatever is left of them, by whichever way, from wherever a reader stood.
+//! Segments that were written anew read as they did: whatever is left of them, by whichever way, from
+//! wherever a reader stood.
 //!
-//! Small records of several logs among each other, transactions over some of them and a fork; then some logs go, or their older
-//! entries, so that what is left lies in runs of all sizes. The model is what was read before anything was written anew.
+//! Small records of several logs among each other, transactions over some of them and a fork; then some logs
+//! go, or their older entries, so that what is left lies in runs of all sizes. The model is what was read
+//! before anything was written anew.
 
 use super::compact::reclaim;
 use crate::{

@@ -257,8 +257,8 @@ impl Simulated {
         }
     }
 
-    /// Every backup that was reported opens, clean, with what was to be in it. Opening one is a writer too, and
-    /// the others may share its files, so each is looked at on a disk of its own.
+    /// Every backup that was reported opens, clean, with what was to be in it. Opening one is a writer too,
+    /// and the others may share its files, so each is looked at on a disk of its own.
     fn check(&self) {
         for (path, lasts) in &self.backups {
             let disk = Disk::Sim(self.sim.crash());

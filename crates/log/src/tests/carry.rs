@@ -100,7 +100,8 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
     assert_eq!(store.durable(), store.stats().staged_end);
 }
 
-/// Otherwise the committer would sleep between any two groups, until somebody who was told of the first woke it.
+/// Otherwise the committer would sleep between any two groups, until somebody who was told of the first woke
+/// it.
 #[test]
 fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +122,8 @@ fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
     assert!(store.shared.writer.lock().lead.owed);
 }
 
-/// Between the claim and the sync somebody else may sync: what came later still is somebody's, but not this turn's.
+/// Between the claim and the sync somebody else may sync: what came later still is somebody's, but not this
+/// turn's.
 #[test]
 fn whoever_is_overtaken_does_not_sync_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -32,7 +32,8 @@ fn payload(round: u64, length: usize) -> Vec<u8> {
     (0..length).map(|index| (round as usize * 31 + index) as u8).collect()
 }
 
-/// Two logs side by side: one that stays and one that goes, with notes and a log without payload between them.
+/// Two logs side by side: one that stays and one that goes, with notes and a log without payload between
+/// them.
 fn fill(store: &Store) -> (Arc<Log>, Arc<Log>) {
     let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
     store.create(b"empty", &config, None, &Commit::default(), None).unwrap();
@@ -50,7 +51,8 @@ fn fill(store: &Store) -> (Arc<Log>, Arc<Log>) {
     (stays, goes)
 }
 
-/// Two checkpoints, with something new in between, and a look at what can be compacted until there is no more.
+/// Two checkpoints, with something new in between, and a look at what can be compacted until there is no
+/// more.
 pub(super) fn reclaim(store: &Store) {
     for time in 0..2 {
         store.append(&store.log(b"later").unwrap(), b"x", 5_000 + time).unwrap();
@@ -120,7 +122,8 @@ fn what_is_gathered_while_its_segment_is_compacted_lies_in_the_map_that_holds_it
             gathered += 1;
         }
     }
-    // Those that were visible to it before, those that are left, and whatever had not gone from the files yet.
+    // Those that were visible to it before, those that are left, and whatever had not gone from the files
+    // yet.
     assert!(gathered >= 3 + 10, "{gathered}");
 }
 
@@ -163,7 +166,8 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     assert_eq!(verify(&Disk::Real, directory.path()).unwrap().damage, []);
 }
 
-/// Rounds of logs side by side of which one is deleted, one expires and one keeps its newest entries; one stays as it is.
+/// Rounds of logs side by side of which one is deleted, one expires and one keeps its newest entries; one
+/// stays as it is.
 #[test]
 fn files_stay_proportional_to_what_is_live() {
     const CHECKPOINT: u64 = 1 << 20;
@@ -195,7 +199,8 @@ fn files_stay_proportional_to_what_is_live() {
         store.delete(&deleted, deleted.staged().unwrap().version, now, None).unwrap();
         store.maintain(now + 600_000).unwrap();
         store.flush().unwrap();
-        // The committer makes room at the same time: what it takes away between the list and the look is no more.
+        // The committer makes room at the same time: what it takes away between the list and the look is no
+        // more.
         let sizes = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().metadata());
         let taken = |known: io::Result<Metadata>| match known {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -203,8 +208,9 @@ fn files_stay_proportional_to_what_is_live() {
         };
         let files: u64 = sizes.map(taken).sum();
         most = most.max(files);
-        // What came since the older of two checkpoints, each of which comes with the first look after so many bytes; the
-        // segment that is written to, the next one; and a page or two for what is live beside them.
+        // What came since the older of two checkpoints, each of which comes with the first look after so many
+        // bytes; the segment that is written to, the next one; and a page or two for what is live beside
+        // them.
         let between = CHECKPOINT + written / (round + 1);
         let bound = 3 * store.stats().live_bytes + 3 * between + 4 * u64::from(SEGMENT);
         assert!(files <= bound, "round {round}: {files} bytes of files, {bound} allowed");
@@ -231,7 +237,8 @@ fn a_reader_whose_place_is_gone_goes_on_behind_it() {
     store.purge(&Purge { log: Some(b"goes"), before: Some(1_500), ..Purge::default() }).unwrap();
     store.purge(&Purge { log: Some(b"stays"), before: Some(1_200), ..Purge::default() }).unwrap();
     reclaim(&store);
-    // Those that were under way keep the map they have, or go on behind what is gone: nothing that is left is missed.
+    // Those that were under way keep the map they have, or go on behind what is gone: nothing that is left is
+    // missed.
     for (cursor, (stood, left)) in
         cursors.iter_mut().zip([(1_003, 1_200), (1_100, 1_200), (1_100, 1_500), (1_599, 1_599)])
     {

@@ -1,4 +1,5 @@
-//! Files that say what no store says, each with a checksum that holds: nothing that they say is believed further than it can be so.
+//! Files that say what no store says, each with a checksum that holds: nothing that they say is believed
+//! further than it can be so.
 
 use super::store::{append, config, content, open, os};
 use crate::batch::{PlannedBatch, PlannedFrame};

@@ -321,7 +321,8 @@ fn whoever_begins_inside_what_is_lost_is_told_so_and_not_led_behind_it() {
                 if index <= lost {
                     assert_eq!((before, damaged, after), (lost - index, true, behind.clone()), "{what}");
                 } else {
-                    // A checkpoint knows of a run of batches where it begins, so that the way there leads through it.
+                    // A checkpoint knows of a run of batches where it begins, so that the way there leads
+                    // through it.
                     assert!(clean || !damaged, "{what}");
                     assert_eq!(before + after.len(), 30 - index, "{what}");
                 }
@@ -331,7 +332,8 @@ fn whoever_begins_inside_what_is_lost_is_told_so_and_not_led_behind_it() {
     }
 }
 
-/// The times that are read when all damage is passed over, and whether the first thing met was damage, and whether any was.
+/// The times that are read when all damage is passed over, and whether the first thing met was damage, and
+/// whether any was.
 fn ahead(store: &Store, query: &Query) -> (Vec<u64>, bool, bool) {
     let mut reader = store.reader(&store.find(b"log").unwrap());
     let (mut entries, mut times, mut first, mut damaged) = (reader.entries(query), Vec::new(), false, false);
@@ -481,7 +483,8 @@ fn what_a_killed_process_had_stored_is_not_taken_for_a_torn_end() {
     assert!(refused(&store, b"a") || refused(&store, b"b"));
 }
 
-/// A segment that ends in front of its batches is sound as far as it goes: what is missing shows in the offsets alone.
+/// A segment that ends in front of its batches is sound as far as it goes: what is missing shows in the
+/// offsets alone.
 #[test]
 fn what_is_missing_between_sound_segments_is_named_in_both_directions() {
     for lost in [1_usize, 2] {
@@ -534,7 +537,8 @@ fn what_is_missing_between_sound_segments_is_named_in_both_directions() {
     }
 }
 
-/// What is cut off a file under its map is not there, as what lies in a bad sector is not: looking at it would end the process.
+/// What is cut off a file under its map is not there, as what lies in a bad sector is not: looking at it
+/// would end the process.
 #[test]
 fn what_the_disk_does_not_give_is_damage_to_whoever_looks_at_it_first() {
     let directory = tempfile::tempdir().unwrap();

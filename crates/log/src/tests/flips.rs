@@ -1,11 +1,12 @@
-//! One bit flipped anywhere: verification names the file, and nobody is ever served a byte that was not written.
+//! One bit flipped anywhere: verification names the file, and nobody is ever served a byte that was not
+//! written.
 //!
-//! A closed store with everything in it (logs, forks, closes, deletions, producers, notes, transactions over several
-//! logs, two checkpoints, segments as written, written anew and settled) has one random bit of one random file flipped, and is verified, opened and
-//! read in every way there is. Three files hold nothing: `lock` is empty, whatever the `signal` says costs a wake, and the
-//! `reserve` is only room.
-//! What opening cannot notice without reading everything is a flip in what it does not need: the older checkpoint,
-//! and bytes that no log reads; there everything must be as it was. `THALWEG_SEED=n` begins elsewhere.
+//! A closed store with everything in it (logs, forks, closes, deletions, producers, notes, transactions over
+//! several logs, two checkpoints, segments as written, written anew and settled) has one random bit of one
+//! random file flipped, and is verified, opened and read in every way there is. Three files hold nothing:
+//! `lock` is empty, whatever the `signal` says costs a wake, and the `reserve` is only room. What opening
+//! cannot notice without reading everything is a flip in what it does not need: the older checkpoint, and
+//! bytes that no log reads; there everything must be as it was. `THALWEG_SEED=n` begins elsewhere.
 
 use super::store::{config, payload};
 use crate::{Attached, Commit, Cursor, Damage, Durability, Entry, Fork, Log, OpenError, Options, Producer};
@@ -130,8 +131,8 @@ fn serve(store: &Store) -> Served {
     served
 }
 
-/// Follows a log with a cursor through whatever damage there is. Every entry it brings is one that was written, in
-/// order; it breaks off at an end of a transaction, and brings nothing more until it is told to.
+/// Follows a log with a cursor through whatever damage there is. Every entry it brings is one that was
+/// written, in order; it breaks off at an end of a transaction, and brings nothing more until it is told to.
 fn follow(mut cursor: Cursor, written: &[Row], what: &str) -> Vec<Damage> {
     let (mut next, mut met, mut whole) = (0, Vec::new(), true);
     loop {
@@ -162,7 +163,8 @@ fn follow(mut cursor: Cursor, written: &[Row], what: &str) -> Vec<Damage> {
     met
 }
 
-/// The same with iterators, which end in front of damage: forwards a part of the beginning, backwards of the end.
+/// The same with iterators, which end in front of damage: forwards a part of the beginning, backwards of the
+/// end.
 fn iterate(store: &Store, log: &Arc<Log>, written: &[Row], what: &str) {
     let mut reader = store.reader(log);
     let (mut ahead, mut broken) = (Vec::new(), false);
@@ -331,7 +333,8 @@ fn control_words_of_a_killed_store_that_name_what_cannot_be_are_not_believed() {
 fn control_words_that_do_not_add_up_are_named_and_made_good() {
     let sim = sample(1);
     let good = serve(&open(&sim.crash()).unwrap().0).held;
-    // The store's id, the list's version, the end, the next id, the checksum, the four that move, and one unused.
+    // The store's id, the list's version, the end, the next id, the checksum, the four that move, and one
+    // unused.
     for word in [2, 3, 4, 5, 6, 8, 16, 24, 32, 300] {
         for bit in [0, 3, 40, 63] {
             let flipped = sim.crash();

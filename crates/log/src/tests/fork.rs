@@ -285,7 +285,8 @@ enum Step {
     Delete { log: prop::sample::Index },
 }
 
-/// A log of the tree: all the bytes it has had, the first that it shows, and its source and where it branched off.
+/// A log of the tree: all the bytes it has had, the first that it shows, and its source and where it branched
+/// off.
 struct Copied {
     log: Arc<Log>,
     bytes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! A store that is moved away from under a process that is attached to it, or that another is put in the place of.
+//! A store that is moved away from under a process that is attached to it, or that another is put in the
+//! place of.
 
 use super::reader::block_on;
 use super::store::{open, os};

@@ -20,7 +20,8 @@ pub(super) struct Shown<K> {
     pub(super) first: Option<u64>,
 }
 
-/// What the forks of each log need of it: of each what it shows below its base, or its own forks need there, from the first to the last.
+/// What the forks of each log need of it: of each what it shows below its base, or its own forks need there,
+/// from the first to the last.
 pub(super) fn needs<K: Ord + Clone>(logs: &BTreeMap<K, Shown<K>>) -> BTreeMap<K, Vec<Range<u64>>> {
     logs.keys().map(|key| (key.clone(), needs_of(logs, key))).collect()
 }

@@ -1,9 +1,10 @@
-//! Many readers against one and several writers: every read is a prefix that once was the log, whole transactions
-//! only, never shorter than an earlier one, and nothing is missing that was acknowledged before it began.
+//! Many readers against one and several writers: every read is a prefix that once was the log, whole
+//! transactions only, never shorter than an earlier one, and nothing is missing that was acknowledged before
+//! it began.
 //!
-//! Each entry says who wrote it, in which of their transactions, and which part of it, so a reader can judge what it
-//! sees by itself; what all saw is held against plain vectors afterwards. Seeded by `THALWEG_SEED`, which
-//! fixes what is written and read, not how the threads take turns.
+//! Each entry says who wrote it, in which of their transactions, and which part of it, so a reader can judge
+//! what it sees by itself; what all saw is held against plain vectors afterwards. Seeded by `THALWEG_SEED`,
+//! which fixes what is written and read, not how the threads take turns.
 //!
 //! | what can go wrong with a log that is read while it is written | test |
 //! |---|---|
@@ -168,8 +169,9 @@ impl Door {
     }
 }
 
-/// Reads until the writers are done and everything was seen: afresh, with one reader again and again, backwards and
-/// with cursors, in turn. Answers the last thing seen of each log, of which everything seen before is a prefix.
+/// Reads until the writers are done and everything was seen: afresh, with one reader again and again,
+/// backwards and with cursors, in turn. Answers the last thing seen of each log, of which everything seen
+/// before is a prefix.
 fn read(door: &Door, seed: u64, told: &Mutex<Told>) -> [Seen; 3] {
     let mut random = Random::new(seed);
     let mut best: [Seen; 3] = Default::default();

@@ -1,4 +1,5 @@
-//! Logs whose entries lie among others': what they cost in memory, and that it is found again however one comes to it.
+//! Logs whose entries lie among others': what they cost in memory, and that it is found again however one
+//! comes to it.
 
 use super::store::{config, open, os, payload, small};
 use crate::extents::Extent;
@@ -16,7 +17,8 @@ fn entry(log: usize, n: u64) -> Vec<u8> {
     vec![b'a' + log as u8; 1 + (n as usize * 7 + log) % 40]
 }
 
-/// Logs side by side with so many entries each: by appends, transactions over several logs, and commits in turn.
+/// Logs side by side with so many entries each: by appends, transactions over several logs, and commits in
+/// turn.
 fn fill(store: &Store, entries: std::ops::Range<u64>) {
     let logs: Vec<Arc<Log>> = NAMES.iter().map(|name| store.log(name).unwrap()).collect();
     for n in entries {
@@ -237,8 +239,8 @@ fn a_fork_ends_its_inheritance_where_it_branched_off_though_that_is_folded_later
     }
 }
 
-/// What would have to be waited for is found out for a fork as for any log, wherever its parent's places are said, and damage to what
-/// it does not inherit is none of its business.
+/// What would have to be waited for is found out for a fork as for any log, wherever its parent's places are
+/// said, and damage to what it does not inherit is none of its business.
 #[test]
 fn a_fork_is_looked_at_as_far_as_it_reaches() {
     for cut_short in [false, true] {

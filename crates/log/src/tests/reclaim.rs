@@ -177,7 +177,8 @@ fn what_stays_beside_much_that_went_does_not_hold_it() {
     assert!(read.pieces.concat() == [7; 50_000]);
 }
 
-/// Streams that keep their newest bytes, or what is young, or are deleted, or expire: whichever way it goes, the files follow.
+/// Streams that keep their newest bytes, or what is young, or are deleted, or expire: whichever way it goes,
+/// the files follow.
 #[test]
 fn small_streams_give_back_what_retention_deletion_and_expiry_let_go() {
     for way in ["size", "age", "delete", "expiry"] {

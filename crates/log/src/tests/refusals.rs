@@ -1,4 +1,5 @@
-//! What must not be done is refused, by name and whole: nothing of it is there, and the store is as good as before.
+//! What must not be done is refused, by name and whole: nothing of it is there, and the store is as good as
+//! before.
 
 use super::store::{config, open, os, small};
 use crate::{
@@ -266,7 +267,8 @@ fn a_directory_in_which_nothing_can_be_made_is_refused_by_its_name() {
     assert!(matches!(refused, OpenError::NotAStore { .. }), "{refused}");
 }
 
-/// Of two stores the first logs have one identity, and so have a log's handles from before and after its store was opened anew.
+/// Of two stores the first logs have one identity, and so have a log's handles from before and after its
+/// store was opened anew.
 #[test]
 fn a_log_of_another_opening_is_refused_by_whatever_would_write_or_read_it() {
     let directory = tempfile::tempdir().unwrap();

@@ -158,7 +158,8 @@ fn segments_of_which_little_is_needed_give_room_back_on_a_full_disk() {
         let kept = little.staged().unwrap().tail;
         drop(large);
         delete(&store, b"large");
-        // Two checkpoints take some of what is set aside; then there is less than a segment takes without the rest of it.
+        // Two checkpoints take some of what is set aside; then there is less than a segment takes without the
+        // rest of it.
         sim.set_space(SPACE + 4096);
         keep_house(&store, 1..8);
         assert!(store.stats().freed_bytes > SPACE / 8, "{} bytes were given back", store.stats().freed_bytes);

@@ -1,13 +1,14 @@
 //! The crash simulation: the real store on the simulated disk, seeded, against an oracle.
 //!
-//! The oracle is a plain map and the list of commits in order with their tickets. After every reopening
-//! the store must hold exactly a prefix of that list, no shorter than what was acknowledged; while it runs
-//! its visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes, and
-//! a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
-//! lockstep: between two shards of the walk the simulation goes on with its own; before some openings the newest is lost. Every other commit is a carrying watcher's,
-//! who leads some of the groups and is told of no more than is durable. Some writes take some of their bytes and fail: whatever
-//! wrote them goes without, or says that nothing was applied. What purges and retention, of single logs and of the
-//! whole store, let go of is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
+//! The oracle is a plain map and the list of commits in order with their tickets. After every reopening the
+//! store must hold exactly a prefix of that list, no shorter than what was acknowledged; while it runs its
+//! visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes,
+//! and a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
+//! lockstep: between two shards of the walk the simulation goes on with its own; before some openings the
+//! newest is lost. Every other commit is a carrying watcher's, who leads some of the groups and is told of no
+//! more than is durable. Some writes take some of their bytes and fail: whatever wrote them goes without, or
+//! says that nothing was applied. What purges and retention, of single logs and of the whole store, let go of
+//! is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
 //! runs more seeds, and `THALWEG_SEED=n` one.
 
 use super::heirs::{Shown, keeps_no_more, needs};
@@ -27,7 +28,8 @@ use thalweg_sys::disk::sim::{Random, SimDisk};
 
 const DIRECTORY: &str = "/store";
 const SPACE: u64 = 8 << 20;
-/// Every other seed's store lets go of entries that are older than so many commits, and every fourth's holds itself to so many bytes.
+/// Every other seed's store lets go of entries that are older than so many commits, and every fourth's holds
+/// itself to so many bytes.
 const RETAIN_US: u64 = 60;
 const RETAIN_BYTES: u64 = 48 << 10;
 /// Longer than any segment is written to before it is sealed for its age.
@@ -190,7 +192,8 @@ struct Simulation {
     settled: u32,
     /// Marks that were written, and segments that were begun because most of the last was gone.
     made_room: [u32; 2],
-    /// Logs that purges took something of, or all; that their own bounds took something of; that the store's did.
+    /// Logs that purges took something of, or all; that their own bounds took something of; that the store's
+    /// did.
     let_go: [u32; 3],
 }
 
@@ -373,7 +376,8 @@ impl Simulation {
             }
         });
         self.acknowledge(store);
-        // One that is older than what was lost speaks of segments that went since; replay knows that they did.
+        // One that is older than what was lost speaks of segments that went since; replay knows that they
+        // did.
         self.lost &= !written;
         if !self.lost {
             let report = verify(&Disk::Sim(self.sim.clone()), Path::new(DIRECTORY)).unwrap();

@@ -1,4 +1,5 @@
-//! Where batches are put down: what a turn commits is staged until its sync, and is nowhere to be missed meanwhile.
+//! Where batches are put down: what a turn commits is staged until its sync, and is nowhere to be missed
+//! meanwhile.
 
 use super::store::{append, config, content, open, payload, small};
 use crate::{Commit, CommitError, Options, Query, ReadError, Store, Watch, WatcherId};
@@ -212,7 +213,8 @@ fn readers_beside_turns_see_whole_prefixes() {
     }
 }
 
-/// Whoever asks for the record at the staged end, while others stage behind it, gets it or what there is by now.
+/// Whoever asks for the record at the staged end, while others stage behind it, gets it or what there is by
+/// now.
 #[test]
 fn a_record_is_found_however_others_stage_meanwhile() {
     let directory = tempfile::tempdir().unwrap();

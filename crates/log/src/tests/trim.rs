@@ -163,8 +163,8 @@ fn flip(directory: &Path, sought: &[u8]) {
     panic!("no segment holds it");
 }
 
-/// The checkpoint's record of the source is older than the purge, that of the fork younger, and a segment that
-/// nobody needed by then is gone.
+/// The checkpoint's record of the source is older than the purge, that of the fork younger, and a segment
+/// that nobody needed by then is gone.
 #[test]
 fn a_checkpoint_that_saw_a_log_before_its_purge_and_its_fork_after_is_no_damage() {
     let disk = Disk::Sim(SimDisk::new(1, 8 << 20));

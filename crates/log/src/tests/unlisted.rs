@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
-/// A file in whose place stands what no process can read: whoever tries fails as one without descriptors does.
+/// A file in whose place stands what no process can read: whoever tries fails as one without descriptors
+/// does.
 struct Unreadable {
     file: PathBuf,
     away: PathBuf,
@@ -127,7 +128,8 @@ fn columns_are_filled_once_segments_can_be_listed() {
     assert_eq!((columns.times[0], columns.offsets[0]), (2, 6));
 }
 
-/// Segments went that a neighbour has not followed, so that it begins anew from a checkpoint, which it cannot read.
+/// Segments went that a neighbour has not followed, so that it begins anew from a checkpoint, which it cannot
+/// read.
 #[test]
 fn what_went_while_a_neighbour_cannot_begin_anew_is_not_taken_for_lost() {
     let directory = tempfile::tempdir().unwrap();

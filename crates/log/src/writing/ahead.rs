@@ -1,12 +1,14 @@
 //! The pages ahead of the writer, in `os` mode.
 //!
-//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry, ten times as much as one to
-//! a page that is there. So pages are brought in a stretch at a time, by writing zeros over bytes that nobody has written; and
-//! while one stretch is written to, a thread of the store's own brings in the next, so that no append waits for it.
+//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry, ten
+//! times as much as one to a page that is there. So pages are brought in a stretch at a time, by writing
+//! zeros over bytes that nobody has written; and while one stretch is written to, a thread of the store's own
+//! brings in the next, so that no append waits for it.
 //!
-//! Invariants: only one stretch is ordered at a time, in the active segment, and nothing is stored to it before it is brought in or
-//! taken back; one that nobody has begun by the time it is needed is taken back, so that without the thread everything is
-//! as it would be without orders; a segment is left only when nobody is at work in it. A refusal is nothing: the blocks are reserved.
+//! Invariants: only one stretch is ordered at a time, in the active segment, and nothing is stored to it
+//! before it is brought in or taken back; one that nobody has begun by the time it is needed is taken back,
+//! so that without the thread everything is as it would be without orders; a segment is left only when nobody
+//! is at work in it. A refusal is nothing: the blocks are reserved.
 
 use crate::options::Durability;
 use crate::segment::Segment;
@@ -14,8 +16,8 @@ use crate::store::Shared;
 use crate::writer::Writer;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes whose pages are brought in at a time, at most: as many as one large page has, so that the kernel may keep them
-/// as one and map them by one fault. Of a small segment it is about an eighth.
+/// Bytes whose pages are brought in at a time, at most: as many as one large page has, so that the kernel may
+/// keep them as one and map them by one fault. Of a small segment it is about an eighth.
 const STRETCH_BYTES_MAX: u32 = 2 << 20;
 
 /// Bytes of a segment whose pages are brought in at a time.
@@ -104,7 +106,8 @@ impl Ahead {
 }
 
 impl Writer {
-    /// Sees to it that the pages for another batch are there, where it is stored through a map that writes nothing back.
+    /// Sees to it that the pages for another batch are there, where it is stored through a map that writes
+    /// nothing back.
     #[inline]
     pub(crate) fn bring_in(&mut self, length: u32) {
         let needed = self.tip.end() + length;

@@ -1,7 +1,7 @@
 //! Appending to logs: one entry at a time, many at once, or a transaction over several logs.
 //!
-//! Purpose: the embedded log's way in. Every call is one batch: one short critical section, one publish, all of
-//! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
+//! Purpose: the embedded log's way in. Every call is one batch: one short critical section, one publish, all
+//! of it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::batch::{Entries, PlannedBatch};
 use crate::commit::{Nudge, check_length};
@@ -140,8 +140,8 @@ impl Store {
         Transaction { store: self, time, logs, holds, entries: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Says that a transaction which is kept elsewhere is going to append to a log, as [`Transaction::append`] does of
-    /// its own.
+    /// Says that a transaction which is kept elsewhere is going to append to a log, as
+    /// [`Transaction::append`] does of its own.
     pub fn hold(&self, log: &Arc<Log>) -> Hold {
         let count = self.shared.transactions.clone();
         log.lock().transactions += 1;
@@ -149,12 +149,13 @@ impl Store {
         Hold { log: log.clone(), count }
     }
 
-    /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os` and
-    /// `memory` mode there is nothing to wait for.
+    /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os`
+    /// and `memory` mode there is nothing to wait for.
     ///
     /// # Errors
-    /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then. [`CommitError::NoTicket`] when nothing
-    /// reaches as far: the ticket is another store's, or what a crash took.
+    /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then.
+    /// [`CommitError::NoTicket`] when nothing reaches as far: the ticket is another store's, or what a crash
+    /// took.
     pub fn persist(&self, ticket: Position) -> Result<(), CommitError> {
         if self.durability() != Durability::Sync {
             return Ok(());
@@ -170,8 +171,8 @@ impl Store {
     }
 }
 
-/// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps nothing of
-/// the store open.
+/// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps
+/// nothing of the store open.
 #[derive(Debug)]
 pub struct Hold {
     log: Arc<Log>,

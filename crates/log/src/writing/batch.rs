@@ -1,10 +1,11 @@
 //! A batch before it has a place: the frames of one commit, checksummed outside the writer's lock.
 //!
-//! Of a batch only the header depends on where it goes. What is encoded once is never encoded again: one checksum and one copy are
-//! all that an entry's bytes see on their way into a segment.
+//! Of a batch only the header depends on where it goes. What is encoded once is never encoded again: one
+//! checksum and one copy are all that an entry's bytes see on their way into a segment.
 //!
-//! Invariants: entries lie behind everything that is said beside them; `count`, `entries`, `body_bytes` and `body_checksum` are
-//! those of `frames` followed by `encoded`. *Checked by* the test below and by every reader, which sums again.
+//! Invariants: entries lie behind everything that is said beside them; `count`, `entries`, `body_bytes` and
+//! `body_checksum` are those of `frames` followed by `encoded`. *Checked by* the test below and by every
+//! reader, which sums again.
 
 use crate::error::CommitError;
 use crate::extents::Extent;
@@ -158,7 +159,8 @@ impl<'a> PlannedBatch<'a> {
         if self.says_places() { places } else { &[] }
     }
 
-    /// Leaves out what it says of places where it is larger than a batch may be: that can wait for one that has room for it.
+    /// Leaves out what it says of places where it is larger than a batch may be: that can wait for one that
+    /// has room for it.
     pub(crate) fn make_fit(&mut self, bytes_max: u64) {
         if self.bytes() > bytes_max && self.says_places() {
             self.leave_out_places();

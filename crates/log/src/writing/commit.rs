@@ -170,7 +170,8 @@ impl Store {
     /// # Errors
     /// [`CommitError::Exists`] when the name is taken, [`CommitError::ParentDeleted`] and
     /// [`CommitError::PastEnd`] when the parent cannot be forked there, [`CommitError::BadName`] and
-    /// [`CommitError::TooLarge`] when the name or the media type is longer than 65,535 bytes; otherwise as [`Store::commit`].
+    /// [`CommitError::TooLarge`] when the name or the media type is longer than 65,535 bytes; otherwise as
+    /// [`Store::commit`].
     pub fn create(
         &self,
         name: &[u8],
@@ -251,8 +252,8 @@ impl Store {
         Ok(receipt)
     }
 
-    /// Deletes the log if its staged version is `expected`, also one that damage took something of. While other logs inherit
-    /// from it, it is a [tombstone](Log::is_tombstone).
+    /// Deletes the log if its staged version is `expected`, also one that damage took something of. While
+    /// other logs inherit from it, it is a [tombstone](Log::is_tombstone).
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
@@ -304,8 +305,8 @@ pub(crate) enum Nudge {
 }
 
 impl Shared {
-    /// Writes and publishes a batch; in `sync` mode the committer reveals what is pending once it is durable. What the batch says of
-    /// places it may have lost by then: see [`PlannedBatch::said`].
+    /// Writes and publishes a batch; in `sync` mode the committer reveals what is pending once it is durable.
+    /// What the batch says of places it may have lost by then: see [`PlannedBatch::said`].
     pub(crate) fn publish(
         &self,
         batch: &mut PlannedBatch<'_>,
@@ -334,10 +335,11 @@ impl Shared {
         Ok(placed)
     }
 
-    /// Applies a commit that was published to a log, which was locked all the while; where nothing has to be waited for, it is visible
-    /// then. For every way in the order is the same: published, staged, looked at by retention, revealed, told to the watchers, and,
-    /// once the log is unlocked, announced at the gate. Who is told looks at once, so that there has to be something to be seen; and who
-    /// slept at the gate looks at the log, so that it would only wait for its lock while we hold it, which waking somebody is a
+    /// Applies a commit that was published to a log, which was locked all the while; where nothing has to be
+    /// waited for, it is visible then. For every way in the order is the same: published, staged, looked at
+    /// by retention, revealed, told to the watchers, and, once the log is unlocked, announced at the gate.
+    /// Who is told looks at once, so that there has to be something to be seen; and who slept at the gate
+    /// looks at the log, so that it would only wait for its lock while we hold it, which waking somebody is a
     /// system call long.
     #[inline]
     pub(crate) fn staged(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
@@ -357,8 +359,9 @@ impl Shared {
         }
     }
 
-    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once it is unlocked, a log that was
-    /// purged or deleted is [relinquished](Shared::relinquish) or [forgotten](Shared::forget).
+    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once it is
+    /// unlocked, a log that was purged or deleted is [relinquished](Shared::relinquish) or
+    /// [forgotten](Shared::forget).
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
         if seen.first > 0 {
@@ -368,7 +371,8 @@ impl Shared {
         tell
     }
 
-    /// The way in for what is judged by a log's version: plans the batch, writes it and stages it. The caller announces it.
+    /// The way in for what is judged by a log's version: plans the batch, writes it and stages it. The caller
+    /// announces it.
     fn submit(
         &self,
         log: &Arc<Log>,

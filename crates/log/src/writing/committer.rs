@@ -1,17 +1,20 @@
 //! Group commit: one sync for everything that was written since the last one.
 //!
-//! While a group is being synced the next one fills. A group's order is: sync the segments it lies in,
-//! sync the directory if a segment is new, show what it did to each log (what one batch did to several at once), move `visible`, then `durable`, tell each watcher
-//! once. So whoever waited for a commit finds it, by whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
-//! again would report a success that means nothing. So does a call that fails to write what is to be synced.
+//! While a group is being synced the next one fills. A group's order is: sync the segments it lies in, sync
+//! the directory if a segment is new, show what it did to each log (what one batch did to several at once),
+//! move `visible`, then `durable`, tell each watcher once. So whoever waited for a commit finds it, by
+//! whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because
+//! asking the kernel again would report a success that means nothing. So does a call that fails to write what
+//! is to be synced.
 //!
-//! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are quick: it
-//! spares both ways a wake across processors. Who finds another group under way then goes on without waiting: the leader,
-//! when it is done, tells everybody who has commits behind it. For that `leading` is set, looked at and cleared, and `waiting`
-//! looked through, under the writer's lock. What nobody is going to lead is *owed* by the committer.
+//! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are
+//! quick: it spares both ways a wake across processors. Who finds another group under way then goes on
+//! without waiting: the leader, when it is done, tells everybody who has commits behind it. For that
+//! `leading` is set, looked at and cleared, and `waiting` looked through, under the writer's lock. What
+//! nobody is going to lead is *owed* by the committer.
 //!
-//! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
-//! leads until a row of quick ones is behind it.
+//! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one:
+//! the committer then leads until a row of quick ones is behind it.
 
 use crate::error::CommitError;
 use crate::log::{Log, Seen};
@@ -42,7 +45,8 @@ pub(crate) struct Lead {
     pub(crate) committer_idle: bool,
     /// There are commits that the committer has to see to: nobody else is going to.
     pub(crate) owed: bool,
-    /// A group is being synced, or is going to be at once. Whoever leads it tells everybody who has commits behind it.
+    /// A group is being synced, or is going to be at once. Whoever leads it tells everybody who has commits
+    /// behind it.
     pub(crate) leading: bool,
     /// How long a sync takes: an average of those since the last slow one.
     pub(crate) sync_ns: u64,
@@ -223,13 +227,14 @@ impl Shared {
         }
         let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
         self.probes.before_words();
-        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says. Where commits are
-        // visible before they are durable, more may be by now.
+        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says.
+        // Where commits are visible before they are durable, more may be by now.
         if self.options.durability == Durability::Sync {
             self.control.set_visible(group.end);
         }
         if trimmed {
-            // Whoever reads in another process looks once for what a version says, and no further than is visible by then.
+            // Whoever reads in another process looks once for what a version says, and no further than is
+            // visible by then.
             self.control.bump_segments();
         }
         self.control.set_durable(group.end);
@@ -257,8 +262,8 @@ impl Shared {
         self.watchers.tell(waiting, |watch| watch.complete(end));
     }
 
-    /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one of them and then looks
-    /// at another sees it there. Notes which watchers are to be told of which log.
+    /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one
+    /// of them and then looks at another sees it there. Notes which watchers are to be told of which log.
     fn show(&self, batch: &[Pending], moved: &mut Vec<(u32, LogId)>) {
         let mut locked = Log::lock_all(batch.iter().map(|pending| &*pending.log));
         let mut gone: SmallVec<[bool; 2]> = SmallVec::new();
@@ -312,7 +317,8 @@ impl Shared {
         free.then(|| writer.staged_end())
     }
 
-    /// The committer's thread. Should it panic, the store takes nothing more, for nobody would make it durable.
+    /// The committer's thread. Should it panic, the store takes nothing more, for nobody would make it
+    /// durable.
     pub(crate) fn run_committer(&self) {
         let mut ended = false;
         contain(|| {
@@ -360,8 +366,9 @@ impl Shared {
 }
 
 impl Store {
-    /// The end of a turn of a [carrying](WatcherId::carrying) watcher: sees to it that what it committed becomes
-    /// durable, by syncing it here and now if that is quick. No system call while there is nothing to do.
+    /// The end of a turn of a [carrying](WatcherId::carrying) watcher: sees to it that what it committed
+    /// becomes durable, by syncing it here and now if that is quick. No system call while there is nothing to
+    /// do.
     ///
     /// ```
     /// # use thalweg_log::{Commit, Config, Disk, Lifetime, Options, Position, Store, Watch, WatcherId};

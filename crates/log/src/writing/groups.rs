@@ -27,7 +27,8 @@ impl GroupMeters {
 }
 
 impl Store {
-    /// How many batches each sync made durable, and how long it took. Empty unless the store's mode is `sync`.
+    /// How many batches each sync made durable, and how long it took. Empty unless the store's mode is
+    /// `sync`.
     ///
     /// ```
     /// use thalweg_log::{Disk, Durability, Options, Store};

@@ -1,8 +1,8 @@
 //! Which entries are appended together, where many come one after the other.
 //!
 //! Purpose: a commit costs the same for one entry as for hundreds, so whoever has many appends them in runs
-//! ([`Store::append_timed`]). A run is bounded: by what takes its place in any segment without one being made for it, and by
-//! what others wait for who append meanwhile.
+//! ([`Store::append_timed`]). A run is bounded: by what takes its place in any segment without one being made
+//! for it, and by what others wait for who append meanwhile.
 
 use crate::format::frame_bytes;
 use crate::store::Store;
@@ -16,9 +16,9 @@ const RUN_ENTRIES_MAX: usize = 1024;
 const SEGMENT_PARTS: u64 = 4;
 
 impl Store {
-    /// Cuts entries into runs of which each fits into one commit, if each of its entries does: what `payload_bytes` says is the length
-    /// of an entry's payload. An entry that is large is a run of its own. Nothing is taken of `entries` before it is needed, but for one
-    /// that begins the next run.
+    /// Cuts entries into runs of which each fits into one commit, if each of its entries does: what
+    /// `payload_bytes` says is the length of an entry's payload. An entry that is large is a run of its own.
+    /// Nothing is taken of `entries` before it is needed, but for one that begins the next run.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};

@@ -1,9 +1,10 @@
 //! Locks that are held for a tenth of a microsecond.
 //!
-//! To sleep and be woken, or to make way for others that want it too, costs more than looking until such a lock is free. But each look
-//! takes the line that it lies on away from its holder, who has to fetch it back to let go. So looks come at growing distances:
-//! whoever has the lock goes on at full speed for a while, and takes turns with others in runs instead of one by one.
-//! Not for ever: its holder may have lost the processor.
+//! To sleep and be woken, or to make way for others that want it too, costs more than looking until such a
+//! lock is free. But each look takes the line that it lies on away from its holder, who has to fetch it back
+//! to let go. So looks come at growing distances: whoever has the lock goes on at full speed for a while, and
+//! takes turns with others in runs instead of one by one. Not for ever: its holder may have lost the
+//! processor.
 
 use parking_lot::{Mutex, MutexGuard};
 

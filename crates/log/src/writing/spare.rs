@@ -1,12 +1,13 @@
 //! The next segment's file: filled with zeros ahead of time, a step at a time.
 //!
-//! Purpose: a sync of blocks that were written before costs a fraction of one of blocks that the file system has only reserved. So
-//! past half of the active segment, in `sync` mode, the committer fills the next one's file. It syncs each step, so that no more
-//! than a step of zeros lies in front of a group on the disk's queue, sees to groups between two steps, and rests after each as it
-//! does after all that is done in the background ([`pace`](crate::pace)), unless the active segment is about to be full.
+//! Purpose: a sync of blocks that were written before costs a fraction of one of blocks that the file system
+//! has only reserved. So past half of the active segment, in `sync` mode, the committer fills the next one's
+//! file. It syncs each step, so that no more than a step of zeros lies in front of a group on the disk's
+//! queue, sees to groups between two steps, and rests after each as it does after all that is done in the
+//! background ([`pace`](crate::pace)), unless the active segment is about to be full.
 //!
-//! Invariants: a spare has a working name until the writer takes it; one that is given up leaves no file behind; only one is
-//! begun for each segment.
+//! Invariants: a spare has a working name until the writer takes it; one that is given up leaves no file
+//! behind; only one is begun for each segment.
 
 use crate::error::is_full;
 use crate::options::Durability;
@@ -22,7 +23,8 @@ use thalweg_sys::disk::{Allocation, Disk, File};
 
 /// Zeros that are written and synced at a time.
 const STEP_BYTES: u32 = if cfg!(test) { 4096 } else { 1 << 20 };
-/// Zeros that one call writes: the kernel keeps a file in pieces as large, and marks all of one dirty that a store touches.
+/// Zeros that one call writes: the kernel keeps a file in pieces as large, and marks all of one dirty that a
+/// store touches.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// What a segment is begun for.
@@ -86,8 +88,8 @@ impl Filling {
         Ok(end == self.spare.capacity)
     }
 
-    /// Whether it may rest: it is wanted, and there is room left, also for the zeros that are missing: those are written several times
-    /// as fast as a log fills.
+    /// Whether it may rest: it is wanted, and there is room left, also for the zeros that are missing: those
+    /// are written several times as fast as a log fills.
     fn has_time(&self, writer: &Writer) -> bool {
         let (room, missing) = (writer.tip.remaining(), self.spare.capacity - self.filled);
         writer.is_next(self.spare.number) && room > missing.max(writer.active.header.capacity) / 4
@@ -209,8 +211,9 @@ impl Writer {
         }
     }
 
-    /// The next segment on the spot. On a full disk whoever lets go of something gets the least that it needs out of what was set
-    /// aside ([`reserve`](crate::reserve)); nobody else gets anything before that is whole again.
+    /// The next segment on the spot. On a full disk whoever lets go of something gets the least that it needs
+    /// out of what was set aside ([`reserve`](crate::reserve)); nobody else gets anything before that is
+    /// whole again.
     pub(crate) fn prepare_on_the_spot(&mut self, number: u32, needed: u32, why: Why) -> io::Result<Spare> {
         let prepared = match (self.reserve.restore(), why) {
             (true, _) => self.prepare_largest(number, needed),

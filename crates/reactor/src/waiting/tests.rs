@@ -145,7 +145,8 @@ fn a_busy_source_starves_neither_descriptors_nor_messages_nor_timers() {
 #[test]
 fn a_source_that_brings_something_late_ends_the_wait() {
     let mut reactor = reactor(|looks| if looks < 4 { Look::Quiet } else { Look::Ready }, false);
-    // The reactor spins once work has come fast; before that it asks the source to sleep, which this one refuses.
+    // The reactor spins once work has come fast; before that it asks the source to sleep, which this one
+    // refuses.
     for _ in 0..50 {
         reactor.handler().looks = 0;
         reactor.turn(10, Wait::Block).unwrap();
@@ -160,7 +161,8 @@ fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
     let quiet: fn(usize) -> Look = |_| Look::Quiet;
     for (finds, makes_way) in [(quiet, false), (|_| Look::Sharing, true)] {
         let mut reactor = reactor(finds, true);
-        // A turn that begins when its time is over does not wait at all, and this thread may be kept that long.
+        // A turn that begins when its time is over does not wait at all, and this thread may be kept that
+        // long.
         while reactor.handler().declared == 0 {
             reactor.handler().looks = 0;
             let until = Instant::now() + Duration::from_millis(3);

@@ -80,7 +80,8 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// Reads a body, which is part of what came in, as the answers to an exchange: each of its calls once, in any order, and nothing else.
+/// Reads a body, which is part of what came in, as the answers to an exchange: each of its calls once, in any
+/// order, and nothing else.
 ///
 /// # Errors
 /// [`Fault::BadAnswer`].
@@ -132,7 +133,8 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     whole.map(|parts| Answers { input, parts }).ok_or_else(|| bad("a call without an answer"))
 }
 
-/// Reads a body that answers calls which have no answers: nothing, or why none of it, or part of it, was taken for a request.
+/// Reads a body that answers calls which have no answers: nothing, or why none of it, or part of it, was
+/// taken for a request.
 ///
 /// # Errors
 /// What the server says; [`Fault::BadAnswer`].

@@ -4,7 +4,8 @@ use std::fmt;
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 
-/// A token, as RFC 6750 section 2.1 has it: letters, digits and `-._~+/`, and `=` at its end. It is not shown to whoever prints it.
+/// A token, as RFC 6750 section 2.1 has it: letters, digits and `-._~+/`, and `=` at its end. It is not shown
+/// to whoever prints it.
 ///
 /// ```
 /// use thalweg_rpc::{Bearer, Client, ClientOptions};

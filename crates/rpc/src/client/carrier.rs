@@ -1,4 +1,5 @@
-//! Generated code over JSON-RPC: what carries its frames turns each into JSON, and the answer back into a frame.
+//! Generated code over JSON-RPC: what carries its frames turns each into JSON, and the answer back into a
+//! frame.
 
 use super::Client;
 use super::answer::Answers;
@@ -9,8 +10,9 @@ use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Call;
 
-/// Calls one service by JSON-RPC, for a generated client, which cannot tell it from a connection. Waits for each answer, and asks
-/// before the first whether the server has the schema: [`Fault::SchemaMismatch`] where it has not.
+/// Calls one service by JSON-RPC, for a generated client, which cannot tell it from a connection. Waits for
+/// each answer, and asks before the first whether the server has the schema: [`Fault::SchemaMismatch`] where
+/// it has not.
 #[derive(Debug)]
 pub struct Carrier {
     client: Client,

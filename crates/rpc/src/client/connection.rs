@@ -124,15 +124,16 @@ impl Connection {
             || self.carries.as_ref().is_some_and(|exchange| self.written < exchange.text.len())
     }
 
-    /// Whether nothing came while nothing was asked: a server that closed has said so, and one that sends unasked is none.
+    /// Whether nothing came while nothing was asked: a server that closed has said so, and one that sends
+    /// unasked is none.
     pub(crate) fn is_silent(&mut self) -> bool {
         self.input.clear();
         self.input.reserve(1);
         matches!(socket::receive(self.line.socket.as_fd(), &mut self.input, 1), Ok(None))
     }
 
-    /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request, and take no
-    /// more of it then.
+    /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request,
+    /// and take no more of it then.
     pub(crate) fn advance(&mut self, answer_bytes_max: usize) -> Step {
         match self.send(answer_bytes_max) {
             Some(Step::Waits) if self.is_untouched() => Step::Waits,
@@ -206,7 +207,8 @@ impl Connection {
         }
     }
 
-    /// Waits for something to read, and reads it, by one call of the kernel. For a thread that has nothing else to do.
+    /// Waits for something to read, and reads it, by one call of the kernel. For a thread that has nothing
+    /// else to do.
     pub(crate) fn read_waiting(&mut self, left: Option<Duration>, answer_bytes_max: usize) -> Step {
         if self.patience != left {
             // Without a limit it would wait for longer, never for less.
@@ -272,7 +274,8 @@ impl Connection {
         }
     }
 
-    /// The connection ended. What left may have been carried out, whatever the kernel says of it; nothing else can.
+    /// The connection ended. What left may have been carried out, whatever the kernel says of it; nothing
+    /// else can.
     fn ended(&mut self, failure: Failure) -> Step {
         let untouched = self.written == 0;
         let fault =

@@ -1,7 +1,7 @@
 //! Connecting: the addresses of a host one after the other, until somebody answers at one.
 //!
-//! Each has its share of what is left of the call's time, and the last one all of it; where a call has no deadline, each has
-//! what the kernel gives it.
+//! Each has its share of what is left of the call's time, and the last one all of it; where a call has no
+//! deadline, each has what the kernel gives it.
 
 use std::collections::VecDeque;
 use std::io;

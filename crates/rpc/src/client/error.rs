@@ -25,8 +25,8 @@ impl Said {
         Fault::ALL.iter().copied().find(|fault| fault.word() == word)
     }
 
-    /// Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no request it did not
-    /// carry out, whoever's it is; another number says nothing about that.
+    /// Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no
+    /// request it did not carry out, whoever's it is; another number says nothing about that.
     pub fn retry(&self) -> Retry {
         const NOT_BEGUN: [i64; 2] = [PARSE_ERROR as i64, INVALID_REQUEST as i64];
         match self.fault() {
@@ -37,8 +37,8 @@ impl Said {
     }
 }
 
-/// What a JSON object says under a name, if that is a string: the object itself, and nothing inside of it. Of a name that is
-/// there twice the last counts, as in other faces.
+/// What a JSON object says under a name, if that is a string: the object itself, and nothing inside of it. Of
+/// a name that is there twice the last counts, as in other faces.
 pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<Cow<'a, str>> {
     let mut text = Text::new(object);
     let mut found = None;

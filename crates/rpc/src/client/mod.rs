@@ -1,14 +1,16 @@
 //! The client: calls over connections that are kept.
 //!
-//! *Ownership*: a [`Client`] owns its connections and no thread. It can be waited for, or stand in a foreign loop: it shows
-//! a descriptor and takes turns. One exchange goes over a connection at a time, so an answer is never behind another's.
+//! *Ownership*: a [`Client`] owns its connections and no thread. It can be waited for, or stand in a foreign
+//! loop: it shows a descriptor and takes turns. One exchange goes over a connection at a time, so an answer
+//! is never behind another's.
 //!
-//! *Who closes*: this end, by a reset, once nothing is owed: neither end is left with an address that it cannot use again
-//! for a minute, however many connections come and go.
+//! *Who closes*: this end, by a reset, once nothing is owed: neither end is left with an address that it
+//! cannot use again for a minute, however many connections come and go.
 //!
-//! *Invariants*: every exchange ends once; an answer is taken only with the ids that were asked; after anything that is
-//! not to be expected of a server its connection is closed; nothing is sent twice unless no byte of it had left, or its
-//! caller said that twice is as good as once. Checked by `tests/client.rs`, against servers that misbehave.
+//! *Invariants*: every exchange ends once; an answer is taken only with the ids that were asked; after
+//! anything that is not to be expected of a server its connection is closed; nothing is sent twice unless no
+//! byte of it had left, or its caller said that twice is as good as once. Checked by `tests/client.rs`,
+//! against servers that misbehave.
 
 mod answer;
 mod bearer;
@@ -54,8 +56,8 @@ impl Client {
     /// A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] for a URL that is none, or an option that cannot be right; [`Fault::NoServer`] for a host that
-    /// nobody knows.
+    /// [`Fault::BadArgument`] for a URL that is none, or an option that cannot be right; [`Fault::NoServer`]
+    /// for a host that nobody knows.
     pub fn new(url: &str, options: Options) -> Result<Self, Failure> {
         let mut pool = Pool::new(options.checked()?);
         let target = pool.target(url)?;
@@ -82,7 +84,8 @@ impl Client {
     /// Has something done that has no answer; waits until the server has it.
     ///
     /// # Errors
-    /// The server did not take it: with [`Fault::BadRequest`] and its words where it says that this is no request.
+    /// The server did not take it: with [`Fault::BadRequest`] and its words where it says that this is no
+    /// request.
     pub fn notify(&mut self, method: &str, params: &str) -> Result<(), Error> {
         self.ask(&Ask { notifies: true, ..Ask::one(method, params) }).map(drop)
     }
@@ -120,7 +123,8 @@ impl Client {
         Ok(&self.last)
     }
 
-    /// Begins calls; what comes of them is said by [`Client::next`], under their name. They leave with the next turn.
+    /// Begins calls; what comes of them is said by [`Client::next`], under their name. They leave with the
+    /// next turn.
     ///
     /// # Errors
     /// [`Fault::Overloaded`], [`Fault::BadArgument`]: nothing was begun.
@@ -131,7 +135,8 @@ impl Client {
     /// Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them.
     ///
     /// # Errors
-    /// There was no answer; [`Fault::BadArgument`]: nothing of that name was begun, or what came of it was taken.
+    /// There was no answer; [`Fault::BadArgument`]: nothing of that name was begun, or what came of it was
+    /// taken.
     pub fn wait(&mut self, call: CallId) -> Result<Answers, Failure> {
         loop {
             if let Some(answers) = self.listen(call)? {
@@ -140,8 +145,8 @@ impl Client {
         }
     }
 
-    /// A step of such a wait, for whoever has to look after something else in between: `None` when it is to be taken again,
-    /// which is so after a signal.
+    /// A step of such a wait, for whoever has to look after something else in between: `None` when it is to
+    /// be taken again, which is so after a signal.
     ///
     /// # Errors
     /// As [`Client::wait`].
@@ -157,8 +162,8 @@ impl Client {
         self.pool.cancel(call);
     }
 
-    /// One turn: writes what was begun, waits as it may for something to come, and reads it. How many outcomes
-    /// [`Client::next`] has; where it has one already nothing is waited for.
+    /// One turn: writes what was begun, waits as it may for something to come, and reads it. How many
+    /// outcomes [`Client::next`] has; where it has one already nothing is waited for.
     ///
     /// # Errors
     /// The operating system failed.
@@ -179,8 +184,8 @@ impl Client {
         self.pool.next()
     }
 
-    /// For a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do. One such turn comes first,
-    /// and one after each round of calls.
+    /// For a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do. One such turn
+    /// comes first, and one after each round of calls.
     ///
     /// # Errors
     /// Out of descriptors.

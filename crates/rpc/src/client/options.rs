@@ -19,8 +19,9 @@ pub struct Options {
     pub idle_for: Duration,
     /// Exchanges that have not ended; one more is [`Fault::Overloaded`].
     pub in_flight_max: usize,
-    /// Services that were named beside the client's own. In favour of one more, the one goes that was not called for longest
-    /// and has neither a connection nor a call that waits for one; its [`Target`] is [`Fault::BadArgument`] then.
+    /// Services that were named beside the client's own. In favour of one more, the one goes that was not
+    /// called for longest and has neither a connection nor a call that waits for one; its [`Target`] is
+    /// [`Fault::BadArgument`] then.
     pub targets_max: usize,
     /// The longest answer.
     pub answer_bytes_max: usize,

@@ -1,5 +1,5 @@
-//! What a client was told of: its own service, which stays, and others, of which the last that were called stay. Whoever
-//! follows a service from port to port fills no memory with where it was.
+//! What a client was told of: its own service, which stays, and others, of which the last that were called
+//! stay. Whoever follows a service from port to port fills no memory with where it was.
 
 use super::bearer::Bearer;
 use super::target::{Place, SiteId, Sites, Target};
@@ -38,8 +38,9 @@ impl Places {
         self.by_url.keys().map(String::as_str)
     }
 
-    /// The place at a URL, `others_max` beside the first at most; in favour of a new one goes the one that was not called for
-    /// longest. None goes whose host is the only one of its name and among those that are `busy`.
+    /// The place at a URL, `others_max` beside the first at most; in favour of a new one goes the one that
+    /// was not called for longest. None goes whose host is the only one of its name and among those that are
+    /// `busy`.
     pub(crate) fn with(
         &mut self,
         url: &str,

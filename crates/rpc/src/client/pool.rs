@@ -83,7 +83,8 @@ impl Pool {
         Ok(name)
     }
 
-    /// Gives an exchange a connection, or a place in the queue, at this moment. `false`: it could have neither, and has ended.
+    /// Gives an exchange a connection, or a place in the queue, at this moment. `false`: it could have
+    /// neither, and has ended.
     fn start(&mut self, site: SiteId, exchange: Exchange, now: Instant) -> bool {
         while let Some(place) =
             self.connections.iter().rposition(|known| known.site == site && known.carries.is_none())
@@ -150,7 +151,8 @@ impl Pool {
                 let exchange = connection.carries.take();
                 self.drop_connection(place);
                 let Some(mut exchange) = exchange else { return true };
-                // A connection that had served before may have been closed for its age; a new one has no such excuse.
+                // A connection that had served before may have been closed for its age; a new one has no such
+                // excuse.
                 let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);
                 if may_repeat {
                     self.statistics.retried += 1;
@@ -167,7 +169,8 @@ impl Pool {
         true
     }
 
-    /// A connection to this host may be free: what waits for one gets it, and what is idle beyond its bound goes.
+    /// A connection to this host may be free: what waits for one gets it, and what is idle beyond its bound
+    /// goes.
     fn free(&mut self, site: SiteId) {
         // Where one cannot even begin to connect, the next has its try: nobody else would come back to it.
         while let Some(exchange) = self.next_waiting(site) {
@@ -262,7 +265,8 @@ impl Pool {
             self.advance(0);
             return Ok(());
         }
-        // Told once for calls that are given equally long: by the time they have, as long as next to nothing of it is gone.
+        // Told once for calls that are given equally long: by the time they have, as long as next to nothing
+        // of it is gone.
         let whole = self
             .options
             .deadline
@@ -288,7 +292,8 @@ impl Pool {
         }
     }
 
-    /// One turn, which waits until then at most for something to come of an exchange, beside what came already.
+    /// One turn, which waits until then at most for something to come of an exchange, beside what came
+    /// already.
     pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         self.nest()?;
         let before = self.done.len();

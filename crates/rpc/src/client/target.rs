@@ -18,7 +18,8 @@ impl Target {
         self.0
     }
 
-    /// The target that has this number. One that the client never had, or has no more, is refused where it is called.
+    /// The target that has this number. One that the client never had, or has no more, is refused where it is
+    /// called.
     pub fn from_number(number: u32) -> Self {
         Self(number)
     }

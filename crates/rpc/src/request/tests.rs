@@ -179,7 +179,8 @@ fn a_float_that_a_client_might_take_for_a_long_integer_is_written_with_an_expone
 }
 
 proptest! {
-    /// However a number is written, the nearest float is taken; and what is written is read back as the same float.
+    /// However a number is written, the nearest float is taken; and what is written is read back as the same
+    /// float.
     #[test]
     fn floats_come_back_to_the_last_bit(single in any::<f32>(), precise in any::<f64>(), short in any::<bool>()) {
         prop_assume!(single.is_finite() && precise.is_finite());
@@ -220,7 +221,8 @@ proptest! {
         prop_assert_eq!(back(&plan, &same(&plan, Params::Names(&example.to_string())).unwrap()), example);
     }
 
-    /// A frame that was cut or changed is read as some answer or refused, and leaves nothing behind when it is.
+    /// A frame that was cut or changed is read as some answer or refused, and leaves nothing behind when it
+    /// is.
     #[test]
     fn any_frame_is_survived(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let plan = plan();

@@ -1,4 +1,5 @@
-//! A service whose rules are known, a server around it on a thread, and a client that is nothing but a socket.
+//! A service whose rules are known, a server around it on a thread, and a client that is nothing but a
+//! socket.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not in a test function")]
 
@@ -184,7 +185,8 @@ pub fn until(what: &str, wanted: impl Fn() -> bool) {
     }
 }
 
-/// What comes of it, begun anew with twice the time as long as a machine that was held up has left none to send anything in.
+/// What comes of it, begun anew with twice the time as long as a machine that was held up has left none to
+/// send anything in.
 pub fn in_time<T>(shortest: Duration, mut attempt: impl FnMut(Duration) -> Option<T>) -> T {
     let mut deadline = shortest;
     loop {

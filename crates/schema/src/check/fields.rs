@@ -30,7 +30,8 @@ impl Check {
         fields
     }
 
-    /// Refuses two names that become one identifier in some language, as `x_1` and `x1` do: no capital parts them.
+    /// Refuses two names that become one identifier in some language, as `x_1` and `x1` do: no capital parts
+    /// them.
     pub(super) fn apart(&mut self, names: &[(&str, Span)], what: &str) {
         let mut seen: BTreeMap<(usize, String), usize> = BTreeMap::new();
         for (n, (name, at)) in names.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The rules. Walks the tree once, notes everything that breaks one, and makes the [`Service`] when nothing does.
-//! Owns what makes a schema valid; never knows syntax or emitters.
+//! The rules. Walks the tree once, notes everything that breaks one, and makes the [`Service`] when nothing
+//! does. Owns what makes a schema valid; never knows syntax or emitters.
 //!
-//! Order of work: names first (`declare`), so that references to what is declared further down resolve; then bodies
-//! (`commands`, fields); then what only the whole shows: types that contain themselves, names that fall together
-//! (`together`), values too large to stand in place (`sizes`).
+//! Order of work: names first (`declare`), so that references to what is declared further down resolve; then
+//! bodies (`commands`, fields); then what only the whole shows: types that contain themselves, names that
+//! fall together (`together`), values too large to stand in place (`sizes`).
 
 mod commands;
 mod declare;

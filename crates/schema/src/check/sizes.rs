@@ -6,8 +6,8 @@ use crate::jsonc::Span;
 use crate::model::{Command, Field, Type};
 use std::collections::BTreeMap;
 
-/// How many bytes one value may hold in place, its fixed arrays multiplied out. A call has several copies of its message on the
-/// stack on the way to its handler, and threads have 2 MiB.
+/// How many bytes one value may hold in place, its fixed arrays multiplied out. A call has several copies of
+/// its message on the stack on the way to its handler, and threads have 2 MiB.
 const INLINE_MAX: usize = 64 << 10;
 
 /// Bytes in place, and what they are aligned to.
@@ -17,7 +17,8 @@ struct Layout {
     align: usize,
 }
 
-/// What a value of each type takes, as far as it was counted, and the items of lists and maps that take too much.
+/// What a value of each type takes, as far as it was counted, and the items of lists and maps that take too
+/// much.
 #[derive(Default)]
 struct Known<'c> {
     layouts: BTreeMap<&'c str, Layout>,

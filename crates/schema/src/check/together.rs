@@ -141,8 +141,9 @@ impl Check {
         names
     }
 
-    /// So do commands without the service's name in front, which become methods, and their messages, of which one is told
-    /// from another by that. `ID` and `Id` are the same there, and apart as `KVID`, which is one word, and `KVId`.
+    /// So do commands without the service's name in front, which become methods, and their messages, of which
+    /// one is told from another by that. `ID` and `Id` are the same there, and apart as `KVID`, which is one
+    /// word, and `KVId`.
     pub(super) fn no_methods_fall_together(&mut self, commands: &[Command]) {
         let all = || commands.iter().flat_map(|command| messages(command).map(move |m| (command, m)));
         let shown = |command: &Command, message: &Message| match message.stem == command.name {
@@ -176,8 +177,8 @@ impl Check {
     }
 }
 
-/// What is generated for the service with `prefix` in front of its types in place of the service's name, and who has that name
-/// already: a type that the schema declares, or the generated code itself.
+/// What is generated for the service with `prefix` in front of its types in place of the service's name, and
+/// who has that name already: a type that the schema declares, or the generated code itself.
 #[must_use]
 pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)> {
     let stems = service.messages().into_iter().map(|message| message.stem.as_str());

@@ -1,4 +1,5 @@
-//! In whose name TLS is spoken: a certificate and its key, from files that are read again while the server runs.
+//! In whose name TLS is spoken: a certificate and its key, from files that are read again while the server
+//! runs.
 
 use super::file;
 use std::fmt;

@@ -1,6 +1,7 @@
-//! The guard: a service in front of a service. It reads the method, the path and the `Authorization` header (RFC 6750),
-//! and either hands the request on as it is or refuses it. A body that is still to come is announced memory, so it needs a
-//! good token even where the request does not; a small one that goes with a token which only the service can judge, any token.
+//! The guard: a service in front of a service. It reads the method, the path and the `Authorization` header
+//! (RFC 6750), and either hands the request on as it is or refuses it. A body that is still to come is
+//! announced memory, so it needs a good token even where the request does not; a small one that goes with a
+//! token which only the service can judge, any token.
 
 use super::tokens::{Grant, Scope, Tokens, TokensError};
 use crate::layer::pass_on;
@@ -126,7 +127,8 @@ enum Body {
 enum Proof {
     /// Nothing: what it asks for is for everybody.
     None,
-    /// A token that the service gave to whoever a subscription woke, and that it checks itself (PROTOCOL 12.9).
+    /// A token that the service gave to whoever a subscription woke, and that it checks itself (PROTOCOL
+    /// 12.9).
     Theirs,
     /// A token of ours.
     Ours,

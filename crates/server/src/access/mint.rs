@@ -11,8 +11,8 @@ use thalweg_wire::hex::Hex;
 /// Nobody guesses 256 bits, which is why a plain hash keeps them.
 const SECRET_BYTES: usize = 32;
 
-/// Makes a token, and prints its table for the token file. As text the token itself goes to standard error, so that what is
-/// written to the file holds no secret; as JSON all of it is one object.
+/// Makes a token, and prints its table for the token file. As text the token itself goes to standard error,
+/// so that what is written to the file holds no secret; as JSON all of it is one object.
 ///
 /// # Errors
 /// The system gives no randomness, or standard output cannot be written.

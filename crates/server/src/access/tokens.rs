@@ -1,4 +1,5 @@
-//! The token file: TOML, a table per token, named for people. It holds no secret: only what a token hashes to.
+//! The token file: TOML, a table per token, named for people. It holds no secret: only what a token hashes
+//! to.
 //!
 //! ```toml
 //! [ingest]
@@ -133,7 +134,8 @@ impl Tokens {
         tables.into_iter().map(grant).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What a token is good for; `None` for one that is unknown. Looks at every token there is, whichever it is.
+    /// What a token is good for; `None` for one that is unknown. Looks at every token there is, whichever it
+    /// is.
     pub(super) fn grant(&self, token: &[u8]) -> Option<&Grant> {
         let presented = hash(token);
         let mut found = None;

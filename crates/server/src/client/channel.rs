@@ -8,8 +8,8 @@ use std::time::Duration;
 use thalweg_http::tls::{Peer, Trust};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Above the pauses a live response makes between two comments, and above a long-poll's patience. For as long a server may
-/// take nothing of what it is sent.
+/// Above the pauses a live response makes between two comments, and above a long-poll's patience. For as long
+/// a server may take nothing of what it is sent.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 * 1024;
 
@@ -37,8 +37,8 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Connects; behind TLS only to a server that proved its name to whoever is trusted: the system's authorities, unless
-    /// others are named.
+    /// Connects; behind TLS only to a server that proved its name to whoever is trusted: the system's
+    /// authorities, unless others are named.
     pub(super) fn open(endpoint: &Endpoint, trust: &Option<Trust>) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => {

@@ -55,8 +55,8 @@ impl Connection {
     /// [`Connection::read_some`].
     ///
     /// # Errors
-    /// [`Failure::Refused`] for a status of 400 and above, with what the server said; where a HEAD's head does not tell, with what it
-    /// says to a GET.
+    /// [`Failure::Refused`] for a status of 400 and above, with what the server said; where a HEAD's head
+    /// does not tell, with what it says to a GET.
     pub(crate) fn ask(
         &mut self,
         method: &str,

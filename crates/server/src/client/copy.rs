@@ -1,12 +1,13 @@
 //! `thalweg cp`: a stream, byte for byte, to another name or another server, and again where it was left.
 //!
-//! The producer's identity is made from the source, so a second run is the same producer: the destination says
-//! which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever else has
-//! written to the destination is noticed, and it is left alone; so is a source that is made anew while it is copied. So is a copy of a fork that had nothing of its own
-//! yet: until then it goes by its source's identity.
+//! The producer's identity is made from the source, so a second run is the same producer: the destination
+//! says which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever
+//! else has written to the destination is noticed, and it is left alone; so is a source that is made anew
+//! while it is copied. So is a copy of a fork that had nothing of its own yet: until then it goes by its
+//! source's identity.
 //!
-//! A source may have let its first bytes go before it was copied. The identity then says behind how many the copy began, so that
-//! one that is gone on with begins where it ended, or not at all.
+//! A source may have let its first bytes go before it was copied. The identity then says behind how many the
+//! copy began, so that one that is gone on with begins where it ended, or not at all.
 
 use super::address::Address;
 use super::compare::{Reader, hold_the_same, stored};
@@ -75,7 +76,8 @@ fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
     Token::parse(offset.as_bytes()).ok_or_else(foreign)
 }
 
-/// Where to copy to. Its own token goes to the server that `--to-url` names or, without that, to the one that the destination does.
+/// Where to copy to. Its own token goes to the server that `--to-url` names or, without that, to the one that
+/// the destination does.
 fn destination(options: &CopyOptions) -> Result<Address, Failure> {
     let token = options.to_token.clone();
     let Some(url) = options.to_url.clone() else {
@@ -133,8 +135,8 @@ fn holds_something_else(destination: &End) -> Failure {
     Failure::Copy(format!("{} holds something else: copy to a new stream", destination.address.name))
 }
 
-/// Whether a destination that is closed holds all of the source that there still is: nobody can tell any more who wrote it. What either has
-/// let go of is not asked for.
+/// Whether a destination that is closed holds all of the source that there still is: nobody can tell any more
+/// who wrote it. What either has let go of is not asked for.
 fn check_closed(source: &mut End, destination: &mut End, patience: Patience) -> Result<(), Failure> {
     let (here, there) = (source.place.offset, destination.place.offset);
     let Some(base) = here.checked_sub(there) else { return Err(holds_something_else(destination)) };
@@ -314,8 +316,9 @@ fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
     Ok(format!("[{}]", kept.join(",")).into_bytes())
 }
 
-/// Refuses a source that was deleted and made anew since its end was looked at. A first piece is asked for by no incarnation
-/// of its own, and what a fork inherited has another than the fork; what follows is asked for by where the piece ended.
+/// Refuses a source that was deleted and made anew since its end was looked at. A first piece is asked for by
+/// no incarnation of its own, and what a fork inherited has another than the fork; what follows is asked for
+/// by where the piece ended.
 fn check_source(source: &mut End, patience: Patience) -> Result<(), Failure> {
     let target = source.address.target("");
     let head = patiently(patience, || source.session.ask("HEAD", &target, &[], b""))?;
@@ -420,8 +423,8 @@ mod tests {
         }
     }
 
-    /// Goes on with a copy of 5 bytes of `from`, which is made anew right after its `HEAD` and now holds `content`. Says what
-    /// the copy came to, and what was asked for.
+    /// Goes on with a copy of 5 bytes of `from`, which is made anew right after its `HEAD` and now holds
+    /// `content`. Says what the copy came to, and what was asked for.
     fn copy_of_one_made_anew(content: &'static str) -> (Failure, Vec<String>) {
         let token = |incarnation, offset| text(Token { incarnation, offset });
         let (sender, heard) = std::sync::mpsc::channel();

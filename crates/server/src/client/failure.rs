@@ -226,7 +226,8 @@ impl Failure {
         Self::Argument { number, failure: Box::new(self) }
     }
 
-    /// Where what was sent was to change something, by this exchange or by one before it that left open whether it did.
+    /// Where what was sent was to change something, by this exchange or by one before it that left open
+    /// whether it did.
     pub(crate) fn of_change(self, left_open: bool) -> Self {
         if left_open || self.leaves_open() { Self::Unsure(Box::new(self)) } else { self }
     }
@@ -241,7 +242,8 @@ impl Failure {
         }
     }
 
-    /// Whether what was sent may have been applied nevertheless. A server that is overloaded (503) or full (507) has applied nothing.
+    /// Whether what was sent may have been applied nevertheless. A server that is overloaded (503) or full
+    /// (507) has applied nothing.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Unsure(_) | Self::Protocol(_) => true,

@@ -1,4 +1,5 @@
-//! The verbs that use a server: a small blocking HTTP/1.1 client, a file per verb that is more than a request.
+//! The verbs that use a server: a small blocking HTTP/1.1 client, a file per verb that is more than a
+//! request.
 
 mod address;
 mod append;

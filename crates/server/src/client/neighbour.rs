@@ -1,5 +1,5 @@
-//! `thalweg tail --via`: follows a stream through the service of a server on this machine, over its Unix socket or shared
-//! memory, reconnects, resumes where it was.
+//! `thalweg tail --via`: follows a stream through the service of a server on this machine, over its Unix
+//! socket or shared memory, reconnects, resumes where it was.
 
 use super::failure::{Failure, passes};
 use super::names_json;

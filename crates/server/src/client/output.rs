@@ -74,7 +74,8 @@ fn one_line(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// Says something on standard error, a line at once. That nobody reads it is no failure: what is under way goes on.
+/// Says something on standard error, a line at once. That nobody reads it is no failure: what is under way
+/// goes on.
 pub(crate) fn notice(text: impl Display) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }

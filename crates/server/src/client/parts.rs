@@ -1,5 +1,6 @@
-//! An append that a server takes in smaller parts only: halved where it is refused as too large (413), text between two characters, other
-//! bytes anywhere and JSON between two messages. What an earlier attempt may have put there whole is not halved any more.
+//! An append that a server takes in smaller parts only: halved where it is refused as too large (413), text
+//! between two characters, other bytes anywhere and JSON between two messages. What an earlier attempt may
+//! have put there whole is not halved any more.
 
 use super::failure::Failure;
 use super::output::messages;

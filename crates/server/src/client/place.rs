@@ -1,4 +1,5 @@
-//! Places in a stream, as a command line names them: each flag says which it takes, and refuses any other before a server is asked.
+//! Places in a stream, as a command line names them: each flag says which it takes, and refuses any other
+//! before a server is asked.
 
 use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
@@ -9,8 +10,8 @@ const OFFSET_BYTES: usize = 256;
 /// What the protocol calls the beginning.
 const BEGINNING: &str = "-1";
 
-/// `--from`: an offset, `beginning`, `now` or a time; as a query has it. Another server's offsets need not look
-/// like ours: the server says whether it gave one out.
+/// `--from`: an offset, `beginning`, `now` or a time; as a query has it. Another server's offsets need not
+/// look like ours: the server says whether it gave one out.
 pub(super) fn from(text: &str) -> Result<String, String> {
     match text {
         "beginning" => Ok(BEGINNING.to_owned()),

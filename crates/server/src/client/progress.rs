@@ -1,7 +1,7 @@
 //! A bar where something takes longer than a second and somebody is looking.
 //!
-//! Our own forty lines: a library for this brings floating-point powers, and with them the C mathematics library
-//! into the memory of every idle server.
+//! Our own forty lines: a library for this brings floating-point powers, and with them the C mathematics
+//! library into the memory of every idle server.
 
 use crate::limits::Bytes;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! What happened on a server between two looks at `/v1/stats`, as one line.
 //!
-//! Counts there begin at 0 with each start: one that is smaller than before is of a server that was started anew, and all of it
-//! is new. What cannot be said of an interval, as how long a sync took where there was none, is a dash, in JSON `null`.
+//! Counts there begin at 0 with each start: one that is smaller than before is of a server that was started
+//! anew, and all of it is new. What cannot be said of an interval, as how long a sync took where there was
+//! none, is a dash, in JSON `null`.
 
 use crate::limits::Bytes;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Serves for as long as the test's process lives, and says where. `answer` gets a request's method and target.
+/// Serves for as long as the test's process lives, and says where. `answer` gets a request's method and
+/// target.
 pub(super) fn serve<A: Into<Vec<u8>>>(mut answer: impl FnMut(&str) -> A + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,7 +1,7 @@
 //! `thalweg stats`: what a server holds; with `--watch` what it does, a line per interval.
 //!
-//! A server that was reached once and goes away is waited for: that is said once, and so is that it is back. Being interrupted is
-//! how a watch ends, so that is no failure.
+//! A server that was reached once and goes away is waited for: that is said once, and so is that it is back.
+//! Being interrupted is how a watch ends, so that is no failure.
 
 use super::failure::{Failure, passes};
 use super::output::{Output, end_when_unread};

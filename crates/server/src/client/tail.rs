@@ -1,8 +1,8 @@
 //! `thalweg tail`: follows a stream, reconnects, resumes where it was.
 //!
-//! By server-sent events where those bring what is there: messages, and bytes in base64. Text they bring by the line, and of a line's
-//! end they do not say which it was, nor that there is none yet (HTML Living Standard 9.2.6). So streams of text are read chunk by chunk,
-//! and then waited for by long polls.
+//! By server-sent events where those bring what is there: messages, and bytes in base64. Text they bring by
+//! the line, and of a line's end they do not say which it was, nor that there is none yet (HTML Living
+//! Standard 9.2.6). So streams of text are read chunk by chunk, and then waited for by long polls.
 
 use super::address::Address;
 use super::ask_once;
@@ -87,7 +87,8 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
                 pause = PAUSE_MIN;
                 continue;
             }
-            // Whoever ends what brought nothing, such as a proxy that knows no events, would do so without a pause.
+            // Whoever ends what brought nothing, such as a proxy that knows no events, would do so without a
+            // pause.
             Ok(Followed::Ended) => {}
             Err(failure) if place.met && passes(&failure) => {
                 output.tell(format_args!("{failure}; trying again"));
@@ -114,7 +115,8 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
     if place.text { follow_by_polls(address, place) } else { follow_by_events(address, place) }
 }
 
-/// Chunk after chunk up to the end, then a long poll for each that comes, until one ends at once and brings nothing.
+/// Chunk after chunk up to the end, then a long poll for each that comes, until one ends at once and brings
+/// nothing.
 fn follow_by_polls(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
     let mut session = Session::new(&address.url);
     let mut live = false;

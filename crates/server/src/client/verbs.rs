@@ -15,8 +15,8 @@ pub(crate) struct Server {
     /// The server: http://host:port, https://host:port or unix:/path.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub(crate) url: String,
-    /// The token that the server asks for. It is sent to that server and to no other; better set in the environment,
-    /// where no other user sees it.
+    /// The token that the server asks for. It is sent to that server and to no other; better set in the
+    /// environment, where no other user sees it.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
@@ -107,8 +107,8 @@ pub(crate) struct CopyOptions {
     /// The server of the destination, where it is another one.
     #[arg(long, value_name = "URL")]
     pub(crate) to_url: Option<String>,
-    /// The token that the destination's server asks for. Where `--to-url` is not given, the server is the destination's own: that
-    /// of its URL, or the source's.
+    /// The token that the destination's server asks for. Where `--to-url` is not given, the server is the
+    /// destination's own: that of its URL, or the source's.
     #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) to_token: Option<String>,
     /// Leave the destination open even if the source is closed.
@@ -123,9 +123,9 @@ pub(crate) struct CopyOptions {
 pub(crate) struct StatsOptions {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// Go on with a line per interval: appends, bytes in and out and deliveries a second, connections and subscribers,
-    /// commits per sync and what a sync and an append took, streams, memory, refusals. Ends with 0 when interrupted; a
-    /// server that goes away is waited for.
+    /// Go on with a line per interval: appends, bytes in and out and deliveries a second, connections and
+    /// subscribers, commits per sync and what a sync and an append took, streams, memory, refusals. Ends with
+    /// 0 when interrupted; a server that goes away is waited for.
     #[arg(long)]
     pub(crate) watch: bool,
     /// Between two lines: 0.1 to 3600.
@@ -190,8 +190,8 @@ pub(crate) enum ClientVerb {
         /// Where to begin: an offset, `beginning`, `now` for what comes, or, over HTTP, a time (RFC 3339).
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true, value_parser = place::from)]
         from: String,
-        /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared memory that
-        /// it offers in its store's directory.
+        /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared
+        /// memory that it offers in its store's directory.
         #[arg(long, value_enum, default_value_t = Via::Http)]
         via: Via,
         /// The store's directory, for --via sock and shm.
@@ -208,12 +208,13 @@ pub(crate) enum ClientVerb {
     },
     /// List streams, in the order of their names.
     Ls {
-        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one character but a slash.
+        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one
+        /// character but a slash.
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// With bytes that can be read and bytes ever appended, whether it is open, closed, or known to be damaged, content type and
-        /// lifetime.
+        /// With bytes that can be read and bytes ever appended, whether it is open, closed, or known to be
+        /// damaged, content type and lifetime.
         #[arg(long, short)]
         long: bool,
     },

@@ -1,5 +1,5 @@
-//! What concerns the directory of a store: who may look at it, what it lies on, how fast that is, and whether its files are of
-//! this time.
+//! What concerns the directory of a store: who may look at it, what it lies on, how fast that is, and whether
+//! its files are of this time.
 
 use super::{Finding, bad, good, poor};
 use crate::arguments::Durability;

@@ -1,5 +1,5 @@
-//! What concerns the machine and the process, wherever the store lies: descriptors, memory, processors, what the clock costs, and
-//! what the kernel has or lets this process have.
+//! What concerns the machine and the process, wherever the store lies: descriptors, memory, processors, what
+//! the clock costs, and what the kernel has or lets this process have.
 
 use super::{Finding, bad, good, poor};
 use crate::arguments::{ServeOptions, Switch};
@@ -34,7 +34,8 @@ pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> 
     ]
 }
 
-/// `most` that the process may have open, and the connections that they leave `room` for, against those that are asked for.
+/// `most` that the process may have open, and the connections that they leave `room` for, against those that
+/// are asked for.
 fn descriptors(most: u64, room: u64, asked: Option<u32>) -> Finding {
     let found = format!("{most} at most: room for {room} connections");
     let too_few = asked.is_none_or(|asked| u64::from(asked) > room);

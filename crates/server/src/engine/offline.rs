@@ -180,7 +180,8 @@ fn place(position: log::Position) -> (u64, u64) {
     (position >> 32, position & u64::from(u32::MAX))
 }
 
-/// For people. Where only one stream's pieces are shown no segment is said before them, so that each says its own.
+/// For people. Where only one stream's pieces are shown no segment is said before them, so that each says its
+/// own.
 fn said(piece: &Piece, alone: bool) -> String {
     match piece {
         Piece::Frame(frame) if alone => format!("segment {}{}", place(frame.position).0, text(piece)),

@@ -1,7 +1,8 @@
 //! The log's commands in the words of an exchange, and an exchange's answer as the frame that ends a call.
 //!
-//! The rules of streams are the same whoever asks, so a command becomes the request that HTTP would bring, and what
-//! comes of it is read from the same lines: `streams` does not know the difference, and there is no second set of rules.
+//! The rules of streams are the same whoever asks, so a command becomes the request that HTTP would bring,
+//! and what comes of it is read from the same lines: `streams` does not know the difference, and there is no
+//! second set of rules.
 
 use super::generated::types::{
     LogAppendResponse, LogCreateResponse, LogForkResponse, LogHeadResponse, LogReadResponse,
@@ -148,8 +149,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The path of a stream. A name may not lead to what else HTTP serves beneath it: PROTOCOL 6 routes its reserved
-/// prefix as it is written, so an escaped one is a name like any other, and refused as one that no stream has.
+/// The path of a stream. A name may not lead to what else HTTP serves beneath it: PROTOCOL 6 routes its
+/// reserved prefix as it is written, so an escaped one is a name like any other, and refused as one that no
+/// stream has.
 fn path_of(name: &str) -> String {
     let path = of_stream(name);
     if name.split('/').next() == Some(RESERVED) { path.replacen('_', "%5F", 1) } else { path }

@@ -1,8 +1,9 @@
 //! The log as a service: commands in, answers out, tails in between, over the same rules that HTTP has.
 //!
-//! Owns what waits: answers for their ticket, calls for a disk, tails for what is appended and for their readers'
-//! credit. A tail is a long-poll that is asked again and again without the asking: it stands at an offset, and each
-//! movement of its stream brings one item. Runs on one reactor's thread and never waits there.
+//! Owns what waits: answers for their ticket, calls for a disk, tails for what is appended and for their
+//! readers' credit. A tail is a long-poll that is asked again and again without the asking: it stands at an
+//! offset, and each movement of its stream brings one item. Runs on one reactor's thread and never waits
+//! there.
 
 use super::ask::{self, Ask, Kind};
 use super::generated::types::LogRequest;

@@ -73,8 +73,8 @@ struct Served {
 }
 
 impl Running {
-    /// Listens in the store's directory, and serves log and state; `None` when that is not wanted, or there is no
-    /// directory.
+    /// Listens in the store's directory, and serves log and state; `None` when that is not wanted, or there
+    /// is no directory.
     ///
     /// # Errors
     /// An endpoint cannot be listened at, or the system gives no thread.

@@ -15,8 +15,8 @@ pub(super) struct Batch {
     pub(super) failed: bool,
     /// Topics that moved.
     pub(super) advanced: Vec<u64>,
-    /// Topics whose tails may go on: there is credit again, or what they need is in memory now, or somebody left.
-    /// Each once, however many of its tails said so.
+    /// Topics whose tails may go on: there is credit again, or what they need is in memory now, or somebody
+    /// left. Each once, however many of its tails said so.
     pub(super) resumed: BTreeSet<u64>,
     /// Calls that waited for a disk, to be made again.
     pub(super) warmed: Vec<(Vec<u8>, Reply)>,

@@ -1,9 +1,9 @@
 //! Names whose addresses are looked up, and who waits for them.
 //!
-//! A look-up takes as long as the system's resolver likes, and cannot be cut short: who waits for it gives up in time,
-//! and its answer is for nobody then. So that a name whose servers are silent holds back only itself, each is looked up
-//! once at a time, for everybody who waits for it, and one that was late leaves the last few look-ups to the others.
-//! Knows neither threads nor clocks; checked by the tests below.
+//! A look-up takes as long as the system's resolver likes, and cannot be cut short: who waits for it gives up
+//! in time, and its answer is for nobody then. So that a name whose servers are silent holds back only
+//! itself, each is looked up once at a time, for everybody who waits for it, and one that was late leaves the
+//! last few look-ups to the others. Knows neither threads nor clocks; checked by the tests below.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

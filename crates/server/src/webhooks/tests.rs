@@ -69,8 +69,8 @@ impl thalweg_log::Watch for Deaf {
     fn advanced(&self, _log: thalweg_log::LogId) {}
 }
 
-/// Subscriptions over a store in memory, and a resolver that knows nobody: of names that begin with `hangs` it says so
-/// only when the test ends.
+/// Subscriptions over a store in memory, and a resolver that knows nobody: of names that begin with `hangs`
+/// it says so only when the test ends.
 struct World {
     engine: Engine,
     service: Service,

@@ -1,7 +1,8 @@
 //! The calls in flight: which there are, without hashing.
 //!
-//! A call's number holds the slot it lies in (the low bits) and how many calls there were before it (the rest), so a
-//! number is looked up by an index, never comes twice, and what is still said about an old one fits nobody.
+//! A call's number holds the slot it lies in (the low bits) and how many calls there were before it (the
+//! rest), so a number is looked up by an index, never comes twice, and what is still said about an old one
+//! fits nobody.
 
 use crate::call::CallId;
 use std::ops::Range;
@@ -17,7 +18,8 @@ const NOWHERE: u64 = u64::MAX;
 #[derive(Debug)]
 struct Slot {
     number: u64,
-    /// Where its request begins and ends among all bytes of the connection: once all are written, the server may have it.
+    /// Where its request begins and ends among all bytes of the connection: once all are written, the server
+    /// may have it.
     begin: u64,
     end: u64,
     /// Items that its stream may still send.
@@ -26,7 +28,8 @@ struct Slot {
     unary: bool,
 }
 
-/// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is added to it.
+/// Credit that nobody counts: it is not known yet with how much streams begin. What is granted meanwhile is
+/// added to it.
 pub(crate) const UNCOUNTED: u64 = 1 << 63;
 
 #[derive(Debug, Default)]
@@ -38,7 +41,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// A new call, whose stream may send so many items, unless one frame answers it. Its request's place is set once it is known.
+    /// A new call, whose stream may send so many items, unless one frame answers it. Its request's place is
+    /// set once it is known.
     pub(crate) fn begin(&mut self, credit: u64, unary: bool) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -135,7 +139,8 @@ impl Calls {
         self.len
     }
 
-    /// Every call in flight, as they were begun, and whether its request was written whole when `written` bytes were.
+    /// Every call in flight, as they were begun, and whether its request was written whole when `written`
+    /// bytes were.
     pub(crate) fn all(&self, written: u64) -> Vec<(CallId, bool)> {
         let alive = self.slots.iter().filter(|slot| slot.number != VACANT);
         let mut all: Vec<_> = alive.map(|slot| (CallId(slot.number), slot.end <= written)).collect();

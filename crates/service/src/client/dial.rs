@@ -1,8 +1,8 @@
-//! How a connection comes about: a socket, a hello, a welcome, perhaps shared memory; again and again while that may
-//! help and the time lasts.
+//! How a connection comes about: a socket, a hello, a welcome, perhaps shared memory; again and again while
+//! that may help and the time lasts.
 //!
-//! One machine for everybody: [`Dialer::advance`] never waits and says what to wait for. What a further attempt cannot
-//! cure (no permission, another schema) ends it at once.
+//! One machine for everybody: [`Dialer::advance`] never waits and says what to wait for. What a further
+//! attempt cannot cure (no permission, another schema) ends it at once.
 
 use super::link::{Link, sleep_until};
 use super::options::{ClientOptions, Reconnect};

@@ -1,8 +1,9 @@
 //! When a client waits, and what becomes of its connection: the part of [`Client`] behind its calls.
 //!
-//! A turn writes what is queued, reads what came, fails what is overdue. It comes in two forms over the same steps:
-//! [`Client::advance`] waits in between, on the connection itself; [`Client::look`] never does, and leaves everything to be
-//! watched. Either way a connection that ends is lost in one place, [`Client::lose`], which ends its calls.
+//! A turn writes what is queued, reads what came, fails what is overdue. It comes in two forms over the same
+//! steps: [`Client::advance`] waits in between, on the connection itself; [`Client::look`] never does, and
+//! leaves everything to be watched. Either way a connection that ends is lost in one place, [`Client::lose`],
+//! which ends its calls.
 
 use super::dial::{Dialer, NOBODY_ELSE};
 use super::link::Link;
@@ -14,8 +15,8 @@ use std::time::Instant;
 use thalweg_transport::{RING_BYTES_DEFAULT, Read, Wanted, Written};
 use thalweg_wire::fault::Fault;
 
-/// What is read at most from a connection that is given up: more than a ring or a socket holds, however large the system lets
-/// that grow.
+/// What is read at most from a connection that is given up: more than a ring or a socket holds, however large
+/// the system lets that grow.
 const LEFT_BYTES_MAX: usize = 16 * RING_BYTES_DEFAULT as usize;
 
 impl Client {
@@ -189,8 +190,8 @@ impl Client {
         }
     }
 
-    /// Reads what a dying connection still brought, then loses it. A peer may go on writing without an end, so that is
-    /// bounded; and from one that broke the rules nothing more is taken.
+    /// Reads what a dying connection still brought, then loses it. A peer may go on writing without an end,
+    /// so that is bounded; and from one that broke the rules nothing more is taken.
     pub(super) fn drain_and_lose(&mut self, error: Error) {
         if let Line::Up(link) = &mut self.line
             && error.fault != Fault::BrokenPeer

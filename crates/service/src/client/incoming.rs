@@ -1,7 +1,7 @@
 //! Bytes that came in, and where the next frame lies in them.
 //!
-//! Frames are handed out as ranges of the buffer they were read into; the bytes stay until the next time room is made.
-//! A length is believed only as far as bytes keep coming: room for a large frame is made in steps.
+//! Frames are handed out as ranges of the buffer they were read into; the bytes stay until the next time room
+//! is made. A length is believed only as far as bytes keep coming: room for a large frame is made in steps.
 
 use std::ops::Range;
 use thalweg_wire::frame::{
@@ -72,7 +72,8 @@ impl Incoming {
         (self.bytes.len() - self.taken).saturating_sub(self.skip)
     }
 
-    /// Whether a whole frame is there, or something that is none, or the beginning of one that is longer than is allowed.
+    /// Whether a whole frame is there, or something that is none, or the beginning of one that is longer than
+    /// is allowed.
     pub(crate) fn is_ready(&self, plain: bool, length_max: u32) -> bool {
         let Some(ahead) = self.bytes.get(self.taken + self.skip..) else { return false };
         let whole = if plain {

@@ -1,8 +1,8 @@
 //! A connection that is up: its socket, and the shared memory it may have led to.
 //!
-//! Ownership: owns the ways and this side's end of the rings. While answers come fast either looks for a moment before it
-//! sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so that a call costs one write and
-//! one read; a shared one on the socket, over which nothing but bells comes.
+//! Ownership: owns the ways and this side's end of the rings. While answers come fast either looks for a
+//! moment before it sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so
+//! that a call costs one write and one read; a shared one on the socket, over which nothing but bells comes.
 
 use super::ways::Ways;
 use crate::error::Error;
@@ -85,8 +85,8 @@ impl Link {
         self.shared.as_ref().map_or(self.spin && self.pace.is_quick(), |end| end.looks(self.spin))
     }
 
-    /// The first half of a wait, which never sleeps: reads what is there or comes while it looks, if that is worth it. The
-    /// wait that follows sleeps at once.
+    /// The first half of a wait, which never sleeps: reads what is there or comes while it looks, if that is
+    /// worth it. The wait that follows sleeps at once.
     pub(crate) fn read_looking(
         &mut self,
         into: &mut Vec<u8>,
@@ -114,8 +114,8 @@ impl Link {
         self.read(into)
     }
 
-    /// Reads what is there or comes until then; also comes back when there is room to write, if that is wanted, and when
-    /// a signal came. [`Read::WouldBlock`]: nothing was read.
+    /// Reads what is there or comes until then; also comes back when there is room to write, if that is
+    /// wanted, and when a signal came. [`Read::WouldBlock`]: nothing was read.
     pub(crate) fn read_waiting(
         &mut self,
         into: &mut Vec<u8>,
@@ -175,7 +175,8 @@ impl Link {
     }
 }
 
-/// Looks for a moment whether something comes, which costs less than to sleep and be woken on another processor.
+/// Looks for a moment whether something comes, which costs less than to sleep and be woken on another
+/// processor.
 fn look(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
     let mut patience = Patience::for_peer(ALONE_NS);
     loop {

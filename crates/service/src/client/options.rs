@@ -18,18 +18,20 @@ use thalweg_wire::frame::{LENGTH_DEFAULT, LENGTH_MAX, SchemaHash};
 pub struct ClientOptions {
     /// The schema the caller was generated from; zeros fit any. The server refuses another.
     pub schema: SchemaHash,
-    /// How long to go on trying to connect: until somebody listens, has room, and says welcome. Zero tries once, and
-    /// waits a second for a welcome.
+    /// How long to go on trying to connect: until somebody listens, has room, and says welcome. Zero tries
+    /// once, and waits a second for a welcome.
     pub connect_within: Duration,
     /// How long anybody wants the answer of a call that says nothing else.
     pub deadline: Option<Duration>,
     /// Calls in flight at most; one more is [`Fault::Overloaded`].
     pub in_flight_max: u32,
-    /// Bytes at most that wait to be sent before a further call is [`Fault::Overloaded`]. One frame always fits.
+    /// Bytes at most that wait to be sent before a further call is [`Fault::Overloaded`]. One frame always
+    /// fits.
     pub unsent_bytes_max: usize,
     /// The longest request to send and the longest answer to take.
     pub frame_bytes_max: u32,
-    /// Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else.
+    /// Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything
+    /// else.
     pub shared: bool,
     /// Bytes of each ring to ask for; 0 leaves that to the server.
     pub ring_bytes: u32,
@@ -39,8 +41,8 @@ pub struct ClientOptions {
     pub reconnect: Reconnect,
     /// Speak plain frames: no hello, answers in order, neither cancellation nor credit.
     pub plain: bool,
-    /// Only a server that this process's user runs, or root, is spoken to: whoever listens at a path that anybody may make reads
-    /// what is asked, and answers it.
+    /// Only a server that this process's user runs, or root, is spoken to: whoever listens at a path that
+    /// anybody may make reads what is asked, and answers it.
     pub same_user_only: bool,
 }
 
@@ -80,15 +82,15 @@ impl ClientOptions {
     }
 }
 
-/// What a client does when its connection ends. Either way each call that was in flight fails, and its error says
-/// whether the server may have had it.
+/// What a client does when its connection ends. Either way each call that was in flight fails, and its error
+/// says whether the server may have had it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reconnect {
     /// Nothing: further calls fail.
     #[default]
     Never,
-    /// The next call connects anew, within [`ClientOptions::connect_within`], pausing longer after each attempt that
-    /// failed.
+    /// The next call connects anew, within [`ClientOptions::connect_within`], pausing longer after each
+    /// attempt that failed.
     Backoff {
         /// The first pause.
         first: Duration,

@@ -38,7 +38,8 @@ impl Outgoing {
         }
     }
 
-    /// Takes back pieces that have not begun to leave, each by its place among all bytes there ever were, in their order.
+    /// Takes back pieces that have not begun to leave, each by its place among all bytes there ever were, in
+    /// their order.
     pub(crate) fn cut(&mut self, pieces: &[Range<u64>]) {
         let (start, written) = (self.unsent.length_at(0), self.written);
         let place = |at: u64| start + (at - written) as usize;

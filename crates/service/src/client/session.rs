@@ -1,13 +1,13 @@
 //! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
 //!
-//! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the client's
-//! business, so a blocking wait, a foreign loop's turn and a future share everything here.
+//! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the
+//! client's business, so a blocking wait, a foreign loop's turn and a future share everything here.
 //!
 //! Invariants, checked by the tests beside this file:
 //! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
 //! - what came in is given out in the order it came, but for a call that somebody asked for by name;
-//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one whose deadline passed
-//!   when nothing of it left, or will: so no server can have begun it.
+//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, and one
+//!   whose deadline passed when nothing of it left, or will: so no server can have begun it.
 
 use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
@@ -22,7 +22,8 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 use thalweg_wire::messagepack::Reader;
 
-/// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is waited for.
+/// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is
+/// waited for.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
@@ -208,8 +209,8 @@ impl Session {
         taken
     }
 
-    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now, and so does one whose request
-    /// is still here.
+    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now, and so does
+    /// one whose request is still here.
     pub(crate) fn cancel(&mut self, call: CallId) {
         if !self.calls.has(call) {
             return;
@@ -278,12 +279,14 @@ impl Session {
         self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
     }
 
-    /// Whether a wait for one call would keep more of other calls' streams than it may: plain ones have no credit, and end nowhere.
+    /// Whether a wait for one call would keep more of other calls' streams than it may: plain ones have no
+    /// credit, and end nowhere.
     pub(crate) const fn is_choked(&self) -> bool {
         self.bounds.plain && self.stashed_bytes >= BACKLOG_BYTES
     }
 
-    /// Whether [`Session::next`] would bring something, or find out that the connection is beyond understanding.
+    /// Whether [`Session::next`] would bring something, or find out that the connection is beyond
+    /// understanding.
     pub(crate) fn is_ready(&self) -> bool {
         !self.stash.is_empty() || !self.failures.is_empty() || self.has_arrived()
     }
@@ -382,15 +385,15 @@ impl Session {
         self.broken.take()
     }
 
-    /// What a server that does not take us says before it closes. Plain frames have no welcome, so it stands where an answer
-    /// would, and as a length it is beyond all of them.
+    /// What a server that does not take us says before it closes. Plain frames have no welcome, so it stands
+    /// where an answer would, and as a length it is beyond all of them.
     pub(crate) fn turned_away(&mut self) -> Option<Welcome> {
         let welcome = self.bounds.plain.then(|| self.incoming.welcome())?;
         welcome.filter(|welcome| welcome.fault != 0)
     }
 
-    /// The connection ended, or is given up. What arrived whole is kept, every other call fails with what `why` says of
-    /// one whose request may have left, or has not.
+    /// The connection ended, or is given up. What arrived whole is kept, every other call fails with what
+    /// `why` says of one whose request may have left, or has not.
     pub(crate) fn disconnect(&mut self, why: impl Fn(bool) -> Error) {
         while let Some(found) = self.arrive() {
             self.stash(found);
@@ -545,8 +548,9 @@ impl Head {
     }
 }
 
-/// Whether a frame's tag is an item's, which alone ends so by the rules of the schema; `None` where it has none, which whoever
-/// reads it will say. Plain connections carry no kinds and go by this; elsewhere it has to fit the kind.
+/// Whether a frame's tag is an item's, which alone ends so by the rules of the schema; `None` where it has
+/// none, which whoever reads it will say. Plain connections carry no kinds and go by this; elsewhere it has
+/// to fit the kind.
 fn names_item(frame: &[u8]) -> Option<bool> {
     Reader::new(frame).response().ok().map(|tag| tag.ends_with(b"Item"))
 }

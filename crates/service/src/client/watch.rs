@@ -1,7 +1,8 @@
 //! What a foreign loop watches of a client: one descriptor, readable when a turn has something to do.
 //!
-//! A client has one connection and one moment at which it has to look at the clock, so it needs an epoll and a timer, and
-//! of a reactor nothing else. It is made when it is first asked for, so that a client that only blocks has one descriptor.
+//! A client has one connection and one moment at which it has to look at the clock, so it needs an epoll and
+//! a timer, and of a reactor nothing else. It is made when it is first asked for, so that a client that only
+//! blocks has one descriptor.
 
 use super::ways::Ways;
 use std::io;
@@ -39,7 +40,8 @@ impl Watch {
             return self.follow_input(ways, if writable { Interest::BOTH } else { Interest::READ });
         };
         self.follow_input(ways, Interest::READ)?;
-        // A pipe whose reader is gone says so whatever is asked of it, so it is watched only while it matters.
+        // A pipe whose reader is gone says so whatever is asked of it, so it is watched only while it
+        // matters.
         let wanted = writable.then_some(Interest::WRITE);
         self.nested.watch(output, self.output, wanted)?;
         self.output = wanted;

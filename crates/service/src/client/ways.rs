@@ -1,7 +1,8 @@
 //! The ways in and out of a connection: one socket, or a pipe each.
 //!
-//! Ownership: owns its descriptors. A pipe goes one way and hangs up for each way on its own, so it is read, written, waited
-//! for and watched by itself; everything else about a connection is the same. Memory is never handed over by a pipe.
+//! Ownership: owns its descriptors. A pipe goes one way and hangs up for each way on its own, so it is read,
+//! written, waited for and watched by itself; everything else about a connection is the same. Memory is never
+//! handed over by a pipe.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +23,8 @@ impl Ways {
         Self { input: socket, output: None }
     }
 
-    /// By a pipe each, or whatever else can be read and written without an end. They are not blocked by their other users.
+    /// By a pipe each, or whatever else can be read and written without an end. They are not blocked by their
+    /// other users.
     ///
     /// # Errors
     /// Out of descriptors; no `/proc`.
@@ -78,8 +80,8 @@ impl Ways {
         Ok(Written::Bytes(taken))
     }
 
-    /// Waits until there is something to read, or room to write if that is wanted too; a signal ends the wait too. Whether
-    /// there is something to read.
+    /// Waits until there is something to read, or room to write if that is wanted too; a signal ends the wait
+    /// too. Whether there is something to read.
     pub(crate) fn wait(&self, wanted: Wanted, left: Option<Duration>) -> io::Result<bool> {
         match &self.output {
             Some(output) if wanted.space() => socket::wait_in_or_out(self.input(), output.as_fd(), left),

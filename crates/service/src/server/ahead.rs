@@ -1,9 +1,9 @@
 //! Hearing what is said behind a request that has to wait.
 //!
-//! A multiplexed connection at its bound begins no call until one ends. What may end one is a cancel, or credit for a
-//! stream, and these stand behind the request that waits: so the input is looked through, as far as it may reach, for
-//! what concerns calls in flight. What was heard is turned into a credit of nothing where it stands. What concerns a
-//! call that has not begun stays, to be heard in its place.
+//! A multiplexed connection at its bound begins no call until one ends. What may end one is a cancel, or
+//! credit for a stream, and these stand behind the request that waits: so the input is looked through, as far
+//! as it may reach, for what concerns calls in flight. What was heard is turned into a credit of nothing
+//! where it stands. What concerns a call that has not begun stays, to be heard in its place.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
@@ -26,8 +26,9 @@ impl Busy {
 }
 
 impl Busy {
-    /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the one that waits: as many as two may
-    /// lie here whole, and what is said behind further ones is heard once they begin.
+    /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the
+    /// one that waits: as many as two may lie here whole, and what is said behind further ones is heard once
+    /// they begin.
     fn reach_behind(&mut self, waiting_bytes: usize) {
         let begins = self.input.unread().len() - self.input.ahead().len();
         if begins < waiting_bytes + AHEAD_BYTES_MAX {
@@ -70,7 +71,8 @@ impl Engine {
                     }
                     HEADER_BYTES
                 }
-                // A second one that comes in pieces, as it may behind one that is whole, hides nothing either.
+                // A second one that comes in pieces, as it may behind one that is whole, hides nothing
+                // either.
                 Cut::More => return busy.reach_behind(waiting_bytes),
                 // What is wrong is told in its place too.
                 Cut::TooLong { .. } | Cut::Wrong { .. } => return,

@@ -1,11 +1,12 @@
 //! Answers of other threads, on their way to the reactor.
 //!
-//! Any thread pushes under one short lock; the reactor swaps the whole batch out. Payloads lie one behind the other
-//! in one buffer, so that an answer allocates nothing in the steady state; a large one is copied outside the lock and
-//! moved. Whoever takes them is told once per batch, by whoever pushes first.
+//! Any thread pushes under one short lock; the reactor swaps the whole batch out. Payloads lie one behind the
+//! other in one buffer, so that an answer allocates nothing in the steady state; a large one is copied
+//! outside the lock and moved. Whoever takes them is told once per batch, by whoever pushes first.
 //!
-//! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left the
-//! reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit goes.
+//! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left
+//! the reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit
+//! goes.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;

@@ -31,7 +31,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in the client on standard input and output. When it is gone and there is no listener, the server ends.
+    /// Takes in the client on standard input and output. When it is gone and there is no listener, the server
+    /// ends.
     pub(crate) fn take_standard_streams(&mut self, core: &mut ServerCore) -> Result<(), Error> {
         let failed = |error| Error::system(Fault::System, "standard input and output", error);
         let (input, output) = thalweg_transport::standard_streams().map_err(failed)?;

@@ -1,8 +1,9 @@
 //! What a connection needs while bytes or calls are in flight, and only then.
 //!
-//! *Ownership*: a connection's slot owns its box while it is busy, and its buffers own memory while bytes are in them: a
-//! client that only waits for an answer has a box without any. The server keeps a few idle boxes and buffers, last used
-//! first, so that a steady load runs on warm memory and an idle client costs its slot and nothing else.
+//! *Ownership*: a connection's slot owns its box while it is busy, and its buffers own memory while bytes are
+//! in them: a client that only waits for an answer has a box without any. The server keeps a few idle boxes
+//! and buffers, last used first, so that a steady load runs on warm memory and an idle client costs its slot
+//! and nothing else.
 
 use crate::server::in_flight::InFlight;
 use crate::server::input::{Input, READ_BYTES};
@@ -75,7 +76,8 @@ impl Busy {
         }
     }
 
-    /// Calls that count against the connection's bound: one that was answered out of its turn does until that comes.
+    /// Calls that count against the connection's bound: one that was answered out of its turn does until that
+    /// comes.
     pub(crate) fn calls(&self) -> usize {
         self.in_flight.len().max(self.order.pending()) + self.abandoned as usize
     }

@@ -1,11 +1,11 @@
 //! What a call's producer and its connection tell each other: credit, and that nobody waits any more.
 //!
-//! One lock per call, taken by the reply (on whatever thread) for each item, and by the reactor when the client sends
-//! credit, cancels or goes. A call that is answered at once never locks it.
+//! One lock per call, taken by the reply (on whatever thread) for each item, and by the reactor when the
+//! client sends credit, cancels or goes. A call that is answered at once never locks it.
 //!
-//! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in which they
-//! were made; what is held back has a bound, and whoever exceeds it has its call ended. A waker is somebody else's code,
-//! so it is cloned, woken and dropped without the lock.
+//! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in
+//! which they were made; what is held back has a bound, and whoever exceeds it has its call ended. A waker is
+//! somebody else's code, so it is cloned, woken and dropped without the lock.
 
 use crate::server::answers::Answers;
 use parking_lot::Mutex;
@@ -195,8 +195,8 @@ impl Call {
         ended
     }
 
-    /// More items may leave. `false`: some are held back, and before they may leave what was pushed before them has to
-    /// be taken; then see [`Call::release`]. While a connection is congested nothing is released.
+    /// More items may leave. `false`: some are held back, and before they may leave what was pushed before
+    /// them has to be taken; then see [`Call::release`]. While a connection is congested nothing is released.
     pub(crate) fn pay(&self, pay: Pay, congested: bool) -> bool {
         let mut state = self.state.lock();
         state.congested = congested;

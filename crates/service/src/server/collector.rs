@@ -1,7 +1,7 @@
 //! What a turn of the reactor brought, noted for the server to act on, and which rings are up.
 //!
-//! The reactor calls a handler that lives as long as it does; a server's handler is borrowed for one run. So the
-//! reactor's part only notes, and the server acts between turns, with everything at hand.
+//! The reactor calls a handler that lives as long as it does; a server's handler is borrowed for one run. So
+//! the reactor's part only notes, and the server acts between turns, with everything at hand.
 
 use crate::server::client::{Client, Entry};
 use std::convert::Infallible;

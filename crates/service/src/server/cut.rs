@@ -8,7 +8,8 @@ use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
 pub(crate) enum Cut {
     /// More bytes are needed.
     More,
-    /// A request: `head` bytes, then `length` of payload. With a credit its stream begins with that instead of ours.
+    /// A request: `head` bytes, then `length` of payload. With a credit its stream begins with that instead
+    /// of ours.
     Request { head: usize, length: usize, id: u64, deadline_ms: u32, credit: u32 },
     /// Nobody waits for a call any more.
     Cancel(u64),
@@ -81,7 +82,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever comes, a cut is either a request that lies wholly in the input or is decided by its head alone.
+        /// Whatever comes, a cut is either a request that lies wholly in the input or is decided by its head
+        /// alone.
         #[test]
         fn no_bytes_are_claimed_that_are_not_there(bytes in proptest::collection::vec(any::<u8>(), 0..80), max in 0_u32..64) {
             for cut in [plain(&bytes, max), multiplexed(&bytes, max)] {

@@ -1,9 +1,11 @@
-//! Ending: nothing new is taken, what was begun is answered, and who does not take its answers in time is left.
+//! Ending: nothing new is taken, what was begun is answered, and who does not take its answers in time is
+//! left.
 //!
-//! The listeners go first, with their paths, so that another server may follow at once. Every client is told; what it
-//! had sent before it could know is refused as [`Fault::Draining`](thalweg_wire::fault::Fault::Draining), which is safe
-//! to repeat elsewhere. After the grace clients go, whatever they are owed. A handler is waited for without a limit:
-//! whoever stops a server may rely on nobody using it any more.
+//! The listeners go first, with their paths, so that another server may follow at once. Every client is told;
+//! what it had sent before it could know is refused as
+//! [`Fault::Draining`](thalweg_wire::fault::Fault::Draining), which is safe to repeat elsewhere. After the
+//! grace clients go, whatever they are owed. A handler is waited for without a limit: whoever stops a server
+//! may rely on nobody using it any more.
 
 use crate::server::busy::NEVER_MS;
 use crate::server::client::{Entry, Phase};
@@ -51,7 +53,8 @@ impl Engine {
         self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize
     }
 
-    /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the way.
+    /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the
+    /// way.
     pub(crate) fn has_drained(&mut self, core: &mut ServerCore, collector: &mut Collector) -> bool {
         let Some(until_ms) = self.drain_until_ms else { return false };
         if self.statistics.clients > 0 && core.fresh_now_ms() >= until_ms {

@@ -1,8 +1,9 @@
 //! What a server does with what a turn of its reactor brought.
 //!
-//! The parts, each a file: `accept` lets clients in, `opening` finds out what kind of connection each is, `serve` cuts
-//! its input into calls and has them handled, `settle` brings in what was answered elsewhere, `flow` does credit,
-//! cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it all.
+//! The parts, each a file: `accept` lets clients in, `opening` finds out what kind of connection each is,
+//! `serve` cuts its input into calls and has them handled, `settle` brings in what was answered elsewhere,
+//! `flow` does credit, cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it
+//! all.
 //!
 //! *A connection's box* ([`Busy`]) is taken out of its slot while something is done to it and
 //! put back, given to the spare ones, or lost with the connection at the end of that ([`Engine::put_back`]).
@@ -125,8 +126,8 @@ impl Engine {
         heard
     }
 
-    /// Lets clients in, hears bells, and finds whose input is to be served. How many rings are up and have something: nothing
-    /// else tells of these.
+    /// Lets clients in, hears bells, and finds whose input is to be served. How many rings are up and have
+    /// something: nothing else tells of these.
     fn sort_out(&mut self, core: &mut ServerCore, collector: &mut Collector) -> usize {
         let mut ready = std::mem::take(&mut collector.ready);
         for (key, readiness) in ready.drain(..) {
@@ -170,8 +171,8 @@ impl Engine {
         }
     }
 
-    /// What a client left behind in its ring is handled before it is forgotten, as it would be on a socket: as much as a
-    /// ring can hold, whatever the memory says.
+    /// What a client left behind in its ring is handled before it is forgotten, as it would be on a socket:
+    /// as much as a ring can hold, whatever the memory says.
     fn bury<H: Handler>(
         &mut self,
         core: &mut ServerCore,
@@ -186,7 +187,8 @@ impl Engine {
         self.remove(core, collector, key, busy);
     }
 
-    /// Deals with what a client has sent, as far as it may begin calls, up to about so many bytes: it may send without an end.
+    /// Deals with what a client has sent, as far as it may begin calls, up to about so many bytes: it may
+    /// send without an end.
     pub(crate) fn hear_out<H: Handler>(
         &mut self,
         core: &mut ServerCore,

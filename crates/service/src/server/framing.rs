@@ -23,8 +23,8 @@ impl Framing {
         start
     }
 
-    /// Writes what stands in front of the payload that was appended. `end` is `None` for an item, else the code of a
-    /// fault or 0.
+    /// Writes what stands in front of the payload that was appended. `end` is `None` for an item, else the
+    /// code of a fault or 0.
     #[inline]
     pub(crate) fn finish(self, output: &mut [u8], start: usize, end: Option<u16>) {
         let head = match self {

@@ -3,7 +3,8 @@
 use super::cut::{Cut, first_bytes, multiplexed, plain};
 use thalweg_wire::frame::{HEADER_BYTES, LENGTH_BYTES};
 
-/// What lies wholly in the input is cut from it, and what follows changes nothing. The first byte says how long a request may be.
+/// What lies wholly in the input is cut from it, and what follows changes nothing. The first byte says how
+/// long a request may be.
 pub fn cut(data: &[u8]) {
     let Some((length_max, data)) = data.split_first() else { return };
     let length_max = u32::from(*length_max);

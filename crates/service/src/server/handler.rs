@@ -36,8 +36,8 @@ pub struct Request<'a> {
     pub client: ClientId,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-    /// Nothing else waits or is in flight: to answer at once delays nobody, and to hand it to another thread would
-    /// only cost time.
+    /// Nothing else waits or is in flight: to answer at once delays nobody, and to hand it to another thread
+    /// would only cost time.
     pub alone: bool,
 }
 
@@ -46,12 +46,12 @@ pub trait Handler {
     /// A request came.
     fn request(&mut self, request: Request<'_>, reply: Reply);
 
-    /// Somebody rang the server's [`Bell`](crate::Bell) since the last turn: for handlers that are told things by other
-    /// threads and deal with them on the reactor's.
+    /// Somebody rang the server's [`Bell`](crate::Bell) since the last turn: for handlers that are told
+    /// things by other threads and deal with them on the reactor's.
     fn rung(&mut self) {}
 
-    /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose answers are names of
-    /// something that is kept. By standard output nobody can tell what was read.
+    /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose
+    /// answers are names of something that is kept. By standard output nobody can tell what was read.
     fn unheard(&mut self, client: ClientId) {
         let _ = client;
     }

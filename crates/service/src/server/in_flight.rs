@@ -51,8 +51,8 @@ pub(crate) struct InFlight {
     calls: HashTable<Begun>,
 }
 
-/// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a client
-/// can slow down nobody but itself, and that not by much.
+/// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a
+/// client can slow down nobody but itself, and that not by much.
 #[inline]
 fn hash(id: u64) -> u64 {
     let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,9 +1,9 @@
 //! Answers that are given while the handler is still being called, on the reactor's own thread.
 //!
-//! They need no mailbox, no lock and no allocation: while a handler runs, the connection's output lies in a variable
-//! of this thread beside the call it is for, and a [`Reply`](super::Reply) for that very call writes into it. Calls
-//! are told apart by their address, which is theirs alone while they live, so a reply that belongs to another call,
-//! server or thread never finds itself here.
+//! They need no mailbox, no lock and no allocation: while a handler runs, the connection's output lies in a
+//! variable of this thread beside the call it is for, and a [`Reply`](super::Reply) for that very call writes
+//! into it. Calls are told apart by their address, which is theirs alone while they live, so a reply that
+//! belongs to another call, server or thread never finds itself here.
 
 use crate::server::call::Call;
 use crate::server::framing::Framing;
@@ -33,8 +33,8 @@ fn address(call: &Arc<Call>) -> usize {
     Arc::as_ptr(call).addr()
 }
 
-/// Handles a call: what it is answered meanwhile goes into `output`, its items until that is `full_at` long. Whether it has
-/// ended. A handler that panics has dropped its reply, which is an answer too.
+/// Handles a call: what it is answered meanwhile goes into `output`, its items until that is `full_at` long.
+/// Whether it has ended. A handler that panics has dropped its reply, which is an answer too.
 pub(crate) fn handle(
     call: &Arc<Call>,
     framing: Framing,
@@ -51,8 +51,8 @@ pub(crate) fn handle(
     here.ended
 }
 
-/// Writes a frame of an answer if its call is the one that is being handled here; whether there is room for more. `fill`
-/// writes the payload, and says what it ends with: `None` for an item, else a fault's code or 0.
+/// Writes a frame of an answer if its call is the one that is being handled here; whether there is room for
+/// more. `fill` writes the payload, and says what it ends with: `None` for an item, else a fault's code or 0.
 pub(crate) fn write(
     call: &Arc<Call>,
     fill: impl FnOnce(&mut Vec<u8>) -> Option<u16>,

@@ -17,7 +17,8 @@ pub(crate) struct Input {
     announced: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
     skip: usize,
-    /// How much of the rest was there when the connection began to wait, and when that was, in the reactor's milliseconds.
+    /// How much of the rest was there when the connection began to wait, and when that was, in the reactor's
+    /// milliseconds.
     waited: usize,
     waits_since_ms: u64,
 }
@@ -96,8 +97,8 @@ impl Input {
         self.announced = first_bytes;
     }
 
-    /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room as its
-    /// bytes come: up to five times as much as came, and never on its word alone.
+    /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room
+    /// as its bytes come: up to five times as much as came, and never on its word alone.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.start == self.bytes.len() {
             // (What is skipped is still to come.)

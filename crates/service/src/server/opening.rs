@@ -73,8 +73,8 @@ impl Engine {
         Welcome { version: VERSION, fault: 0, ring_bytes, credit, schema: self.options.schema }
     }
 
-    /// Welcomes a client, with shared memory if it asked for it. Where memory is short it stays on its socket, if the
-    /// endpoint allows that.
+    /// Welcomes a client, with shared memory if it asked for it. Where memory is short it stays on its
+    /// socket, if the endpoint allows that.
     fn welcome(
         &mut self,
         core: &mut ServerCore,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use thalweg_transport::RING_BYTES_DEFAULT;
 use thalweg_wire::frame::{LENGTH_DEFAULT, SchemaHash};
 
-/// What a server allows. Everything has a bound; the defaults suit a service whose clients are local programs.
+/// What a server allows. Everything has a bound; the defaults suit a service whose clients are local
+/// programs.
 ///
 /// ```
 /// use thalweg_service::ServerOptions;
@@ -24,11 +25,11 @@ pub struct ServerOptions {
     pub ring_bytes_max: u32,
     /// Clients at once. More wait to be accepted.
     pub clients_max: u32,
-    /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait for their turn.
-    /// A connection at this bound is not read from.
+    /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait
+    /// for their turn. A connection at this bound is not read from.
     pub in_flight_max: u32,
-    /// Bytes of answers that one connection may leave lying, or that wait there for their turn. A connection beyond this
-    /// bound is not read from, and its streams are told to wait.
+    /// Bytes of answers that one connection may leave lying, or that wait there for their turn. A connection
+    /// beyond this bound is not read from, and its streams are told to wait.
     pub unsent_bytes_max: usize,
     /// Items that a new stream may send before its client asks for more.
     pub stream_credit: u32,

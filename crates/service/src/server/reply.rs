@@ -13,9 +13,9 @@ use thalweg_wire::service::{self, Flow, error_frame};
 
 const TOO_LONG: &str = "the answer is longer than a frame can be";
 
-/// Answers one call, once, now or later, from any thread. Dropped unanswered it answers with [`Fault::Abandoned`]:
-/// an error, never silence. Given while the handler is being called, on the reactor's thread, an answer costs neither
-/// lock nor allocation.
+/// Answers one call, once, now or later, from any thread. Dropped unanswered it answers with
+/// [`Fault::Abandoned`]: an error, never silence. Given while the handler is being called, on the reactor's
+/// thread, an answer costs neither lock nor allocation.
 pub struct Reply {
     /// `None` once answered.
     call: Option<Arc<Call>>,
@@ -36,7 +36,8 @@ impl Reply {
         self.finish(0, frame);
     }
 
-    /// Ends the call with the response that `fill` appends, without a copy where the handler is still being called.
+    /// Ends the call with the response that `fill` appends, without a copy where the handler is still being
+    /// called.
     pub fn end_with(mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let Some(call) = &self.call else { return };
         let mut fill = Some(fill);
@@ -66,8 +67,8 @@ impl Reply {
         self.refuse(fault, message);
     }
 
-    /// Sends one item of a stream, and says whether to make another. A producer that does not wait when it is told to
-    /// has its call ended with [`Fault::Overrun`] before long.
+    /// Sends one item of a stream, and says whether to make another. A producer that does not wait when it is
+    /// told to has its call ended with [`Fault::Overrun`] before long.
     pub fn item(&mut self, frame: &[u8]) -> Flow {
         let Some(call) = &self.call else { return Flow::Gone };
         if frame.len() > LENGTH_MAX as usize {
@@ -112,14 +113,14 @@ impl Reply {
         self.call.as_ref().map_or(Flow::Gone, |call| call.flow())
     }
 
-    /// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is
-    /// gone. It is to be ended, or dropped, all the same.
+    /// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its
+    /// client is gone. It is to be ended, or dropped, all the same.
     pub fn is_cancelled(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.is_cancelled())
     }
 
-    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once if it is so already. Any
-    /// waker given before is forgotten.
+    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once if it is so already.
+    /// Any waker given before is forgotten.
     pub fn changed(&mut self, waker: &Waker) {
         match &self.call {
             Some(call) => call.changed(waker),
@@ -127,8 +128,8 @@ impl Reply {
         }
     }
 
-    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. Any waker given before is
-    /// forgotten, those of [`Reply::changed`] aside.
+    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. Any waker given
+    /// before is forgotten, those of [`Reply::changed`] aside.
     pub fn when_cancelled(&mut self, waker: &Waker) {
         match &self.call {
             Some(call) => call.when_cancelled(waker),

@@ -1,8 +1,8 @@
 //! Writing, and the back-pressure that follows from what could not be written.
 //!
-//! A connection is not read from while too many of its calls are in flight or too much for it lies unsent; nothing is
-//! ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not flutter. On a plain
-//! connection what was answered out of its turn counts as in flight, and as unsent.
+//! A connection is not read from while too many of its calls are in flight or too much for it lies unsent;
+//! nothing is ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not
+//! flutter. On a plain connection what was answered out of its turn counts as in flight, and as unsent.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
@@ -131,8 +131,8 @@ fn interest(core: &mut ServerCore, key: Key, outlet: Option<Key>, busy: &Busy) -
         Some(outlet) => {
             let writes = if blocked { Interest::WRITE } else { Interest::NONE };
             let told = core.set_interest(outlet, writes);
-            // A pipe whose writers are gone says so for ever, whether or not its end was read, and there may be requests to take
-            // and answers to give yet.
+            // A pipe whose writers are gone says so for ever, whether or not its end was read, and there may
+            // be requests to take and answers to give yet.
             let inlet = if reads { Interest::READ } else { Interest::ONCE };
             told.and_then(|()| core.set_interest(key, inlet))
         }

@@ -1,10 +1,10 @@
 //! Brings in what was answered elsewhere, or later.
 //!
-//! On a multiplexed connection a frame goes straight to the output. On a plain one it does so when its call is the
-//! oldest; otherwise it is kept with the call, and an end in the order's own stash.
+//! On a multiplexed connection a frame goes straight to the output. On a plain one it does so when its call
+//! is the oldest; otherwise it is kept with the call, and an end in the order's own stash.
 //!
-//! *Credit is paid last* ([`Engine::pay_all`]): items that were held back for want of it may leave only behind those that
-//! were pushed before them, so when there are any, what was pushed is taken once more.
+//! *Credit is paid last* ([`Engine::pay_all`]): items that were held back for want of it may leave only
+//! behind those that were pushed before them, so when there are any, what was pushed is taken once more.
 
 use crate::server::answers::{Piece, Place};
 use crate::server::busy::Busy;
@@ -87,7 +87,8 @@ impl Engine {
         self.advance(busy, place.key);
     }
 
-    /// Whose answers are complete leave, up to the first call that is not; what that one has so far leaves too.
+    /// Whose answers are complete leave, up to the first call that is not; what that one has so far leaves
+    /// too.
     fn advance(&mut self, busy: &mut Busy, key: Key) {
         while let Some(answer) = busy.order.pop() {
             busy.waiting_bytes -= answer.len();

@@ -1,5 +1,5 @@
-//! The other end of a connection, spelled out: a thread with a blocking socket that speaks frames by hand, and over shared
-//! memory where it is asked to. It shares no line with the server.
+//! The other end of a connection, spelled out: a thread with a blocking socket that speaks frames by hand,
+//! and over shared memory where it is asked to. It shares no line with the server.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test asks for a part of it")]
 
 use std::io::{IoSlice, Read as _, Write as _};

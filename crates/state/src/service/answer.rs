@@ -1,4 +1,5 @@
-//! What is answered, until it is written: where that is the connection's own output, nothing is copied on the way.
+//! What is answered, until it is written: where that is the connection's own output, nothing is copied on the
+//! way.
 
 use super::refusal::Refusal;
 use crate::generated::types::{

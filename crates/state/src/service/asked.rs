@@ -1,8 +1,9 @@
 //! Calls that were taken in, until they are answered: what they hold while they wait.
 //!
-//! A connection's bound is on how many of its calls are in flight, not on their bytes, and a client may have any number of
-//! connections. So a call that is not done where it came in takes room for its request, in line for a turn or for a thread, and one
-//! for which there is no room is refused there and then, with nothing done.
+//! A connection's bound is on how many of its calls are in flight, not on their bytes, and a client may have
+//! any number of connections. So a call that is not done where it came in takes room for its request, in line
+//! for a turn or for a thread, and one for which there is no room is refused there and then, with nothing
+//! done.
 
 use super::Core;
 use crate::generated::types::StateRequest;

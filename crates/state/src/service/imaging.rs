@@ -1,7 +1,7 @@
 //! When images that could not be written are tried again, and what is said of it.
 //!
-//! An image takes a walk over all that a fork holds, and one that does not fit has been written as far as there was room: so
-//! each that is refused is waited for twice as long as the one before, and told of once.
+//! An image takes a walk over all that a fork holds, and one that does not fit has been written as far as
+//! there was room: so each that is refused is waited for twice as long as the one before, and told of once.
 
 use crate::error::Error;
 use parking_lot::Mutex;

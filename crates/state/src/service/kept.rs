@@ -1,11 +1,12 @@
 //! What was come to for one page of an answer, kept for the next.
 //!
-//! The differences of two states, and a state of long ago, take as long to come to for a page as for all of it. What a page
-//! that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then whoever reads on has each page
-//! in the time of a page.
+//! The differences of two states, and a state of long ago, take as long to come to for a page as for all of
+//! it. What a page that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then
+//! whoever reads on has each page in the time of a page.
 //!
-//! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`] of long ago; the
-//! longest unused goes first. A session that ends meanwhile leaves its changes with these for that long.
+//! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`]
+//! of long ago; the longest unused goes first. A session that ends meanwhile leaves its changes with these
+//! for that long.
 
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
@@ -41,7 +42,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on some more.
+    /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on
+    /// some more.
     pub(super) fn compare(&self, before: &Sight, now: &Sight, start: Option<&str>, limit: usize) -> Window {
         let is_it = |(one, other): &(Sight, Sight)| one.is_same(before) && other.is_same(now);
         let kept = self.compared.lock().take(is_it);
@@ -58,7 +60,8 @@ impl Kept {
         drop(gone);
     }
 
-    /// The state of a fork at an offset, if it is here. Whether it may still be seen is for the caller to know.
+    /// The state of a fork at an offset, if it is here. Whether it may still be seen is for the caller to
+    /// know.
     pub(super) fn recall(&self, fork: ForkId, offset: Offset) -> Option<Map> {
         self.recalled.lock().take(|known| *known == (fork, offset))
     }

@@ -1,9 +1,10 @@
-//! The state as a service: `schemas/state.jsonc`, over whatever a [`Server`](thalweg_service::Server) listens at.
+//! The state as a service: `schemas/state.jsonc`, over whatever a [`Server`](thalweg_service::Server) listens
+//! at.
 //!
-//! Owns: who may work on what beside whom (`order`), sessions by their tokens (`sessions`), and answers that wait for the
-//! disk (`waiting`). Short calls are done where they came in, on the reactor's thread, without an allocation that could be
-//! avoided; what takes long goes to a few threads of its own, which never wait for anything. Never knows: what carries a
-//! call, or what a state is made of.
+//! Owns: who may work on what beside whom (`order`), sessions by their tokens (`sessions`), and answers that
+//! wait for the disk (`waiting`). Short calls are done where they came in, on the reactor's thread, without
+//! an allocation that could be avoided; what takes long goes to a few threads of its own, which never wait
+//! for anything. Never knows: what carries a call, or what a state is made of.
 //!
 //! # Order
 //!
@@ -18,9 +19,11 @@
 //!
 //! # Invariants
 //!
-//! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not known.
+//! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not
+//!    known.
 //! 2. *An acknowledged write is durable*, and who hears of it sees it.
-//! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or a session.
+//! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or
+//!    a session.
 //! 4. *What waits has its room* (`asked`): one that finds none is refused, with nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
@@ -64,13 +67,14 @@ use waiting::Waiting;
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Threads for what takes long, beside the one that serves: together as many as the program has processors for. What may
-    /// take as long as the state is large has one more, and the roots that batches expect another.
+    /// Threads for what takes long, beside the one that serves: together as many as the program has
+    /// processors for. What may take as long as the state is large has one more, and the roots that batches
+    /// expect another.
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
-    /// Bytes of calls that wait, for their turn or for a thread, together: one that there is no room for is refused with
-    /// [`Fault::Overloaded`], and not made.
+    /// Bytes of calls that wait, for their turn or for a thread, together: one that there is no room for is
+    /// refused with [`Fault::Overloaded`], and not made.
     pub waiting_bytes_max: usize,
     /// Of the state.
     pub state: Options,
@@ -130,8 +134,8 @@ struct Core {
 }
 
 impl Service {
-    /// Serves the state of that name: opened now if there is one, made by the first call otherwise. One that cannot be
-    /// opened refuses every call, and says why; where the log took nothing, each call tries again.
+    /// Serves the state of that name: opened now if there is one, made by the first call otherwise. One that
+    /// cannot be opened refuses every call, and says why; where the log took nothing, each call tries again.
     pub fn new(store: &Store, name: &str, options: ServiceOptions) -> Self {
         let pool = Arc::new(Lazy::new(options.threads));
         let core = Core {
@@ -162,8 +166,8 @@ impl Service {
         State::exists(store, name)
     }
 
-    /// The names of the logs that a state of that name keeps; those that end with a slash are beginnings of names. Nobody
-    /// else may write to them.
+    /// The names of the logs that a state of that name keeps; those that end with a slash are beginnings of
+    /// names. Nobody else may write to them.
     pub fn logs(name: &str) -> [String; 3] {
         [format!("{name}/main"), format!("{name}/forks/"), format!("{name}/images/")]
     }
@@ -176,8 +180,9 @@ impl Service {
         self.core.state().cloned()
     }
 
-    /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this is for a
-    /// service that nobody calls. Lets go, too, of what pages were taken from, which otherwise stays until others take its place.
+    /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this
+    /// is for a service that nobody calls. Lets go, too, of what pages were taken from, which otherwise stays
+    /// until others take its place.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.kept.sweep(Instant::now());
@@ -188,7 +193,8 @@ impl Service {
         }
     }
 
-    /// What became of images that were due, if that changed since this was asked last: for whoever keeps a log.
+    /// What became of images that were due, if that changed since this was asked last: for whoever keeps a
+    /// log.
     pub fn image_news(&self) -> Option<ImageNews> {
         self.core.imaging.news()
     }

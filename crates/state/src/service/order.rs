@@ -1,17 +1,20 @@
 //! Who may work on what beside whom: the fork scheduler's turns, and how a call gets them.
 //!
-//! A call is tried where it came in. What it asks for decides which turn it needs; it has it at once, or waits in line with
-//! its request made its own. A turn is held while a state is looked at or an entry is appended, not until an answer leaves:
-//! what takes long looks at a state that stays as it is, and an acknowledgement waits for the disk without it. So the commits
-//! of one fork share a sync, and no read keeps a writer waiting.
+//! A call is tried where it came in. What it asks for decides which turn it needs; it has it at once, or
+//! waits in line with its request made its own. A turn is held while a state is looked at or an entry is
+//! appended, not until an answer leaves: what takes long looks at a state that stays as it is, and an
+//! acknowledgement waits for the disk without it. So the commits of one fork share a sync, and no read keeps
+//! a writer waiting.
 //!
-//! Who may need several turns is in line for all of them from when the call came, in one step: what comes later to either place
-//! comes behind it at both. Nobody waits for a fork or a session who has a turn of either.
+//! Who may need several turns is in line for all of them from when the call came, in one step: what comes
+//! later to either place comes behind it at both. Nobody waits for a fork or a session who has a turn of
+//! either.
 //!
-//! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn: some milliseconds at
-//! most, on threads that are as many as there are processors to spare. A root, a difference, an image, a state of long ago may
-//! take as long as the state is large, and has a thread for itself, so that it is waited for by its own kind alone. So has the root
-//! that a batch expects, which is reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
+//! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn:
+//! some milliseconds at most, on threads that are as many as there are processors to spare. A root, a
+//! difference, an image, a state of long ago may take as long as the state is large, and has a thread for
+//! itself, so that it is waited for by its own kind alone. So has the root that a batch expects, which is
+//! reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
 
 use super::answer::{Answer, refuse};
 use super::asked::Asked;
@@ -29,8 +32,8 @@ use thalweg_wire::messagepack::DecodeError;
 pub(super) enum Key {
     Fork(ForkId),
     Session(u64),
-    /// What led to where a fork is: read by who makes a fork of long ago, which takes as long as that was, written by who drops
-    /// it. Nobody who has it waits for another turn.
+    /// What led to where a fork is: read by who makes a fork of long ago, which takes as long as that was,
+    /// written by who drops it. Nobody who has it waits for another turn.
     Past(ForkId),
 }
 
@@ -51,7 +54,8 @@ impl Lazy {
         Self { threads: threads.max(1), pool: OnceLock::new(), given: Arc::default() }
     }
 
-    /// Whether every thread has something to do, and something to go on with: one more job would only wait there.
+    /// Whether every thread has something to do, and something to go on with: one more job would only wait
+    /// there.
     pub(super) fn is_full(&self) -> bool {
         *self.given.lock() >= self.threads * 2
     }
@@ -82,8 +86,8 @@ impl Drop for Given {
 pub(super) type Budget = usize;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
-/// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes long is busy and
-/// the answers of what they do wait with it. A fraction of a millisecond at most.
+/// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes
+/// long is busy and the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX - 1;
@@ -104,10 +108,11 @@ pub(super) enum Outcome {
     NoRequest(DecodeError),
     /// It takes too long for here.
     Elsewhere(Rest<()>),
-    /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that anybody could see was done
-    /// before the rest is: it is not begun once nobody waits for it.
+    /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that
+    /// anybody could see was done before the rest is: it is not begun once nobody waits for it.
     Apart(Rest<()>),
-    /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in line behind.
+    /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in
+    /// line behind.
     InLine(Rest<()>),
     /// It needs a turn of each of these, and what may be done by whoever has them.
     InTurn {
@@ -188,8 +193,8 @@ impl Core {
                     let Some(asked) = self.let_wait(asked) else { return };
                     let core = Arc::clone(self);
                     let job = move || {
-                        // Nobody may wait any more by the time the thread comes to it, and nothing was done yet that would have to be
-                        // said: so the line is as long as what somebody waits for.
+                        // Nobody may wait any more by the time the thread comes to it, and nothing was done
+                        // yet that would have to be said: so the line is as long as what somebody waits for.
                         if !asked.is_cancelled() {
                             core.settle(rest(&core, ()), ENDLESS, asked);
                         }

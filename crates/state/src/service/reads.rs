@@ -1,5 +1,6 @@
-//! Calls that read. Each takes a sight of its place in its turn, and of two places in the turns of both; looking takes as long
-//! as it takes, without the turn, and a session that it looks from is in use for as long.
+//! Calls that read. Each takes a sight of its place in its turn, and of two places in the turns of both;
+//! looking takes as long as it takes, without the turn, and a session that it looks from is in use for as
+//! long.
 
 use super::Core;
 use super::answer::Answer;
@@ -24,7 +25,8 @@ use thalweg_service::Access;
 /// Entries of one answer, unless something else is asked for, and at most.
 const LIMIT: u32 = 1_000;
 const LIMIT_MAX: u32 = 10_000;
-/// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always given.
+/// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always
+/// given.
 const ANSWER_BYTES: usize = 1 << 20;
 /// An entry of an answer takes as long as so many keys that are only passed.
 const ENTRY_COST: usize = 8;
@@ -272,8 +274,8 @@ fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, 
     Answer::Entries { history, entries, next: next.cloned() }
 }
 
-/// The first of these, as many as one answer carries, and the key at which to go on. `size` says the key of each, and how many bytes
-/// its value has.
+/// The first of these, as many as one answer carries, and the key at which to go on. `size` says the key of
+/// each, and how many bytes its value has.
 fn paged<'s, T: Copy>(
     items: impl Iterator<Item = T>,
     limit: usize,

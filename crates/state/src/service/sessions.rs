@@ -1,12 +1,14 @@
 //! The sessions that are open, by their tokens.
 //!
-//! A token is 32 hexadecimal digits: the server's incarnation, then a name that nobody guesses. A session belongs to
-//! whoever has its token, on any connection, and ends when it is closed or when nobody used it for as long as its lease
-//! says: so a client that dies leaves something behind for that long, and nothing afterwards, and one whose connection
-//! breaks goes on where it was. One that a former server began is told apart from one that ended.
+//! A token is 32 hexadecimal digits: the server's incarnation, then a name that nobody guesses. A session
+//! belongs to whoever has its token, on any connection, and ends when it is closed or when nobody used it for
+//! as long as its lease says: so a client that dies leaves something behind for that long, and nothing
+//! afterwards, and one whose connection breaks goes on where it was. One that a former server began is told
+//! apart from one that ended.
 //!
-//! A call uses its session from when it comes until it is done, in line for its turn too: no lease ends meanwhile, and it begins
-//! anew then. Only `Close` ends a session before calls that are in line for it, and they find that out in their turn.
+//! A call uses its session from when it comes until it is done, in line for its turn too: no lease ends
+//! meanwhile, and it begins anew then. Only `Close` ends a session before calls that are in line for it, and
+//! they find that out in their turn.
 //!
 //! *Bound*: as many sessions as are allowed, each with two states at most.
 
@@ -85,8 +87,8 @@ impl Drop for Live {
 }
 
 impl Leased {
-    /// Whether nobody uses it, and nobody did for as long as its lease lasts. Whoever calls this has the table, from which alone
-    /// somebody could begin to.
+    /// Whether nobody uses it, and nobody did for as long as its lease lasts. Whoever calls this has the
+    /// table, from which alone somebody could begin to.
     fn is_over(self: &Arc<Self>, now: Instant) -> bool {
         Arc::strong_count(self) == 1 && *self.until.lock() < now
     }
@@ -108,8 +110,9 @@ struct Table {
 impl Sessions {
     pub(super) fn new(limit: usize) -> Self {
         let table = Table { leased: HashMap::new(), begun: 0, swept: Instant::now() };
-        // The library draws a key from the system once a thread, and keys each hasher that is made there by the next one: so the two
-        // are not keyed alike, and whoever knows tokens guesses another no sooner than what SipHash says of a number not asked for.
+        // The library draws a key from the system once a thread, and keys each hasher that is made there by
+        // the next one: so the two are not keyed alike, and whoever knows tokens guesses another no sooner
+        // than what SipHash says of a number not asked for.
         let incarnation = RandomState::new().hash_one(std::process::id());
         Self { incarnation, names: RandomState::new(), limit, table: Mutex::new(table) }
     }

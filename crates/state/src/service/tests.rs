@@ -1,5 +1,5 @@
-//! Calls of sessions that others keep waiting: what is held and what was begun stands still between two steps of a test, which
-//! goes on with it by hand.
+//! Calls of sessions that others keep waiting: what is held and what was begun stands still between two steps
+//! of a test, which goes on with it by hand.
 
 use super::calls::Place;
 use super::order::{BUSY, Budget, Key, LONG, Outcome, UNLIMITED};

@@ -1,7 +1,7 @@
 //! Answers that wait until what they say is durable.
 //!
-//! They are held by ticket and released by whichever thread makes it durable, after the state has taken note: no thread
-//! waits, and a group of commits is one walk over those that it completes.
+//! They are held by ticket and released by whichever thread makes it durable, after the state has taken note:
+//! no thread waits, and a group of commits is one walk over those that it completes.
 
 use super::answer::{Answer, refuse};
 use super::refusal::Refusal;

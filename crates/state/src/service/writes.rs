@@ -1,7 +1,7 @@
 //! Calls that write: to a fork, or in a session beside its snapshot.
 //!
-//! Many changes take longer to put in order than to come: a batch of them gets in line by its place alone, and is read in its turn, on
-//! a thread for what takes long.
+//! Many changes take longer to put in order than to come: a batch of them gets in line by its place alone,
+//! and is read in its turn, on a thread for what takes long.
 
 use super::Core;
 use super::answer::{Answer, Wrote};
@@ -28,7 +28,8 @@ use thalweg_wire::messagepack::{DecodeError, Fields, Message, Reader};
 const WRITE_COST: usize = 4;
 /// And to be hashed for a root as so many.
 const HASH_COST: usize = 128;
-/// A batch that is longer is not even read where others wait: that takes a fifth of a millisecond, if its keys are short.
+/// A batch that is longer is not even read where others wait: that takes a fifth of a millisecond, if its
+/// keys are short.
 const SHORT_BYTES: usize = 64 << 10;
 
 /// What is to be written.
@@ -288,8 +289,8 @@ fn is_short(changes: usize, budget: Budget) -> bool {
     budget >= UNLIMITED || changes * WRITE_COST <= budget
 }
 
-/// Whether they can, over what is seen there, on a root if one is expected. Where others wait for what takes long a root is reckoned
-/// only if little changed since the last one.
+/// Whether they can, over what is seen there, on a root if one is expected. Where others wait for what takes
+/// long a root is reckoned only if little changed since the last one.
 fn fits(
     changes: usize,
     if_root: Option<Root>,
@@ -300,8 +301,8 @@ fn fits(
     is_short(changes, budget) && (if_root.is_none() || budget == ENDLESS || is_near())
 }
 
-/// What does not fit into a budget goes on where there is a larger one, and keeps the turns that it has: what comes behind it
-/// takes effect behind it.
+/// What does not fit into a budget goes on where there is a larger one, and keeps the turns that it has: what
+/// comes behind it takes effect behind it.
 fn longer(budget: Budget, rest: impl FnOnce(&Arc<Core>, Budget) -> Outcome + Send + 'static) -> Outcome {
     if budget < UNLIMITED {
         return Outcome::elsewhere(|core| rest(core, UNLIMITED));

@@ -1,15 +1,18 @@
 //! What clients noted of a fork, and whether it can have been so.
 //!
-//! 1. *What was committed is a line*: each entry of a fork's log is the commit of exactly one call that was answered with
-//!    its end, whole and nothing else, and every acknowledged write that changed something has one. So writes are serial,
-//!    in the order of the log. A fork's line begins with its parent's, up to where it was made.
-//! 2. *Reads fit into the line*: what a read saw is the state after some entry, and that is neither older than what had been
-//!    answered when it was asked, nor newer than what had been asked for when it was answered. A pending read sees at least
-//!    every write that was answered before; a committed one as well, because answers wait for the disk. So does a fork.
-//! 3. *Sessions are atomic*: what is read after a snapshot is the snapshot with the session's own writes on it, until its end;
-//!    a commit is refused exactly if somebody else's entry came in between. So is a write on a condition.
-//! 4. *A fork that was dropped is gone*: nothing is read of it that was asked for after that was answered, and nobody is told
-//!    that it is gone before that was asked for.
+//! 1. *What was committed is a line*: each entry of a fork's log is the commit of exactly one call that was
+//!    answered with its end, whole and nothing else, and every acknowledged write that changed something has
+//!    one. So writes are serial, in the order of the log. A fork's line begins with its parent's, up to where
+//!    it was made.
+//! 2. *Reads fit into the line*: what a read saw is the state after some entry, and that is neither older
+//!    than what had been answered when it was asked, nor newer than what had been asked for when it was
+//!    answered. A pending read sees at least every write that was answered before; a committed one as well,
+//!    because answers wait for the disk. So does a fork.
+//! 3. *Sessions are atomic*: what is read after a snapshot is the snapshot with the session's own writes on
+//!    it, until its end; a commit is refused exactly if somebody else's entry came in between. So is a write
+//!    on a condition.
+//! 4. *A fork that was dropped is gone*: nothing is read of it that was asked for after that was answered,
+//!    and nobody is told that it is gone before that was asked for.
 
 #![allow(
     dead_code,
@@ -287,7 +290,8 @@ pub fn judge(course: &Course, notes: &[Note], dropped: Option<(u64, u64)>) {
     }
 }
 
-/// Finds each write's entry; how far the line had come for certain at which time, and when each entry was asked for first.
+/// Finds each write's entry; how far the line had come for certain at which time, and when each entry was
+/// asked for first.
 fn writes(course: &Course, notes: &[Note]) -> (Vec<(u64, usize)>, HashMap<usize, u64>) {
     let mut claimed: HashMap<u64, usize> = HashMap::new();
     let mut answered: Vec<(u64, usize)> = Vec::new();

@@ -5,7 +5,8 @@
 //! generation and lease. What an answer told holds once the answer has left, or once a crash kept the commits
 //! it waited for; every later answer must agree with it, before a crash and after. Beside that a journal has
 //! each commit's subscription in order: what is reopened must be exactly where the journal stood at the end
-//! of what the log kept. `THALWEG_SEEDS=5000` runs more seeds, `THALWEG_SEED_FIRST=5000` others, and `THALWEG_SEED=n` one.
+//! of what the log kept. `THALWEG_SEEDS=5000` runs more seeds, `THALWEG_SEED_FIRST=5000` others, and
+//! `THALWEG_SEED=n` one.
 
 mod journal;
 

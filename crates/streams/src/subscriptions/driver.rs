@@ -1,10 +1,10 @@
 //! What notices pending work and due times, and hands wakes over: one value per store, on one thread.
 //!
-//! Sans-io: it is told what moved ([`Subscriptions`]' inbox), asked once per turn, and answers with the
-//! calls to make; whoever makes them says when one begins, which is when it is told what to send ([`Driver::begin`]),
-//! and reports back with [`Driver::finished`]. It watches linked streams
-//! through the store as a reactor watches followed ones, so it hears of them only once they are durable, and
-//! once per burst. Pull-wake events it appends itself.
+//! Sans-io: it is told what moved ([`Subscriptions`]' inbox), asked once per turn, and answers with the calls
+//! to make; whoever makes them says when one begins, which is when it is told what to send
+//! ([`Driver::begin`]), and reports back with [`Driver::finished`]. It watches linked streams through the
+//! store as a reactor watches followed ones, so it hears of them only once they are durable, and once per
+//! burst. Pull-wake events it appends itself.
 //!
 //! What the store does not take (a full disk) is tried again a few seconds later.
 
@@ -76,7 +76,8 @@ pub struct Driver<S: Store> {
 }
 
 impl<S: Store> Driver<S> {
-    /// Drives `shared` over the same store, seen by a watcher of the driver's own, by the rules of the service.
+    /// Drives `shared` over the same store, seen by a watcher of the driver's own, by the rules of the
+    /// service.
     pub fn new(store: S, shared: Arc<Subscriptions<S>>, options: Options) -> Self {
         // PROTOCOL 6.2: what appeared since a subscription was last at work is linked at its beginning.
         let mut names: Vec<Arc<str>> = Vec::new();
@@ -107,8 +108,9 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// The subscriptions whose wakes the rules do not let out, and why. None is created so, but one may have been
-    /// kept from when the rules were others: its wakes fail, and it can still be claimed from, changed and deleted.
+    /// The subscriptions whose wakes the rules do not let out, and why. None is created so, but one may have
+    /// been kept from when the rules were others: its wakes fail, and it can still be claimed from, changed
+    /// and deleted.
     pub fn barred(&self) -> Vec<(Arc<str>, &'static str)> {
         let slots = self.shared.slots();
         let barred = slots.iter().filter_map(|slot| {
@@ -159,7 +161,8 @@ impl<S: Store> Driver<S> {
         look.iter().filter_map(|id| self.advance(id, now)).collect()
     }
 
-    /// An attempt's call begins, which it may have waited for. `false`: there is nobody any more for whom to make it.
+    /// An attempt's call begins, which it may have waited for. `false`: there is nobody any more for whom to
+    /// make it.
     pub fn begin(&mut self, attempt: &mut Attempt, now: Now) -> bool {
         let begun = self.request(attempt, now).is_some();
         if !begun {
@@ -245,8 +248,8 @@ impl<S: Store> Driver<S> {
         });
     }
 
-    /// A stream of that name was created, or is not linked by all who did: whoever matches it links it, and nobody else
-    /// follows it.
+    /// A stream of that name was created, or is not linked by all who did: whoever matches it links it, and
+    /// nobody else follows it.
     fn relinked(&mut self, path: &Arc<str>, now: Now) -> BTreeSet<Arc<str>> {
         let slots = self.shared.slots();
         self.look(path, &slots, now)
@@ -274,7 +277,8 @@ impl<S: Store> Driver<S> {
             let fresh = !self.watched.contains_key(&incarnation);
             let there = self.store.staged(stream).is_some() || self.store.visible(stream).is_some();
             if fresh && there {
-                // Before looking at it, for the same reason as above; a delete under way is to be heard of too.
+                // Before looking at it, for the same reason as above; a delete under way is to be heard of
+                // too.
                 self.store.watch(stream);
                 self.watched.insert(incarnation, (path.clone(), stream.clone()));
             }
@@ -359,7 +363,8 @@ impl<S: Store> Driver<S> {
         let held = held.as_mut()?;
         let is_woken = held.subscription.phase == Phase::Woken;
         let event_due_us = if is_woken { held.event_due_us(now.time_us) } else { u64::MAX };
-        // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending; or the one that nobody took up.
+        // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending; or the one that
+        // nobody took up.
         for _ in 0..2 {
             let (subscription, now_us) = (&held.subscription, now.time_us);
             let change = subscription.rewound(now_us).or_else(|| subscription.expire(now_us));

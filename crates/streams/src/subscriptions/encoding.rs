@@ -1,15 +1,15 @@
 //! How a subscription is kept: as notes of a log of its own, so that a cursor is durable with the very commit
 //! that moved it, and a commit costs what changed and not what there is.
 //!
-//! The log's name is `\0subscription/<id>`, which no stream can have. Key `head`: everything but the links and the streams that
-//! were named at creation, as JSON with a version. Key `named/<path>`, one byte: such a stream. Key `link/<path>`: 25 bytes, flags 1 |
-//! incarnation 8 | acked 8 | the incarnation that the token of `acked` names 8, little-endian. A glob link whose cursor is at the
-//! stream's beginning is not kept: every stream that matches and has no note is there.
-//! A head of version 1 holds the named streams itself, which beside many links are more than one commit takes: they are given
-//! their notes before the next head is written.
-//! A head says when it is whole: a subscription with more links than one commit takes is written in several,
-//! and one that was not finished when the store ended is as good as never asked for. What is neither, a later version of this
-//! program wrote, or harm came to it: somebody may still want it.
+//! The log's name is `\0subscription/<id>`, which no stream can have. Key `head`: everything but the links
+//! and the streams that were named at creation, as JSON with a version. Key `named/<path>`, one byte: such a
+//! stream. Key `link/<path>`: 25 bytes, flags 1 | incarnation 8 | acked 8 | the incarnation that the token of
+//! `acked` names 8, little-endian. A glob link whose cursor is at the stream's beginning is not kept: every
+//! stream that matches and has no note is there. A head of version 1 holds the named streams itself, which
+//! beside many links are more than one commit takes: they are given their notes before the next head is
+//! written. A head says when it is whole: a subscription with more links than one commit takes is written in
+//! several, and one that was not finished when the store ended is as good as never asked for. What is
+//! neither, a later version of this program wrote, or harm came to it: somebody may still want it.
 
 use super::keys::digest_text;
 use super::pattern::Pattern;
@@ -56,7 +56,8 @@ pub(crate) type Notes = Vec<(Vec<u8>, Vec<u8>)>;
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) subscription: Subscription,
-    /// The streams that were named at creation have their notes; where they have not, [`named`] has to be kept before any head.
+    /// The streams that were named at creation have their notes; where they have not, [`named`] has to be
+    /// kept before any head.
     pub(crate) named: bool,
 }
 

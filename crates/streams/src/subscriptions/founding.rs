@@ -1,16 +1,19 @@
-//! How a subscription comes to be (PROTOCOL 6.2): it is linked with what exists, kept, and only then found by anybody.
+//! How a subscription comes to be (PROTOCOL 6.2): it is linked with what exists, kept, and only then found by
+//! anybody.
 //!
-//! A pattern is compared with the name of every stream there is. Where there are many, that is work for a thread that is
-//! nobody's reactor: the PUT waits for it and asks again. Whoever asks for the same subscription meanwhile waits for the same
-//! work; once begun it is done to its end, whether or not somebody still waits. Where no thread takes it, the founding is off as
-//! soon as nobody else has it to do: the PUT was refused, and what it asked for is not there for the next.
+//! A pattern is compared with the name of every stream there is. Where there are many, that is work for a
+//! thread that is nobody's reactor: the PUT waits for it and asks again. Whoever asks for the same
+//! subscription meanwhile waits for the same work; once begun it is done to its end, whether or not somebody
+//! still waits. Where no thread takes it, the founding is off as soon as nobody else has it to do: the PUT
+//! was refused, and what it asked for is not there for the next.
 //!
 //! Invariants:
-//! - Every founding is about to be carried out by somebody, or is done, or came to nothing; of the last, few are remembered.
-//! - Until it is founded a subscription is not there for anybody; afterwards the first PUT that asks again is told that it was
-//!   created, every other that it exists.
-//! - A stream is not missed: one that is created from the beginning of the founding on, or is not durable when it is come by, is
-//!   told to the driver once the subscription is there.
+//! - Every founding is about to be carried out by somebody, or is done, or came to nothing; of the last, few
+//!   are remembered.
+//! - Until it is founded a subscription is not there for anybody; afterwards the first PUT that asks again is
+//!   told that it was created, every other that it exists.
+//! - A stream is not missed: one that is created from the beginning of the founding on, or is not durable
+//!   when it is come by, is told to the driver once the subscription is there.
 //! - Locks: a founding's work is the outermost; whom it is yet to tell of comes behind the index.
 //!
 //! Checked by `tests.rs`, at once and elsewhere, and by `crash.rs`.
@@ -32,8 +35,8 @@ use thalweg_wire::exchange::{Now, Request, Response, Work};
 
 /// Streams whose names are compared with a pattern at once, in about a millisecond.
 const AT_ONCE_MAX: u64 = 4_096;
-/// Where there are so many foundings, those are forgotten that came to nothing and that nobody has asked again for. Whoever does
-/// begins anew.
+/// Where there are so many foundings, those are forgotten that came to nothing and that nobody has asked
+/// again for. Whoever does begins anew.
 const REMEMBERED_MAX: usize = 64;
 
 /// What became of a request that may take long.

@@ -37,7 +37,8 @@ pub fn kept(data: &[u8]) {
     }
 }
 
-/// Keys and values, each `length of the key 2 | length of the value 2 | key | value`, as far as they are whole.
+/// Keys and values, each `length of the key 2 | length of the value 2 | key | value`, as far as they are
+/// whole.
 fn notes(mut data: &[u8]) -> Vec<Note> {
     let mut notes = Vec::new();
     while let Some(([key_low, key_high, value_low, value_high], rest)) = data.split_first_chunk() {

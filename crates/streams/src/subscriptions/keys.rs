@@ -159,7 +159,8 @@ mod tests {
             let mut changed = token.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            // The last character of a base64 text may carry bits that mean nothing; those are refused as well.
+            // The last character of a base64 text may carry bits that mean nothing; those are refused as
+            // well.
             assert_eq!(keys.verify(&changed, now_us), Err(BadToken::Invalid), "byte {at}");
         }
         for bad in ["", ".", "..", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {

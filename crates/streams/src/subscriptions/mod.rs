@@ -1,19 +1,21 @@
 //! Subscriptions under `__ds` (PROTOCOL 6, 7): durable cursors that wake workers, by webhook or pull-wake.
 //!
 //! `subscription.rs` has the rules as functions of a value; `request.rs`, `refusal.rs` and `routes.rs` speak
-//! HTTP, `founding.rs` where a subscription comes to be; `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
-//! webhook may go; `driver.rs` notices what is pending and due. [`Subscriptions`] is what all reactors and the
-//! one driver share: each subscription behind a lock of its own.
+//! HTTP, `founding.rs` where a subscription comes to be; `encoding.rs` keeps the value as notes of a log of
+//! its own; `keys.rs` signs; `target.rs` says where a webhook may go; `driver.rs` notices what is pending and
+//! due. [`Subscriptions`] is what all reactors and the one driver share: each subscription behind a lock of
+//! its own.
 //!
 //! Invariants:
-//! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's order
-//!   of commits is the order of changes, and a refused or failed change leaves nothing behind.
-//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create pays for one look
-//!   at an index and for a comparison of its name with the pattern of each subscription there is: nothing where nobody subscribes,
-//!   and as much as there are subscriptions where many do.
+//! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's
+//!   order of commits is the order of changes, and a refused or failed change leaves nothing behind.
+//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A
+//!   create pays for one look at an index and for a comparison of its name with the pattern of each
+//!   subscription there is: nothing where nobody subscribes, and as much as there are subscriptions where
+//!   many do.
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
-//! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and never two
-//!   subscriptions'.
+//! - Locks: a subscription's or its founding's, then the index or the inbox; never another way round, and
+//!   never two subscriptions'.
 //!
 //! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), by
 //! `crash.rs` (crashes over the real log on a simulated disk), and by
@@ -130,7 +132,8 @@ impl<S: Store> Held<S> {
         snapshot
     }
 
-    /// When the event of the present wake is due to be written again, which is there, if it was not known before, since now.
+    /// When the event of the present wake is due to be written again, which is there, if it was not known
+    /// before, since now.
     fn event_due_us(&mut self, now_us: u64) -> u64 {
         let present = self.subscription.generation;
         match &mut self.event {
@@ -169,8 +172,8 @@ struct Inbox {
 }
 
 impl<S: Store> Subscriptions<S> {
-    /// The subscriptions that `store` keeps. What was never finished is deleted; what is not understood stays as it is, and can
-    /// only be deleted by whoever asks for that ([`Subscriptions::foreign`]).
+    /// The subscriptions that `store` keeps. What was never finished is deleted; what is not understood stays
+    /// as it is, and can only be deleted by whoever asks for that ([`Subscriptions::foreign`]).
     pub fn open(store: &S, secret: Secret) -> Arc<Self> {
         let mut found = Vec::new();
         store.visit(&mut |name, stream| {
@@ -200,8 +203,8 @@ impl<S: Store> Subscriptions<S> {
         Arc::new(this)
     }
 
-    /// The identifiers of what the store keeps of subscriptions and this program does not understand: a later version wrote it,
-    /// or harm came to it. Nobody is woken by those.
+    /// The identifiers of what the store keeps of subscriptions and this program does not understand: a later
+    /// version wrote it, or harm came to it. Nobody is woken by those.
     pub fn foreign(&self) -> Vec<Arc<str>> {
         self.index.read().foreign.iter().cloned().collect()
     }
@@ -380,7 +383,8 @@ fn explicit(subscription: &Subscription) -> impl Iterator<Item = &Arc<str>> {
     subscription.links.iter().filter(|(_, link)| link.explicit).map(|(path, _)| path)
 }
 
-/// Commits notes to a log that only the caller writes to. Answers the ticket, 0 when there is nothing to note.
+/// Commits notes to a log that only the caller writes to. Answers the ticket, 0 when there is nothing to
+/// note.
 fn commit<S: Store>(
     store: &S,
     log: &S::Stream,

@@ -41,8 +41,8 @@ fn segment_matches(pattern: &str, part: &str) -> bool {
     wild(pattern.as_bytes(), part.as_bytes(), |byte| *byte == b'*', |byte, other| byte == other)
 }
 
-/// Whether a sequence with stars, each for any number of items, matches another. Greedy: of several stars only
-/// the last one ever has to be tried again.
+/// Whether a sequence with stars, each for any number of items, matches another. Greedy: of several stars
+/// only the last one ever has to be tried again.
 fn wild<P, T>(pattern: &[P], items: &[T], star: impl Fn(&P) -> bool, same: impl Fn(&P, &T) -> bool) -> bool {
     let (mut at, mut item) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

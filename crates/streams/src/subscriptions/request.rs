@@ -107,8 +107,8 @@ fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
     }
 }
 
-/// What is written as an object and no other way: by itself a structure is taken from an array as well, which says its
-/// members without their names.
+/// What is written as an object and no other way: by itself a structure is taken from an array as well, which
+/// says its members without their names.
 struct Object<T>(T);
 
 impl<'a, T: Deserialize<'a>> Deserialize<'a> for Object<T> {

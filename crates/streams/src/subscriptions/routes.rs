@@ -139,8 +139,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Links streams, as many in one commit as it takes whatever they are called. Those are linked that were kept, should the
-    /// store not take all: whoever asks again goes on from there.
+    /// Links streams, as many in one commit as it takes whatever they are called. Those are linked that were
+    /// kept, should the store not take all: whoever asks again goes on from there.
     fn add(
         &self,
         shared: &Subscriptions<S>,
@@ -207,8 +207,8 @@ impl<S: Store> Streams<S> {
         Ok(keys.0)
     }
 
-    /// PROTOCOL 6.4: a stream that is linked now is linked at its current end; one that does not exist yet, at
-    /// its beginning.
+    /// PROTOCOL 6.4: a stream that is linked now is linked at its current end; one that does not exist yet,
+    /// at its beginning.
     pub(super) fn fresh(&self, path: &str) -> Link {
         let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
         Link { explicit: true, ..seen.unwrap_or_default().linked_at_end() }
@@ -365,8 +365,8 @@ impl<S: Store> Streams<S> {
             let same_wake = wake_id == keys.wake_id(held.incarnation, held.subscription.generation);
             Ok(Fence { token: claims.generation, generation, same_wake })
         };
-        // Who is not let in, or not any more, is told that, and nothing is read for them; nor for what is said of streams that are
-        // not linked, which changes nothing.
+        // Who is not let in, or not any more, is told that, and nothing is read for them; nor for what is
+        // said of streams that are not linked, which changes nothing.
         let acks: Vec<Said> = self.locked(&slot, |held| {
             let fence = fence(held)?;
             let let_in = held.subscription.ack(fence, &[], false, now.time_us);

@@ -298,8 +298,8 @@ impl Subscription {
         matches!(self.config.delivery, Delivery::Webhook { .. })
     }
 
-    /// The links a wake tells of, those with pending work first, from behind the one that was `told` of last. Where not all of them
-    /// have room each has its turn, however soon the first ones are pending again.
+    /// The links a wake tells of, those with pending work first, from behind the one that was `told` of last.
+    /// Where not all of them have room each has its turn, however soon the first ones are pending again.
     pub(crate) fn snapshot(&self, told: Option<&str>) -> Vec<(Arc<str>, Link)> {
         let told = told.unwrap_or_default();
         let behind = self.links.range::<str, _>((Bound::Excluded(told), Bound::Unbounded));
@@ -325,16 +325,16 @@ impl Subscription {
         })
     }
 
-    /// An event that nobody claimed by until it was due may never be read: its stream was deleted, or keeps less, or whoever had
-    /// read it died. It is handed over again, as the same wake.
+    /// An event that nobody claimed by until it was due may never be read: its stream was deleted, or keeps
+    /// less, or whoever had read it died. It is handed over again, as the same wake.
     pub(crate) fn unclaimed(&self, due_us: u64, now_us: u64) -> Option<Change> {
         let is_over = self.phase == Phase::Woken && due_us <= now_us && self.is_pending();
         let phase = Phase::Waking { attempts: 0, next_attempt_us: now_us };
         is_over.then(|| Change { phase: Some(phase), ..Change::default() })
     }
 
-    /// How long a claim is waited for behind an event, and the same behind the next of a wake that waited `waited_ms` for one: as
-    /// long as a worker would have to work, then twice as long each time.
+    /// How long a claim is waited for behind an event, and the same behind the next of a wake that waited
+    /// `waited_ms` for one: as long as a worker would have to work, then twice as long each time.
     pub(crate) fn claim_ms(&self, waited_ms: Option<u64>) -> u64 {
         let ttl_ms = self.config.lease_ttl_ms;
         waited_ms.map_or(ttl_ms, |waited_ms| (2 * waited_ms).min(CLAIM_MS_MAX).max(ttl_ms))
@@ -403,8 +403,8 @@ impl Subscription {
         }
     }
 
-    /// PROTOCOL 7.2: a worker claims. The wake of an idle subscription with pending work is issued and claimed
-    /// at once.
+    /// PROTOCOL 7.2: a worker claims. The wake of an idle subscription with pending work is issued and
+    /// claimed at once.
     pub(crate) fn claim(&self, worker: &str, now_us: u64) -> Result<Change, Refused> {
         match &self.phase {
             Phase::Held { holder, until_us } if *until_us > now_us => {

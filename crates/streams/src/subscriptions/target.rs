@@ -1,5 +1,5 @@
-//! Where a webhook may go (PROTOCOL 6.2, 12.8): `https` to public addresses, and for development, where that is
-//! allowed, `http` to this very machine by the names `localhost` and `127.0.0.x`.
+//! Where a webhook may go (PROTOCOL 6.2, 12.8): `https` to public addresses, and for development, where that
+//! is allowed, `http` to this very machine by the names `localhost` and `127.0.0.x`.
 //!
 //! Two checks, for a name says nothing about where it leads: the URL when a subscription is made, and every
 //! address it resolves to on each delivery. Whoever connects uses only addresses that [`Target::permits`]

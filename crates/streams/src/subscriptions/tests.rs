@@ -837,7 +837,8 @@ fn an_event_that_nobody_claims_by_is_written_again() {
     assert_eq!(world.driver.next_due_us(), Some(START_US + SECOND_US));
     world.sleep_ms(1);
     world.turn();
-    // A worker that died with it in its hands: the next time it is waited for twice as long, and so on up to ten minutes.
+    // A worker that died with it in its hands: the next time it is waited for twice as long, and so on up to
+    // ten minutes.
     let mut waits_s = 0;
     for times in 1..16 {
         let events = world.events("wake/pool");
@@ -1659,7 +1660,8 @@ fn a_stream_that_comes_while_a_pattern_is_founded_is_told_to_the_driver() {
     let mut world = with_many_streams();
     let body = all_of_many();
     let work = world.put_elsewhere("all", &body);
-    // As if the visit had passed its place already: it is there, and the driver has looked at all it was told.
+    // As if the visit had passed its place already: it is there, and the driver has looked at all it was
+    // told.
     world.create("many/new");
     world.driver.turn(world.now);
     work();

@@ -3,8 +3,8 @@
 //! Ownership: the page owns its map. The two words have a cache line each: sleepers read the one that moves
 //! with every wake, the publisher reads the other with every announcement.
 //!
-//! Who may not write to the publisher's words cannot declare itself, so nobody would wake it. It has words of its own, and no sleep
-//! there is longer than a bound.
+//! Who may not write to the publisher's words cannot declare itself, so nobody would wake it. It has words of
+//! its own, and no sleep there is longer than a bound.
 
 // Loom's words cannot live in a map: its models have a place of their own.
 #![cfg_attr(loom, allow(dead_code))]

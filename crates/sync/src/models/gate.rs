@@ -4,8 +4,8 @@
 //! whoever wakes, as the kernel promises, and a sleep that nobody ends is a deadlock, which loom reports.
 //!
 //! What the essay of [`crate::gate`] calls necessary is taken away, one thing at a time, and loom has to
-//! refute it: either fence, either ordering of the sequence, the rule that sleepers do not clear, the sequence,
-//! and its place before the declaration.
+//! refute it: either fence, either ordering of the sequence, the rule that sleepers do not clear, the
+//! sequence, and its place before the declaration.
 
 use super::{Bell, ConsumerAbsent, ConsumerAcquireRelease, ProducerAbsent, ProducerAcquireRelease};
 use super::{bounded, deadlocks};

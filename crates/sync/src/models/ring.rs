@@ -1,14 +1,14 @@
 //! The loom models of the ring: bytes arrive in order and unchanged, and nobody sleeps who is owed a wake.
 //!
 //! The code is the very code; only its words and bytes live in loom's atomics instead of a map. A ring has a
-//! single word of eight bytes here, so every message shares it with its neighbours and soon wraps. Beside each byte
-//! stands a cell in which loom watches for races: a byte that is read before its write is published, or written over
-//! before its read is, is a causality violation.
+//! single word of eight bytes here, so every message shares it with its neighbours and soon wraps. Beside
+//! each byte stands a cell in which loom watches for races: a byte that is read before its write is
+//! published, or written over before its read is, is a causality violation.
 //!
-//! Each entry of the table is weakened in turn and loom has to refute it: the four orderings by a race, in models
-//! without any fence that could stand in for them, and each fence by a side that sleeps for ever, once as it
-//! waits for bytes and once for room. Not in the table, since `Relaxed` cannot be weakened: the words of sleep, and
-//! the last look before a sleep, which is followed by a proper one.
+//! Each entry of the table is weakened in turn and loom has to refute it: the four orderings by a race, in
+//! models without any fence that could stand in for them, and each fence by a side that sleeps for ever, once
+//! as it waits for bytes and once for room. Not in the table, since `Relaxed` cannot be weakened: the words
+//! of sleep, and the last look before a sleep, which is followed by a proper one.
 
 use super::{Bell, bounded, deadlocks};
 use super::{ConsumerAbsent, ConsumerAcquireRelease, ProducerAbsent, ProducerAcquireRelease};

@@ -1,14 +1,15 @@
 //! Bytes into shared words and out of them.
 //!
-//! A ring's bytes are only ever touched as aligned 64-bit words, loaded and stored `Relaxed`: also at the edges
-//! of a message, where the writer stores a word that it began before anew, and the reader takes its own bytes
-//! out. So there is no access of another width, and none that is not atomic: a peer that writes what it
+//! A ring's bytes are only ever touched as aligned 64-bit words, loaded and stored `Relaxed`: also at the
+//! edges of a message, where the writer stores a word that it began before anew, and the reader takes its own
+//! bytes out. So there is no access of another width, and none that is not atomic: a peer that writes what it
 //! has no right to write while we copy makes us copy garbage, and that is all it can do. (Copying plain bytes
 //! under such a peer would be a data race, of which the language promises nothing.)
 //!
-//! Only the ring's writer stores, so it knows what a word holds that it began ([`store`]'s `edge`), and where nothing behind
-//! its bytes is wanted any more it stores zeros there. It looks at a word before it stores only where the ring is as good as
-//! full: a line that the reader has, or nobody has any more, takes as long to come as the message does to go.
+//! Only the ring's writer stores, so it knows what a word holds that it began ([`store`]'s `edge`), and where
+//! nothing behind its bytes is wanted any more it stores zeros there. It looks at a word before it stores
+//! only where the ring is as good as full: a line that the reader has, or nobody has any more, takes as long
+//! to come as the message does to go.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::mem::MaybeUninit;
@@ -16,9 +17,9 @@ use std::mem::MaybeUninit;
 /// Bytes in a word.
 pub(super) const WORD: usize = size_of::<u64>();
 
-/// Stores `bytes` at byte `at`. The caller has split what would pass the end. `edge` is the word that `at` lies in as far
-/// as it was stored, with zeros behind, and becomes that of the place behind the bytes. `pads` says that nobody wants
-/// what is behind them in the last word.
+/// Stores `bytes` at byte `at`. The caller has split what would pass the end. `edge` is the word that `at`
+/// lies in as far as it was stored, with zeros behind, and becomes that of the place behind the bytes. `pads`
+/// says that nobody wants what is behind them in the last word.
 #[inline]
 pub(super) fn store(words: &[AtomicU64], at: usize, bytes: &[u8], edge: &mut u64, pads: bool) {
     let (mut index, skipped) = (at / WORD, at % WORD);
@@ -54,7 +55,8 @@ fn lines(words: &[AtomicU64], at: usize) -> [*const AtomicU64; 2] {
 pub(super) fn claim(words: &[AtomicU64], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     for word in lines(words, at) {
-        // SAFETY: a hint that reads and writes nothing, of a word that is there; processors without it do nothing.
+        // SAFETY: a hint that reads and writes nothing, of a word that is there; processors without it do
+        // nothing.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly))
         };

@@ -1,11 +1,11 @@
 //! The words of a pair of rings, as they lie at the beginning of a shared map.
 //!
-//! Ownership: none; a [`Header`] is a view of memory that two processes write. Who writes which word is said in
-//! [`crate::ring`]. Every word that one side writes while the other reads has a stretch of
-//! [`APART_BYTES`] to itself, so that neither takes a cache line from the other without need.
+//! Ownership: none; a [`Header`] is a view of memory that two processes write. Who writes which word is said
+//! in [`crate::ring`]. Every word that one side writes while the other reads has a stretch of [`APART_BYTES`]
+//! to itself, so that neither takes a cache line from the other without need.
 //!
-//! Invariants: the layout is the same for every build that calls itself [`VERSION`]; the assertion below holds it
-//! to [`HEADER_BYTES`].
+//! Invariants: the layout is the same for every build that calls itself [`VERSION`]; the assertion below
+//! holds it to [`HEADER_BYTES`].
 
 use crate::primitives::atomic::{AtomicU32, AtomicU64};
 

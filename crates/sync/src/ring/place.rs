@@ -2,8 +2,8 @@
 //!
 //! Ownership: a [`Shared`] owns its map of the memory; the memory itself is freed with the last map of it.
 //!
-//! Invariants: a map is as long as its header says that the rings are; the header's word was read once, checked,
-//! and is never read again, since a peer may change it at any time.
+//! Invariants: a map is as long as its header says that the rings are; the header's word was read once,
+//! checked, and is never read again, since a peer may change it at any time.
 
 use super::header::{HEADER_BYTES, Header};
 use crate::primitives::atomic::AtomicU64;
@@ -160,8 +160,8 @@ mod shared {
         #[inline]
         fn bytes(&self, ring: usize) -> &[AtomicU64] {
             let position = HEADER_BYTES + (ring & 1) * self.ring_bytes;
-            // SAFETY: either ring lies inside the map by the check in `over`, its place is a multiple of a page,
-            // and it is only ever accessed as atomics, for which any bytes are a value.
+            // SAFETY: either ring lies inside the map by the check in `over`, its place is a multiple of a
+            // page, and it is only ever accessed as atomics, for which any bytes are a value.
             unsafe {
                 let first = self.map.start().as_ptr().add(position).cast::<AtomicU64>();
                 std::slice::from_raw_parts(first, self.ring_bytes / WORD)

@@ -1,7 +1,7 @@
 //! The two halves of an end: what its side writes, and what it reads.
 //!
-//! Ownership: each half keeps its own word to itself and believes nobody else about it; of the peer's it keeps
-//! what it last saw, so that it looks again only when that does not suffice.
+//! Ownership: each half keeps its own word to itself and believes nobody else about it; of the peer's it
+//! keeps what it last saw, so that it looks again only when that does not suffice.
 //!
 //! Invariants: `tail - head` is between 0 and the ring's bytes, as either half sees it; a peer's word that
 //! would break that, or goes back, is [`Broken`] and changes nothing.

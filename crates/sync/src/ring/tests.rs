@@ -32,7 +32,8 @@ fn read(end: &mut End<Shared>, most: usize) -> Result<Vec<u8>, Broken> {
 }
 
 proptest! {
-    /// Bytes go into words and come out again wherever they begin and end, and touch no others but what may be padded.
+    /// Bytes go into words and come out again wherever they begin and end, and touch no others but what may
+    /// be padded.
     #[test]
     fn bytes_in_words_are_bytes(
         before in vec(any::<u8>(), 64), at in 0_usize..64, bytes in vec(any::<u8>(), 0..64), cut in 0_usize..64, pads: bool,
@@ -80,8 +81,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever is written and read in whatever pieces, from wherever the counters stand: each ring is a queue
-    /// of bytes that holds so many and no more.
+    /// Whatever is written and read in whatever pieces, from wherever the counters stand: each ring is a
+    /// queue of bytes that holds so many and no more.
     #[test]
     fn agrees_with_a_plain_queue(steps in steps(), began in prop_oneof![Just(0), any::<u64>(), u64::MAX - 9000..]) {
         let (ours, theirs, _memory) = rings();

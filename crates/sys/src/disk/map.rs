@@ -62,13 +62,13 @@ impl Map {
         Map::of_kernel(start, length, Owner::File, writable)
     }
 
-    /// Maps `length` bytes of a file from its beginning so that what is stored stays in this map: the first store to a
-    /// page makes a copy of it. Pages without one show what the file holds.
+    /// Maps `length` bytes of a file from its beginning so that what is stored stays in this map: the first
+    /// store to a page makes a copy of it. Pages without one show what the file holds.
     pub(crate) fn apart_from_file(file: impl std::os::fd::AsFd, length: usize) -> io::Result<Map> {
         let access = mm::ProtFlags::READ | mm::ProtFlags::WRITE;
         let flags = mm::MapFlags::PRIVATE | mm::MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choosing; the caller has checked that the file has that
-        // many bytes, and no file of ours is ever truncated.
+        // SAFETY: a fresh mapping at an address of the kernel's choosing; the caller has checked that the
+        // file has that many bytes, and no file of ours is ever truncated.
         let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, flags, file, 0)? };
         Map::of_kernel(start, length, Owner::Memory, true)
     }
@@ -131,9 +131,10 @@ impl Map {
         }
     }
 
-    /// Brings the pages that hold some bytes into memory, waiting for the disk. Those that it does not give are zeros from then on:
-    /// whoever looked at one would be ended by a signal (`SIGBUS`). `false`: there were some. What was brought in once may go and have
-    /// to come from the disk again, which nobody looks into here; and a kernel before 5.14 cannot say, so that nothing is done.
+    /// Brings the pages that hold some bytes into memory, waiting for the disk. Those that it does not give
+    /// are zeros from then on: whoever looked at one would be ended by a signal (`SIGBUS`). `false`: there
+    /// were some. What was brought in once may go and have to come from the disk again, which nobody looks
+    /// into here; and a kernel before 5.14 cannot say, so that nothing is done.
     ///
     /// # Safety
     /// Nobody stores to these pages any more, and whoever has looked at them does not rely on what was there.
@@ -166,7 +167,8 @@ impl Map {
         }
     }
 
-    /// Puts zeros in place of those of some pages that the disk does not give, which are looked for by halves. Answers `false`.
+    /// Puts zeros in place of those of some pages that the disk does not give, which are looked for by
+    /// halves. Answers `false`.
     ///
     /// # Safety
     /// As for [`Map::bring_in`].
@@ -183,8 +185,8 @@ impl Map {
             return false;
         }
         let page = rustix::param::page_size();
-        // SAFETY: the page is this map's and goes with it, nobody stores to it, and whoever looks at it from now on finds what it
-        // would find in a file with a hole there.
+        // SAFETY: the page is this map's and goes with it, nobody stores to it, and whoever looks at it from
+        // now on finds what it would find in a file with a hole there.
         let outcome = unsafe {
             let start = self.start.as_ptr().add(pages.start * page);
             let flags = mm::MapFlags::PRIVATE | mm::MapFlags::FIXED;

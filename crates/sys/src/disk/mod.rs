@@ -4,9 +4,10 @@
 //! serves users runs against the twin in the crash simulation. The twin (feature `sim`) keeps, beside what
 //! a running process sees, what would survive a power cut, and loses, tears and reorders the rest.
 //!
-//! Invariants: a [`Map`] never outgrows its file, whose blocks are allocated before it is mapped, so a
-//! store through a map cannot fault; no file of ours is truncated while mapped. What the disk does not give all the same is looked for
-//! before a first look ([`Map::bring_in`]). Checked by the tests below and by the log's crash simulation.
+//! Invariants: a [`Map`] never outgrows its file, whose blocks are allocated before it is mapped, so a store
+//! through a map cannot fault; no file of ours is truncated while mapped. What the disk does not give all the
+//! same is looked for before a first look ([`Map::bring_in`]). Checked by the tests below and by the log's
+//! crash simulation.
 
 mod map;
 mod real;
@@ -47,7 +48,8 @@ enum Backing {
     Sim(sim::SimFile),
 }
 
-/// An open directory, which can be synced however few descriptors are left, and under whatever name it is by then.
+/// An open directory, which can be synced however few descriptors are left, and under whatever name it is by
+/// then.
 #[derive(Debug)]
 pub struct Directory(Names);
 
@@ -83,10 +85,12 @@ macro_rules! on {
     };
 }
 
-/// Exclusive hold on a path, released on drop or when the process dies. The file is empty when it was dropped.
+/// Exclusive hold on a path, released on drop or when the process dies. The file is empty when it was
+/// dropped.
 ///
-/// The hold is its process's alone. A child made by a fork has a copy of the descriptor: dropping it there releases nothing, and as
-/// long as the child lives it keeps others out after its parent was killed, unless it calls [`Lock::leave_to_parent`].
+/// The hold is its process's alone. A child made by a fork has a copy of the descriptor: dropping it there
+/// releases nothing, and as long as the child lives it keeps others out after its parent was killed, unless
+/// it calls [`Lock::leave_to_parent`].
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -98,8 +102,8 @@ impl Lock {
         Lock { file, process: std::process::id() }
     }
 
-    /// In a child right after a fork: lets go of the copy, so that only the parent's hold counts. Does nothing in the process that
-    /// took it.
+    /// In a child right after a fork: lets go of the copy, so that only the parent's hold counts. Does
+    /// nothing in the process that took it.
     ///
     /// # Errors
     /// What the system said: there is no descriptor left.
@@ -132,7 +136,8 @@ pub enum Allocation {
 }
 
 impl Disk {
-    /// Creates a directory and its parents, durably and each its owner's alone; an existing one is fine, and stays as it is.
+    /// Creates a directory and its parents, durably and each its owner's alone; an existing one is fine, and
+    /// stays as it is.
     ///
     /// # Errors
     /// Whatever the file system says.
@@ -156,8 +161,8 @@ impl Disk {
         }
     }
 
-    /// Which run of the machine this is, so far as a number can tell: what a process of this run gave to the kernel is there, though
-    /// none of it may be on the disk. 0 where that is not known.
+    /// Which run of the machine this is, so far as a number can tell: what a process of this run gave to the
+    /// kernel is there, though none of it may be on the disk. 0 where that is not known.
     pub fn boot(&self) -> u64 {
         match self {
             Disk::Real => crate::machine::boot(),
@@ -357,8 +362,8 @@ impl File {
         on!(&self.0, file => file.write_at(bytes, position), file => file.write_at(bytes, position))
     }
 
-    /// Writes so many zeros at `position`, extending the file if needed: in calls of up to 2 MiB, which the kernel keeps
-    /// in pieces as large, so that a map of them costs few faults.
+    /// Writes so many zeros at `position`, extending the file if needed: in calls of up to 2 MiB, which the
+    /// kernel keeps in pieces as large, so that a map of them costs few faults.
     ///
     /// # Errors
     /// `StorageFull`, and whatever the file system says.
@@ -390,8 +395,8 @@ impl File {
         on!(&self.0, file => file.map(length, writable), file => Ok(file.map(length)))
     }
 
-    /// Maps the first `length` bytes for somebody who may store to them and must not reach the file: what is stored
-    /// stays in the map, and from then on its page shows nothing of what becomes of the file's.
+    /// Maps the first `length` bytes for somebody who may store to them and must not reach the file: what is
+    /// stored stays in the map, and from then on its page shows nothing of what becomes of the file's.
     ///
     /// # Errors
     /// `InvalidInput` when the file is shorter; `Unsupported` of a simulated one; whatever the kernel says.

@@ -45,8 +45,8 @@ impl RealFile {
     pub(super) fn allocate(&self, length: u64, how: Allocation) -> io::Result<()> {
         match fs::fallocate(&self.descriptor, fs::FallocateFlags::empty(), 0, length) {
             Ok(()) if how == Allocation::Reserved => return Ok(()),
-            // A file system without reservation gets its blocks by the writes below, and so does one that a signal interrupts:
-            // some begin all of it anew then, and the next signal finds them at it.
+            // A file system without reservation gets its blocks by the writes below, and so does one that a
+            // signal interrupts: some begin all of it anew then, and the next signal finds them at it.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -125,8 +125,8 @@ impl RealFile {
     /// Closes the file without giving its descriptor's number back: it stands for nothing from here on.
     pub(super) fn leave(&self) -> io::Result<()> {
         let nothing = fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        // SAFETY: the number is open, owned by `self.descriptor`, and stays both: `dup3` puts another file in its place in one
-        // step, and nothing closes what is never dropped.
+        // SAFETY: the number is open, owned by `self.descriptor`, and stays both: `dup3` puts another file in
+        // its place in one step, and nothing closes what is never dropped.
         let mut place =
             std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.descriptor.as_raw_fd()) });
         Ok(rustix::io::dup3(&nothing, &mut place, rustix::io::DupFlags::CLOEXEC)?)
@@ -256,7 +256,8 @@ mod tests {
         drop(Disk::Real.lock(Path::new(&path), "somebody else").unwrap());
     }
 
-    /// Whoever removes a locked file lets go of it then, and one who had opened it before gets a lock that holds nobody off.
+    /// Whoever removes a locked file lets go of it then, and one who had opened it before gets a lock that
+    /// holds nobody off.
     #[test]
     fn a_lock_that_was_removed_before_it_was_had_is_none() {
         let directory = tempfile::tempdir().unwrap();

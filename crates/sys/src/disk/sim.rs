@@ -8,8 +8,8 @@
 //! sync carries over an arbitrary subset and marks the rest clean, as Linux does, so that asking again
 //! reports a success that means nothing.
 //!
-//! A write that fails may have taken some of the bytes, from the first one on: a call that takes fewer than it was given is
-//! made again for the rest, and that one may be refused.
+//! A write that fails may have taken some of the bytes, from the first one on: a call that takes fewer than
+//! it was given is made again for the rest, and that one may be refused.
 //!
 //! Space is bounded: allocation past it answers `StorageFull`, as do writes that extend a file.
 

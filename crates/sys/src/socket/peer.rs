@@ -22,7 +22,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     // Not by the library's wrapper, whose process numbers are never 0.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-    // SAFETY: the kernel writes at most `bytes` bytes to credentials, which are plain numbers and outlive the call.
+    // SAFETY: the kernel writes at most `bytes` bytes to credentials, which are plain numbers and outlive the
+    // call.
     let outcome = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -50,8 +51,8 @@ pub fn same_user(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(peer(socket)?.user == rustix::process::geteuid().as_raw())
 }
 
-/// The same, or as the superuser, who may do everything in this process anyway. The superuser is also who listens on a socket
-/// that systemd hands to a service of another user.
+/// The same, or as the superuser, who may do everything in this process anyway. The superuser is also who
+/// listens on a socket that systemd hands to a service of another user.
 ///
 /// # Errors
 /// For a socket that is not a connected Unix socket.

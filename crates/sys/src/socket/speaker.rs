@@ -25,10 +25,12 @@ pub fn note_speakers(socket: BorrowedFd<'_>, is_noted: bool) -> io::Result<()> {
 /// Who said the next byte, as the kernel saw it: the byte stays where it is. Never waits.
 ///
 /// # Errors
-/// `ConnectionReset` and the like; `InvalidData` for what was said while nobody took notes ([`note_speakers`]).
+/// `ConnectionReset` and the like; `InvalidData` for what was said while nobody took notes
+/// ([`note_speakers`]).
 pub fn speaker(socket: BorrowedFd<'_>) -> io::Result<Speaker> {
-    // Not by the library's wrapper, whose process numbers are never 0. Words, so that what the kernel writes is aligned; there is
-    // no room for a descriptor beside them, and the kernel closes one for which there is none.
+    // Not by the library's wrapper, whose process numbers are never 0. Words, so that what the kernel writes
+    // is aligned; there is no room for a descriptor beside them, and the kernel closes one for which there is
+    // none.
     let (mut byte, mut control) = ([0_u8; 1], [0_usize; 4]);
     let mut bytes = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
     // SAFETY: plain numbers and pointers, of which zeros are some.
@@ -38,7 +40,8 @@ pub fn speaker(socket: BorrowedFd<'_>) -> io::Result<Speaker> {
     message.msg_controllen = size_of_val(&control);
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     let count = loop {
-        // SAFETY: the kernel writes to what the message points to, all of which outlives the call, and no further than it says.
+        // SAFETY: the kernel writes to what the message points to, all of which outlives the call, and no
+        // further than it says.
         let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
         if count >= 0 {
             break count;

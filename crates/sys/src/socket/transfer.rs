@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Pieces one gathered write may have; more are refused by the kernel (`UIO_MAXIOV`).
 pub const PIECES_MAX: usize = 1_024;
 
-/// How long a thread sleeps that also looks after signals: one that comes between the look for it and the sleep interrupts
-/// nothing, and is noticed after this long.
+/// How long a thread sleeps that also looks after signals: one that comes between the look for it and the
+/// sleep interrupts nothing, and is noticed after this long.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Reads what is there into the vector's spare room, at most `limit` bytes, and lengthens the vector by
@@ -45,7 +45,8 @@ pub fn block(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(socket, false)?)
 }
 
-/// Lets [`receive_waiting`] wait so long and no longer; without a limit, for [`SLEEP_MAX`], which is also the most.
+/// Lets [`receive_waiting`] wait so long and no longer; without a limit, for [`SLEEP_MAX`], which is also the
+/// most.
 ///
 /// # Errors
 /// None in practice.
@@ -55,8 +56,9 @@ pub fn set_receive_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) 
     Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(patience))?)
 }
 
-/// Waits until something is there and reads it, in one system call: for a thread with one connection, whose socket went
-/// through [`block`]. Otherwise as [`receive`], `None` when a signal interrupted the wait or [`set_receive_patience`] ended it.
+/// Waits until something is there and reads it, in one system call: for a thread with one connection, whose
+/// socket went through [`block`]. Otherwise as [`receive`], `None` when a signal interrupted the wait or
+/// [`set_receive_patience`] ended it.
 ///
 /// # Errors
 /// As [`receive`].
@@ -97,12 +99,13 @@ pub fn send_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Resu
     unless_it_would_wait(|| net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags))
 }
 
-/// Has the kernel send bytes of a file, without a copy, to a socket that does not block. How many were taken, `None` when none
-/// can be now. Towards a peer that is gone it raises `SIGPIPE`: whoever calls this ignores it
-/// ([`ignore_broken_pipes`](crate::signal::ignore_broken_pipes)).
+/// Has the kernel send bytes of a file, without a copy, to a socket that does not block. How many were taken,
+/// `None` when none can be now. Towards a peer that is gone it raises `SIGPIPE`: whoever calls this ignores
+/// it ([`ignore_broken_pipes`](crate::signal::ignore_broken_pipes)).
 ///
 /// # Errors
-/// `BrokenPipe`, `ConnectionReset`; what the file system says; `Unsupported` when the file ends before. Nothing was taken then.
+/// `BrokenPipe`, `ConnectionReset`; what the file system says; `Unsupported` when the file ends before.
+/// Nothing was taken then.
 pub fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -119,14 +122,15 @@ pub fn send_file(
     })
 }
 
-/// Bytes that were written to a stream socket and that its peer's side has not taken yet, what the kernel keeps beside them
-/// included.
+/// Bytes that were written to a stream socket and that its peer's side has not taken yet, what the kernel
+/// keeps beside them included.
 ///
 /// # Errors
 /// For what is no such socket.
 pub fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes one number to bytes, which outlives the call. (SIOCOUTQ is another name of this one.)
+    // SAFETY: the kernel writes one number to bytes, which outlives the call. (SIOCOUTQ is another name of
+    // this one.)
     let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if outcome != 0 {
         return Err(io::Error::last_os_error());

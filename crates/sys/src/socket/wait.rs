@@ -14,8 +14,8 @@ pub struct Ready {
     pub writable: bool,
 }
 
-/// Waits until a descriptor can be read, or written if that is wanted, or until the time is over; a signal ends the
-/// wait too.
+/// Waits until a descriptor can be read, or written if that is wanted, or until the time is over; a signal
+/// ends the wait too.
 ///
 /// # Errors
 /// Only for a broken descriptor.
@@ -47,8 +47,8 @@ pub fn wait_either(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout: Option<D
     }
 }
 
-/// Waits until one descriptor can be read or another be written, or until the time is over; a signal ends the wait too.
-/// Whether the one can be read.
+/// Waits until one descriptor can be read or another be written, or until the time is over; a signal ends the
+/// wait too. Whether the one can be read.
 ///
 /// # Errors
 /// Only for a broken descriptor.

@@ -1,12 +1,15 @@
-//! A program started by one call of the kernel: a child that shares this process's memory until the program has begun.
+//! A program started by one call of the kernel: a child that shares this process's memory until the program
+//! has begun.
 //!
-//! Purpose: what `posix_spawn` does, in fewer steps. A flag of the call takes every signal handler off, where a library has
-//! to ask for each; the descriptor of the child's end comes with the child; and the child begins on the processor that its
-//! parent leaves to it anyway, because being woken on another one takes longer than all that the child does.
+//! Purpose: what `posix_spawn` does, in fewer steps. A flag of the call takes every signal handler off, where
+//! a library has to ask for each; the descriptor of the child's end comes with the child; and the child
+//! begins on the processor that its parent leaves to it anyway, because being woken on another one takes
+//! longer than all that the child does.
 //!
-//! Invariants: from before the child is there until it has none of its parent's handlers, every signal is blocked. The child
-//! runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a lock, and writes nothing but
-//! [`Start::refused`]; its parent's thread stands still meanwhile. Checked by the tests of [`super`].
+//! Invariants: from before the child is there until it has none of its parent's handlers, every signal is
+//! blocked. The child runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a
+//! lock, and writes nothing but [`Start::refused`]; its parent's thread stands still meanwhile. Checked by
+//! the tests of [`super`].
 
 use super::{Program, Started, takes_aside};
 use std::ffi::CStr;
@@ -18,8 +21,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 const STACK_BYTES: usize = 64 * 1024;
 /// What a child ends with that could not become a program.
 const NOT_STARTED: libc::c_int = 127;
-/// In place of an error's number: the kernel does not know how all descriptors are closed at once (Linux 5.9), or does not allow it;
-/// the C library copes.
+/// In place of an error's number: the kernel does not know how all descriptors are closed at once (Linux
+/// 5.9), or does not allow it; the C library copes.
 const NOT_CLOSED: libc::c_int = -1;
 const SIGNALS_BYTES: usize = size_of::<u64>();
 
@@ -56,8 +59,9 @@ pub(super) fn start(
     asked.exit_signal = libc::SIGCHLD as u64;
     asked.stack = stack.as_mut_ptr().addr() as u64;
     asked.stack_size = STACK_BYTES as u64;
-    // SAFETY: the masks are numbers of the size that is said; the thread's own comes back below, whatever happens. The child
-    // gets a stack that lives until it no longer uses it, because this thread goes on only then.
+    // SAFETY: the masks are numbers of the size that is said; the thread's own comes back below, whatever
+    // happens. The child gets a stack that lives until it no longer uses it, because this thread goes on only
+    // then.
     let answer = unsafe {
         change_signals(&u64::MAX, &raw mut start.blocked);
         start.processors = stay();
@@ -110,7 +114,8 @@ unsafe fn change_signals(to: &u64, before: *mut u64) {
 
 /// Keeps this thread on the processor it is on; those that it had, for [`go_anywhere`].
 fn stay() -> Option<libc::cpu_set_t> {
-    // SAFETY: a set of bits, for which zeroes are a value; the calls write and read sets of the size that is said.
+    // SAFETY: a set of bits, for which zeroes are a value; the calls write and read sets of the size that is
+    // said.
     unsafe {
         let (mut had, mut here): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
         let processor = usize::try_from(libc::sched_getcpu()).ok()?;
@@ -126,12 +131,13 @@ fn stay() -> Option<libc::cpu_set_t> {
     }
 }
 
-/// Gives this thread back the processors that it had. The kernel keeps what is asked for, and bounds by it what a later change of
-/// the machine's or the container's processors brings: so all are asked for, unless those are more than it had. Where none of
-/// those that it had is there any more, it has all that there are.
+/// Gives this thread back the processors that it had. The kernel keeps what is asked for, and bounds by it
+/// what a later change of the machine's or the container's processors brings: so all are asked for, unless
+/// those are more than it had. Where none of those that it had is there any more, it has all that there are.
 fn go_anywhere(had: &libc::cpu_set_t) {
     let bytes = size_of::<libc::cpu_set_t>();
-    // SAFETY: sets of bits, for which zeroes are a value; the calls write and read sets of the size that is said.
+    // SAFETY: sets of bits, for which zeroes are a value; the calls write and read sets of the size that is
+    // said.
     unsafe {
         let (mut all, mut now): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
         std::ptr::from_mut(&mut all).cast::<u8>().write_bytes(u8::MAX, bytes);
@@ -149,8 +155,8 @@ fn go_anywhere(had: &libc::cpu_set_t) {
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> libc::c_long {
     let answer;
-    // SAFETY: the parent comes back from the call as from any other, with two registers changed. The child has a stack that is
-    // aligned as callees expect, calls `begin`, and never gets beyond it.
+    // SAFETY: the parent comes back from the call as from any other, with two registers changed. The child
+    // has a stack that is aligned as callees expect, calls `begin`, and never gets beyond it.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -241,7 +247,8 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
         if leads || program.process_group.is_some_and(|group| libc::setpgid(0, group) != 0) {
             return failed();
         }
-        // One of the first three that is to be in another's place is taken aside: what comes into its own place would be taken for it.
+        // One of the first three that is to be in another's place is taken aside: what comes into its own
+        // place would be taken for it.
         let mut standard = program.standard;
         for (target, source) in (0..).zip(&mut standard) {
             if let Some(number) = source.filter(|number| takes_aside(*number, target)) {
@@ -276,15 +283,16 @@ unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
     }
 }
 
-/// Tries one path after the other; why none of them was it: the first refusal that is more than that there is no such program,
-/// or else the last.
+/// Tries one path after the other; why none of them was it: the first refusal that is more than that there is
+/// no such program, or else the last.
 ///
 /// # Safety
 /// As [`begin`].
 unsafe fn execute(start: &Start<'_>) -> libc::c_int {
     let (mut refused, mut absent) = (0, libc::ENOENT);
     for path in start.paths {
-        // SAFETY: strings and lists that end with a null, kept by the parent; the call comes back only when it is refused.
+        // SAFETY: strings and lists that end with a null, kept by the parent; the call comes back only when
+        // it is refused.
         unsafe { libc::execve(*path, start.arguments, start.environment) };
         match failed() {
             why @ (libc::ENOENT | libc::ENOTDIR) => absent = why,

@@ -1,4 +1,5 @@
-//! The C library's `posix_spawn`, for a kernel that does not know the call that [`super::beside`] makes, or whose guard forbids it.
+//! The C library's `posix_spawn`, for a kernel that does not know the call that [`super::beside`] makes, or
+//! whose guard forbids it.
 
 use super::{Program, Started, takes_aside};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -31,7 +32,8 @@ fn watch(process: i32) -> io::Result<Started> {
     match opened.and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
         Ok(end) => Ok(Started { process, end }),
         Err(error) => {
-            // SAFETY: numbers only; the child is ours and was not collected yet, so the number names nobody else.
+            // SAFETY: numbers only; the child is ours and was not collected yet, so the number names nobody
+            // else.
             unsafe {
                 libc::kill(process, libc::SIGKILL);
                 libc::waitpid(process, std::ptr::null_mut(), 0);
@@ -109,7 +111,8 @@ impl Prepared {
         if program.default_signals {
             let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
             flags |= libc::POSIX_SPAWN_SETSIGDEF;
-            // SAFETY: the set is initialised by the first call and copied by the last; the attributes are initialised.
+            // SAFETY: the set is initialised by the first call and copied by the last; the attributes are
+            // initialised.
             check(unsafe {
                 libc::sigemptyset(signals.as_mut_ptr());
                 libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
@@ -137,8 +140,8 @@ impl Prepared {
         environment: *const *const libc::c_char,
     ) -> io::Result<i32> {
         let mut process = 0;
-        // SAFETY: actions and attributes are initialised; both lists end with a null and point to strings that live
-        // through the call, which changes none of them.
+        // SAFETY: actions and attributes are initialised; both lists end with a null and point to strings
+        // that live through the call, which changes none of them.
         check(unsafe {
             libc::posix_spawn(
                 &mut process,

@@ -8,7 +8,8 @@ use thalweg_sys::epoll::wait_readable;
 
 const ALONE: &str = "THALWEG_TEST_ALONE";
 
-/// Has a test run in a process of its own, since it takes every descriptor there is. Whether this is that process.
+/// Has a test run in a process of its own, since it takes every descriptor there is. Whether this is that
+/// process.
 fn alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -2,8 +2,8 @@
 
 use crate::exchange::Announced;
 
-/// What a head says of itself as far as it came, which may be none that [`HeadParser`](super::HeadParser) takes. Of a sound one it
-/// is what the parser gives.
+/// What a head says of itself as far as it came, which may be none that [`HeadParser`](super::HeadParser)
+/// takes. Of a sound one it is what the parser gives.
 pub fn announced(bytes: &[u8]) -> Announced<'_> {
     Announced { path: path(bytes), origin: origin(bytes), live: None }
 }
@@ -23,7 +23,8 @@ fn path(bytes: &[u8]) -> Option<&str> {
     origin.split(['?', '#']).next().map(|path| if path.is_empty() { "/" } else { path })
 }
 
-/// The value of the one `Origin` field whose line came whole; `None` without one, and where there are several.
+/// The value of the one `Origin` field whose line came whole; `None` without one, and where there are
+/// several.
 fn origin(bytes: &[u8]) -> Option<&[u8]> {
     // The first line is none of a field, and what follows the last line end is none yet.
     let lines = bytes.trim_ascii_start().split_inclusive(|byte| *byte == b'\n').skip(1);

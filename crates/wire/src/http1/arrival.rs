@@ -1,8 +1,8 @@
 //! An answer that is wanted whole, on its way in: bytes as they come, to where its body stands among them.
 //!
-//! Invariants: each byte of a body is looked at once, in however many pieces it comes; memory goes to what has come, never to
-//! what a server says will; what comes before the answer has a bound too. *Checked by* the test below, and by those of whoever
-//! reads by it, which send all that a hostile server may.
+//! Invariants: each byte of a body is looked at once, in however many pieces it comes; memory goes to what
+//! has come, never to what a server says will; what comes before the answer has a bound too. *Checked by* the
+//! test below, and by those of whoever reads by it, which send all that a hostile server may.
 
 use super::body::BodyDecoder;
 use super::head::BodyLength;
@@ -16,8 +16,9 @@ const KEPT_BYTES_MAX: usize = 1 << 10;
 /// Room that is made at once for what is announced.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// How far an answer has come. One for each connection, told when the [next answer](Arrival::begin) begins: a head that is byte
-/// for byte the one before, as a server's are for the length of a second, is not taken apart again.
+/// How far an answer has come. One for each connection, told when the [next answer](Arrival::begin) begins: a
+/// head that is byte for byte the one before, as a server's are for the length of a second, is not taken
+/// apart again.
 ///
 /// ```
 /// use thalweg_wire::http1::Arrival;
@@ -54,7 +55,8 @@ struct Known {
 pub struct Whole {
     /// Its status.
     pub status: u16,
-    /// Where its body stands in what came in, transfer coding removed. What stands behind it came after the answer.
+    /// Where its body stands in what came in, transfer coding removed. What stands behind it came after the
+    /// answer.
     pub body: Range<usize>,
     /// Whether the connection can be used again.
     pub keep_alive: bool,
@@ -86,7 +88,8 @@ struct Piecemeal {
 }
 
 impl Arrival {
-    /// Looks at what came in, `input`, to which bytes were added since the last look, for a body of so many bytes at most.
+    /// Looks at what came in, `input`, to which bytes were added since the last look, for a body of so many
+    /// bytes at most.
     ///
     /// # Errors
     /// [`ArrivalError`]; the connection cannot be used any further.
@@ -159,7 +162,8 @@ impl Arrival {
 }
 
 impl Piecemeal {
-    /// Takes apart what stands behind the body so far, so that nothing but the body is left, and what may follow the answer.
+    /// Takes apart what stands behind the body so far, so that nothing but the body is left, and what may
+    /// follow the answer.
     fn look(&mut self, input: &mut Vec<u8>, body_bytes_max: usize) -> Result<Option<Whole>, ArrivalError> {
         let body = &mut self.answer.body;
         let mut at = body.end;

@@ -35,8 +35,8 @@ impl BodyDecoder {
         }
     }
 
-    /// Decodes up to the next data, the end, or the end of the input. Call again with what is left until it consumes nothing
-    /// or is done; one that the connection's end delimits never is.
+    /// Decodes up to the next data, the end, or the end of the input. Call again with what is left until it
+    /// consumes nothing or is done; one that the connection's end delimits never is.
     ///
     /// # Errors
     /// A 400 [`Refusal`]: the framing is broken and the connection cannot be used any further.

@@ -53,7 +53,8 @@ pub struct Head<'a> {
     pub query: Option<&'a str>,
     /// Minor version: 0 or 1.
     pub minor_version: u8,
-    /// Header fields that anybody reads, in order of arrival; `Host` says what the target does, where that names an authority.
+    /// Header fields that anybody reads, in order of arrival; `Host` says what the target does, where that
+    /// names an authority.
     pub fields: Fields<'a>,
     /// Where the body begins.
     pub bytes: usize,
@@ -216,8 +217,8 @@ fn split_target(method: Method, target: &str) -> Result<Target<'_>, Refusal> {
     Ok(Target { authority, path: if path.is_empty() { "/" } else { path }, query })
 }
 
-/// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`. RFC 9110 4.2: a
-/// URL names a host, and user information in front of it is for deceiving somebody.
+/// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`. RFC
+/// 9110 4.2: a URL names a host, and user information in front of it is for deceiving somebody.
 fn split_authority(target: &str) -> Result<(Option<&str>, &str), Refusal> {
     let (scheme, rest) = target.split_once("://").ok_or(BAD_TARGET)?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {

@@ -71,7 +71,8 @@ fn targets() {
     }
 }
 
-/// RFC 9112 3.2.2: the received `Host` is ignored where the target names one. It has to be there all the same.
+/// RFC 9112 3.2.2: the received `Host` is ignored where the target names one. It has to be there all the
+/// same.
 #[test]
 fn an_absolute_target_says_whom_it_is_for() {
     let hosts = |text: &str| {

@@ -1,9 +1,9 @@
-//! Request heads that come again. Whoever keeps a connection mostly sends what it sent before, byte for byte, so what the last
-//! head at a place came to is kept, and the same bytes are not taken apart twice.
+//! Request heads that come again. Whoever keeps a connection mostly sends what it sent before, byte for byte,
+//! so what the last head at a place came to is kept, and the same bytes are not taken apart twice.
 //!
-//! Invariant: what comes out is what [`HeadParser`] makes of the same bytes. A head is told by its bytes alone, since they
-//! say where it ends, and the limits do not change; so who sent it before does not matter. *Checked by* the property test below and
-//! by the fuzz target of request heads.
+//! Invariant: what comes out is what [`HeadParser`] makes of the same bytes. A head is told by its bytes
+//! alone, since they say where it ends, and the limits do not change; so who sent it before does not matter.
+//! *Checked by* the property test below and by the fuzz target of request heads.
 
 use super::head::{BodyLength, Head, HeadParser, Limits};
 use crate::exchange::{Method, Refusal};
@@ -13,7 +13,8 @@ use crate::field::{Field, Name};
 const PLACES: usize = 64;
 /// Bytes of a head that is kept; a longer one is taken apart each time.
 const KEPT_BYTES_MAX: usize = 512;
-/// Heads in a row that all were others, after which only one in so many is kept: their sender has new ones each time.
+/// Heads in a row that all were others, after which only one in so many is kept: their sender has new ones
+/// each time.
 const OTHERS_MAX: u8 = 4;
 const KEPT_OF_OTHERS: u8 = 16;
 
@@ -67,7 +68,8 @@ impl Heads {
         Self { limits, kept: Vec::new() }
     }
 
-    /// As [`HeadParser::parse`], for somebody at this place, whose parser that is: any number, best the same each time.
+    /// As [`HeadParser::parse`], for somebody at this place, whose parser that is: any number, best the same
+    /// each time.
     ///
     /// # Errors
     /// As there.
@@ -159,7 +161,8 @@ impl Parts {
     }
 }
 
-/// Where a part lies in the whole; `None` where it is no part of it: what a head leaves out is said by a word of ours.
+/// Where a part lies in the whole; `None` where it is no part of it: what a head leaves out is said by a word
+/// of ours.
 fn span(part: &[u8], whole: &[u8]) -> Option<Span> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start + part.len();

@@ -1,5 +1,6 @@
-//! Where the least parts of JSON text end, each of which stands for itself: blanks, words, numbers, what is ordinary in a string.
-//! Handed a byte's place, they answer another, and keep nothing: it is what whoever passes over millions of small values waits for.
+//! Where the least parts of JSON text end, each of which stands for itself: blanks, words, numbers, what is
+//! ordinary in a string. Handed a byte's place, they answer another, and keep nothing: it is what whoever
+//! passes over millions of small values waits for.
 
 use super::text::Syntax;
 
@@ -64,7 +65,8 @@ fn digits(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// How many bytes need no look of their own: neither quote nor backslash nor control character. Eight at a time.
+/// How many bytes need no look of their own: neither quote nor backslash nor control character. Eight at a
+/// time.
 #[inline]
 pub(super) fn ordinary(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;

@@ -1,8 +1,8 @@
 //! JSON bodies as messages: validation, and one level of array flattened, bytes preserved.
 //!
-//! Nothing is decoded: values are passed over ([`skim`]), each byte once and without the thread's stack, so a hostile body
-//! cannot overflow anything. Messages are kept joined by single commas; a body that comes that way already is borrowed, not
-//! copied.
+//! Nothing is decoded: values are passed over ([`skim`]), each byte once and without the thread's stack, so a
+//! hostile body cannot overflow anything. Messages are kept joined by single commas; a body that comes that
+//! way already is borrowed, not copied.
 
 use super::lexeme;
 use super::skim::{self, Open};
@@ -48,8 +48,8 @@ pub fn messages(body: &[u8]) -> Result<Messages<'_>, JsonError> {
     Ok(messages)
 }
 
-/// Where the `count`-th of messages ends, each of which is kept with a comma behind it, that comma included; `None` if there are
-/// fewer, or if what is kept begins with something else. Nothing behind it is looked at.
+/// Where the `count`-th of messages ends, each of which is kept with a comma behind it, that comma included;
+/// `None` if there are fewer, or if what is kept begins with something else. Nothing behind it is looked at.
 pub fn end_of_message(kept: &[u8], count: u64) -> Option<usize> {
     // The shortest one is a digit.
     if count > kept.len() as u64 / 2 {
@@ -66,8 +66,8 @@ pub fn end_of_message(kept: &[u8], count: u64) -> Option<usize> {
     Some(at)
 }
 
-/// The elements of an array, joined, and where it ends; what follows its first bracket and blanks comes next. They are borrowed for as
-/// long as they lie one comma apart, and copied from the first that does not.
+/// The elements of an array, joined, and where it ends; what follows its first bracket and blanks comes next.
+/// They are borrowed for as long as they lie one comma apart, and copied from the first that does not.
 fn elements(body: &[u8], mut at: usize) -> Result<(Messages<'_>, usize), Syntax> {
     if body.get(at) == Some(&b']') {
         return Ok((Messages { count: 0, joined: Cow::Borrowed(&[]) }, at + 1));

@@ -1,6 +1,8 @@
-//! JSON that stays text: walked ([`Text`]), passed over, appended ([`mod@write`]), and taken for messages ([`messages()`]).
+//! JSON that stays text: walked ([`Text`]), passed over, appended ([`mod@write`]), and taken for messages
+//! ([`messages()`]).
 //!
-//! Nothing is built between the text and whatever it becomes, so an integer of 64 bits never passes through a float.
+//! Nothing is built between the text and whatever it becomes, so an integer of 64 bits never passes through a
+//! float.
 
 mod lexeme;
 mod messages;

@@ -1,5 +1,6 @@
-//! JSON that is passed over: each byte looked at once, nothing kept but which brackets are open. As strict as RFC 8259 writes
-//! it and no stricter: nesting has no bound but the text's length, and an escape may be half of a surrogate pair.
+//! JSON that is passed over: each byte looked at once, nothing kept but which brackets are open. As strict as
+//! RFC 8259 writes it and no stricter: nesting has no bound but the text's length, and an escape may be half
+//! of a surrogate pair.
 //!
 //! Made for bodies of millions of small values, which pass on a thread that others wait for.
 

@@ -1,5 +1,5 @@
-//! JSON text, walked: no tree, no recursion, no allocation. Strict as RFC 8259 writes it, and where it leaves a choice:
-//! no byte order mark, no half of a surrogate pair, bounded nesting.
+//! JSON text, walked: no tree, no recursion, no allocation. Strict as RFC 8259 writes it, and where it leaves
+//! a choice: no byte order mark, no half of a surrogate pair, bounded nesting.
 
 use super::lexeme::{self, ordinary};
 use std::borrow::Cow;
@@ -265,8 +265,8 @@ impl<'a> Text<'a> {
         self.value_within(DEPTH_MAX, |_| true)
     }
 
-    /// The same, nested no deeper than `depth_max`, which is [`DEPTH_MAX`] at most, and with no number but such as `is_number` takes:
-    /// for what others are to read whose bounds are their own.
+    /// The same, nested no deeper than `depth_max`, which is [`DEPTH_MAX`] at most, and with no number but
+    /// such as `is_number` takes: for what others are to read whose bounds are their own.
     ///
     /// # Errors
     /// It is no JSON, or not within that.

@@ -246,7 +246,8 @@ fn params<'a>(text: &mut Text<'a>) -> Result<Result<Params<'a>, &'static str>, S
 impl<'a> Members<'a> {
     fn judge(self) -> Item<'a> {
         let Self { version, id, method, params, wrong } = self;
-        // The version says by which rules all else is to be judged, and an id that cannot be told answers nothing.
+        // The version says by which rules all else is to be judged, and an id that cannot be told answers
+        // nothing.
         let echoed = match id {
             Some(Ok(id)) => id,
             _ => Id::NULL,

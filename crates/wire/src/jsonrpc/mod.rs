@@ -1,11 +1,12 @@
 //! JSON-RPC 2.0: what a body asks, and what answers it. Rules in `docs/rpc.md`.
 //!
-//! *One text per meaning.* A body is judged as a whole before anything of it is carried out: [`calls`] says what it asks,
-//! or why nothing of it will happen. Ids are kept as they were written and echoed byte for byte; parameters and
-//! results stay text ([`Text`](crate::json::Text) walks it), so an integer of 64 bits never passes through a float, and nothing is built
-//! between the text and whatever it becomes.
+//! *One text per meaning.* A body is judged as a whole before anything of it is carried out: [`calls`] says
+//! what it asks, or why nothing of it will happen. Ids are kept as they were written and echoed byte for
+//! byte; parameters and results stay text ([`Text`](crate::json::Text) walks it), so an integer of 64 bits
+//! never passes through a float, and nothing is built between the text and whatever it becomes.
 //!
-//! *Bounds*: nesting up to [`DEPTH_MAX`](crate::json::DEPTH_MAX), as many calls as the caller allows, nothing allocated but a list of the calls.
+//! *Bounds*: nesting up to [`DEPTH_MAX`](crate::json::DEPTH_MAX), as many calls as the caller allows, nothing
+//! allocated but a list of the calls.
 //!
 //! *Checked by* property tests: any bytes, any cut, and agreement with another parser about what is JSON.
 

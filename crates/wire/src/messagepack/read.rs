@@ -9,8 +9,8 @@ type Read<T> = Result<T, DecodeError>;
 /// What the values of lists and maps may take in memory, for each byte of the frame.
 const HELD_PER_BYTE: usize = 64;
 
-/// What they may take besides, however short the frame: an array that is absent takes one byte there and its whole
-/// length in memory.
+/// What they may take besides, however short the frame: an array that is absent takes one byte there and its
+/// whole length in memory.
 const HELD_BESIDES: usize = 16 << 20;
 
 /// Walks one frame.
@@ -319,8 +319,9 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Counts the memory of as many values, before any of them is read. Returns for how many of them it may be reserved
-    /// at once: what is reserved is measured by the bytes that are left, the rest by values that were read.
+    /// Counts the memory of as many values, before any of them is read. Returns for how many of them it may
+    /// be reserved at once: what is reserved is measured by the bytes that are left, the rest by values that
+    /// were read.
     #[inline]
     fn hold<T>(&mut self, count: usize) -> Read<usize> {
         let room = count.checked_mul(size_of::<T>()).and_then(|taken| self.room.checked_sub(taken));
@@ -388,7 +389,8 @@ impl<'a> Reader<'a> {
     /// Values by string keys, in any order.
     ///
     /// # Errors
-    /// No map stands here, one of its keys comes twice, its values would take too much memory, or one of them is wrong.
+    /// No map stands here, one of its keys comes twice, its values would take too much memory, or one of them
+    /// is wrong.
     pub fn map<T>(
         &mut self,
         item_bytes_min: usize,
@@ -407,7 +409,8 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// Begins a map whose values take at least `item_bytes_min` each: how many keys follow, each with its value.
+    /// Begins a map whose values take at least `item_bytes_min` each: how many keys follow, each with its
+    /// value.
     ///
     /// # Errors
     /// No map stands here, or one of more values than the frame can hold.

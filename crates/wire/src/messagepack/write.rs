@@ -1,5 +1,5 @@
-//! Values as bytes, each in its smallest encoding. Every function appends to `out` and takes its value by reference,
-//! so that they compose: `list(out, &values, u32)`.
+//! Values as bytes, each in its smallest encoding. Every function appends to `out` and takes its value by
+//! reference, so that they compose: `list(out, &values, u32)`.
 
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ impl State {
         self.waiters.len() - self.patient
     }
 
-    /// Calls that count, and how many of them there may be. One that nobody waits for any more counts until it has left: what it
-    /// takes is still here.
+    /// Calls that count, and how many of them there may be. One that nobody waits for any more counts until
+    /// it has left: what it takes is still here.
     pub(crate) fn bound(&self) -> (usize, u32) {
         (self.waiters.len() - self.unbounded + self.given_up_here(), self.in_flight_max)
     }
@@ -32,8 +32,8 @@ impl State {
         }
     }
 
-    /// What speaks against another call, the worst first: there is nobody any more, there is no room, there is nobody yet; and
-    /// how many calls count.
+    /// What speaks against another call, the worst first: there is nobody any more, there is no room, there
+    /// is nobody yet; and how many calls count.
     pub(crate) fn burden(&self) -> (bool, bool, bool, usize) {
         let (in_flight, in_flight_max) = self.bound();
         let is_lost = self.client.as_ref().is_none_or(|client| client.failure().is_some());

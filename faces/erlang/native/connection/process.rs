@@ -1,4 +1,5 @@
-//! The process at the other end of a worker's connection: watched for its end, and ended, by a descriptor of its own.
+//! The process at the other end of a worker's connection: watched for its end, and ended, by a descriptor of
+//! its own.
 
 use super::State;
 use std::io;

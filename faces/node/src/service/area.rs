@@ -1,12 +1,14 @@
-//! How frames come over: many in one call, laid out in an area that JavaScript owns. Numbers are little-endian.
+//! How frames come over: many in one call, laid out in an area that JavaScript owns. Numbers are
+//! little-endian.
 //!
 //! ```text
 //! out     length 4 | what 4 | slot 4 | first 4 | second 4 | payload | zeros to a multiple of 4
 //! in      length 4 | what 4 | slot 4 | first 4 | second 4 | payload | zeros to a multiple of 4
 //! ```
 //!
-//! A slot names a call within one isolate: JavaScript chooses it for a client's calls, this side for a server's. What
-//! the words mean is said where they are used (`client.rs`, `server.rs`). `lib/service/area.js` is the other half.
+//! A slot names a call within one isolate: JavaScript chooses it for a client's calls, this side for a
+//! server's. What the words mean is said where they are used (`client.rs`, `server.rs`).
+//! `lib/service/area.js` is the other half.
 
 use std::ops::Range;
 
@@ -61,8 +63,8 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Spill {
-    /// Begins to fill an area from a byte on, with what was kept. `None` when that does not fit: the area has to have
-    /// [`Self::bytes`] more.
+    /// Begins to fill an area from a byte on, with what was kept. `None` when that does not fit: the area has
+    /// to have [`Self::bytes`] more.
     pub(crate) fn fill<'a>(&'a mut self, area: &'a mut [u8], from: usize) -> Option<Filling<'a>> {
         let place = area.get_mut(from..from + self.bytes.len())?;
         place.copy_from_slice(&self.bytes);

@@ -47,8 +47,8 @@ impl BlockingCaller {
         found.map(|(_, call)| *call).ok_or_else(|| failure("BAD_ARGUMENT", "no such stream is under way"))
     }
 
-    /// Writes a frame into the area from a byte on and answers its length; where it does not fit, keeps it and answers
-    /// the complement of that.
+    /// Writes a frame into the area from a byte on and answers its length; where it does not fit, keeps it
+    /// and answers the complement of that.
     fn deliver(&self, frame: &[u8], area: &mut [u8], from: u32) -> i32 {
         let from = from as usize;
         if let Some(place) = area.get_mut(from..from + frame.len()) {

@@ -1,5 +1,5 @@
-//! A client that the event loop drives: what a turn of the loop has to say goes over in one call, what a turn of the
-//! reactor brought comes back in one.
+//! A client that the event loop drives: what a turn of the loop has to say goes over in one call, what a turn
+//! of the reactor brought comes back in one.
 //!
 //! ```text
 //! out     CALL slot, deadline in ms or 0, 0, request | STREAM slot, deadline in ms or 0, credit or 0, request
@@ -205,7 +205,8 @@ impl Caller {
         }
     }
 
-    /// Items that a new stream may send at first; 0 where streams know no credit, and while there is no connection.
+    /// Items that a new stream may send at first; 0 where streams know no credit, and while there is no
+    /// connection.
     #[napi]
     pub fn credit(&self) -> u32 {
         self.line.borrow().as_ref().map_or(0, |line| line.client.credit())

@@ -1,5 +1,5 @@
-//! A program that this process started, as the event loop sees it: its end is a descriptor that is readable. The kernel
-//! ends it with the thread that started it.
+//! A program that this process started, as the event loop sees it: its end is a descriptor that is readable.
+//! The kernel ends it with the thread that started it.
 
 use super::watch::Watch;
 use crate::error::{Result, failure};

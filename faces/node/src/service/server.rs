@@ -1,14 +1,14 @@
-//! A server that the event loop drives: what a turn of the loop answered goes over in one call, what a turn of the reactor
-//! brought comes back in one.
+//! A server that the event loop drives: what a turn of the loop answered goes over in one call, what a turn
+//! of the reactor brought comes back in one.
 //!
 //! ```text
 //! out     ITEM slot, frame | END slot, frame | FAIL slot, fault, words | WATCH slot
 //! in      REQUEST slot, client's low and high half, frame | CHANGED slot, 1 when nobody waits any more
 //! ```
 //!
-//! This side names calls by slots that it hands out again once the last word about one was said. Where an item's first
-//! word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 nobody waits any more. A call that is watched
-//! says once that nobody waits.
+//! This side names calls by slots that it hands out again once the last word about one was said. Where an
+//! item's first word stood its flow is written: 0 go on, 1 wait until it CHANGED, 2 nobody waits any more. A
+//! call that is watched says once that nobody waits.
 
 use super::area::{Record, Spill, note, read};
 use super::options::{ListenOptions, endpoint, fault};

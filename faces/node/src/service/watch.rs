@@ -1,12 +1,13 @@
-//! How libuv drives an embedded reactor: one `uv_poll` over its descriptor, which calls JavaScript on the loop's own
-//! thread whenever a turn has something to do. No thread, no timer.
+//! How libuv drives an embedded reactor: one `uv_poll` over its descriptor, which calls JavaScript on the
+//! loop's own thread whenever a turn has something to do. No thread, no timer.
 //!
-//! Who owns what: the handle, the callback and its context live in an [`Inner`] that the [`Watch`] and libuv share.
-//! Closing takes the descriptor out of the loop there and then, so its owner may drop it afterwards; the rest is given
-//! back when libuv says that it has let go. Where an environment ends first, its hook closes the handle and holds the
-//! end up until it is closed.
+//! Who owns what: the handle, the callback and its context live in an [`Inner`] that the [`Watch`] and libuv
+//! share. Closing takes the descriptor out of the loop there and then, so its owner may drop it afterwards;
+//! the rest is given back when libuv says that it has let go. Where an environment ends first, its hook
+//! closes the handle and holds the end up until it is closed.
 //!
-//! *Checked by* `tests/service-loop.test.js`: workers that end in the middle of calls, closes inside the callback.
+//! *Checked by* `tests/service-loop.test.js`: workers that end in the middle of calls, closes inside the
+//! callback.
 
 use crate::error::{Result, failure};
 use napi::bindgen_prelude::{Env, Function, JsValue as _};
@@ -34,7 +35,8 @@ type Closed = unsafe extern "C" fn(Handle);
 // libuv's own interface, as the program that loads us exports it.
 //
 // # Safety
-// On the thread of the loop that a handle belongs to; a handle is `uv_handle_size` bytes that stay until `closed`.
+// On the thread of the loop that a handle belongs to; a handle is `uv_handle_size` bytes that stay until
+// `closed`.
 unsafe extern "C" {
     fn uv_handle_size(kind: c_int) -> usize;
     fn uv_handle_set_data(handle: Handle, data: *mut c_void);
@@ -77,13 +79,14 @@ fn check(status: sys::napi_status, what: &str) -> Result<()> {
 }
 
 impl Watch {
-    /// Calls `ready` whenever the descriptor is readable, until the watch ends. The watch does not keep the process
-    /// alive until it is [held](Self::hold).
+    /// Calls `ready` whenever the descriptor is readable, until the watch ends. The watch does not keep the
+    /// process alive until it is [held](Self::hold).
     pub(crate) fn start(env: &Env, descriptor: BorrowedFd<'_>, ready: Function<'_, (), ()>) -> Result<Watch> {
         let raw = env.raw();
         let (mut event_loop, mut callback, mut name, mut context) =
             (null_mut(), null_mut(), null_mut(), null_mut());
-        // SAFETY: on the environment's own thread, inside a call from JavaScript; every pointer is to a local.
+        // SAFETY: on the environment's own thread, inside a call from JavaScript; every pointer is to a
+        // local.
         unsafe {
             check(sys::napi_get_uv_event_loop(raw, &mut event_loop), "event loop")?;
             let text = b"thalweg";
@@ -109,8 +112,8 @@ impl Watch {
             hook: Cell::new(null_mut()),
             is_closing: Cell::new(false),
         });
-        // SAFETY: the room is large and aligned enough, and outlives the handle: `closed` gives back the count that
-        // the handle's data holds.
+        // SAFETY: the room is large and aligned enough, and outlives the handle: `closed` gives back the
+        // count that the handle's data holds.
         unsafe {
             let begun = uv_poll_init(event_loop, handle, descriptor.as_raw_fd());
             if begun != 0 {
@@ -121,7 +124,8 @@ impl Watch {
             uv_unref(handle);
         }
         let watch = Watch { inner, handle };
-        // SAFETY: the handle was begun; the hook's argument is the handle, which `closed` outlives it by removing it.
+        // SAFETY: the handle was begun; the hook's argument is the handle, which `closed` outlives it by
+        // removing it.
         unsafe {
             let mut hook = null_mut();
             check(sys::napi_add_async_cleanup_hook(raw, Some(ending), handle, &mut hook), "hook")?;
@@ -205,7 +209,8 @@ unsafe extern "C" fn ending(_hook: sys::napi_async_cleanup_hook_handle, handle: 
 /// # Safety
 /// libuv calls it on the loop's thread, for a handle that is not closed.
 unsafe extern "C" fn on_ready(handle: Handle, _status: c_int, _events: c_int) {
-    // SAFETY: the handle's own count keeps it during the call, because `closed` runs in a later phase of the loop.
+    // SAFETY: the handle's own count keeps it during the call, because `closed` runs in a later phase of the
+    // loop.
     let inner = unsafe { &*uv_handle_get_data(handle).cast::<Inner>() };
     let env = inner.env;
     let (mut scope, mut global, mut callback, mut result) = (null_mut(), null_mut(), null_mut(), null_mut());

@@ -1,9 +1,10 @@
 //! A server's listening socket: connections are taken a batch per turn, in one native call.
 //!
-//! Purpose: between the kernel's queue and the protocol's factory stands no task and no Python of ours but what makes the
-//! socket object. The listening socket is Python's and closes the descriptor. Invariants: whoever is told of a connection
-//! owns its descriptor; each connection has a copy of the context in which serving began; a listener that was closed by
-//! what a connection did accepts no more. Checked by `tests/test_loop_sockets.py` and CPython's own tests of asyncio.
+//! Purpose: between the kernel's queue and the protocol's factory stands no task and no Python of ours but
+//! what makes the socket object. The listening socket is Python's and closes the descriptor. Invariants:
+//! whoever is told of a connection owns its descriptor; each connection has a copy of the context in which
+//! serving began; a listener that was closed by what a connection did accepts no more. Checked by
+//! `tests/test_loop_sockets.py` and CPython's own tests of asyncio.
 
 use super::address::Addresses;
 use super::core::Loop;
@@ -63,7 +64,8 @@ impl Acceptor {
             if number != self.descriptor {
                 return Ok(());
             }
-            // SAFETY: the socket object that owns the descriptor is kept, and said just now that it is not closed.
+            // SAFETY: the socket object that owns the descriptor is kept, and said just now that it is not
+            // closed.
             let listener = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
             let context = foreign::copy_context(self.context.bind(py))?;
             let (told, goes_on) = match socket::accept_from(listener) {

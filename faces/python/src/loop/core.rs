@@ -1,7 +1,7 @@
 //! The class that Python's `EventLoop` stands on: scheduling, time, and who watches what.
 //!
-//! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are kept here,
-//! because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
+//! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are
+//! kept here, because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
 
 use super::accepting::Acceptor;
 use super::handle::{Handle, TimerHandle};
@@ -24,7 +24,8 @@ use std::os::fd::RawFd;
 use thalweg_events::Callbacks;
 use thalweg_sys::clock;
 
-/// Calls and events that may wait in a loop when somebody posts one more event; beyond, whoever posts is told.
+/// Calls and events that may wait in a loop when somebody posts one more event; beyond, whoever posts is
+/// told.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// What a loop is made of.
@@ -109,7 +110,8 @@ impl Loop {
         self.ready.with(py, |ready| ready.push_back(Ready::Call(handle)))
     }
 
-    /// Sets who is told of one side of a descriptor. Refused where one of the two is told by number: see `Io::is_taken`.
+    /// Sets who is told of one side of a descriptor. Refused where one of the two is told by number: see
+    /// `Io::is_taken`.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         if !self.io.with(py, |io| io.may_watch())? {
             return Err(not_ours());
@@ -284,8 +286,8 @@ impl Loop {
         Ok(handle)
     }
 
-    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come what executors
-    /// did and whoever was waited for in other threads, and nobody would hear of a refusal.
+    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come
+    /// what executors did and whoever was waited for in other threads, and nobody would hear of a refusal.
     #[pyo3(signature = (callback, *args, context = None))]
     fn call_soon_threadsafe(
         slf: &Bound<'_, Self>,
@@ -389,8 +391,8 @@ impl Loop {
         self.io.with(py, |io| io.descriptors())
     }
 
-    /// Takes connections from a listening socket: `connected(descriptor, address)` owns each, `refused(error)` hears why
-    /// there was none. So many are taken in a turn at most.
+    /// Takes connections from a listening socket: `connected(descriptor, address)` owns each,
+    /// `refused(error)` hears why there was none. So many are taken in a turn at most.
     fn _accept(
         slf: &Bound<'_, Self>,
         sock: &Bound<'_, PyAny>,

@@ -1,11 +1,12 @@
 //! A datagram endpoint as asyncio sees it: UDP, or a Unix socket for messages.
 //!
-//! Purpose: datagrams go from the socket to the protocol and back without a Python frame of ours, a batch per turn. What
-//! the socket does not take at once waits whole and in order. The socket object is Python's and closes the descriptor; names
-//! are looked up by Python's own call.
+//! Purpose: datagrams go from the socket to the protocol and back without a Python frame of ours, a batch per
+//! turn. What the socket does not take at once waits whole and in order. The socket object is Python's and
+//! closes the descriptor; names are looked up by Python's own call.
 //!
-//! Invariants: an error of one datagram is told to the protocol and ends nothing; `connection_lost` is called once, after
-//! everything else. Checked by CPython's own tests of asyncio, run on this loop, and by `tests/test_loop_datagram.py`.
+//! Invariants: an error of one datagram is told to the protocol and ends nothing; `connection_lost` is called
+//! once, after everything else. Checked by CPython's own tests of asyncio, run on this loop, and by
+//! `tests/test_loop_datagram.py`.
 
 use super::address::Addresses;
 use super::core::Loop;
@@ -77,8 +78,8 @@ impl DatagramTransport {
         if handed { Ok(()) } else { Self::watch(slf, Side::Write) }
     }
 
-    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
-    /// nothing may be sent to it any more.
+    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that
+    /// one's, and nothing may be sent to it any more.
     pub(crate) fn replaced(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         slf.get().robbed(slf.py(), side)?.map_or(Ok(()), |error| Self::_force_close(slf, error))
     }

@@ -1,10 +1,11 @@
 //! What every transport of a socket is: whose it is, what it watches, and how it ends.
 //!
-//! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is Python's and closes
-//! the descriptor; the loop watches the number. Invariants: `connection_lost` is called once, after everything else; the
-//! socket is kept until then, or until nobody knows the transport; what a turn tells the protocol, it tells in the transport's
-//! context; what another thread asks for while the loop sleeps is refused before it changes anything, or done by the loop. Checked
-//! by CPython's own tests of asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
+//! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is
+//! Python's and closes the descriptor; the loop watches the number. Invariants: `connection_lost` is called
+//! once, after everything else; the socket is kept until then, or until nobody knows the transport; what a
+//! turn tells the protocol, it tells in the transport's context; what another thread asks for while the loop
+//! sleeps is refused before it changes anything, or done by the loop. Checked by CPython's own tests of
+//! asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
 
 use super::core::Loop;
 use super::flow::Flow;
@@ -69,8 +70,9 @@ impl Endpoint {
     }
 
     pub(crate) fn borrowed(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost` or `abandon`, and every caller
-        // has seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
+        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost` or `abandon`,
+        // and every caller has seen that this is not over; a number closed behind our back makes the calls
+        // fail, nothing worse.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
     }
 
@@ -111,8 +113,9 @@ impl Endpoint {
         owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
     }
 
-    /// While the loop sleeps in another thread, has it call a method of the transport in its next turn, and wakes it: whether it
-    /// does. For what a finalizer may ask for, which runs in whatever thread the collector does, and for what is half done.
+    /// While the loop sleeps in another thread, has it call a method of the transport in its next turn, and
+    /// wakes it: whether it does. For what a finalizer may ask for, which runs in whatever thread the
+    /// collector does, and for what is half done.
     pub(crate) fn hands_over<'py>(
         &self,
         transport: &Bound<'py, PyAny>,
@@ -145,8 +148,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The loop tells it no more of one side. A socket that was closed behind its back may have left its number to another,
-    /// whose watch stays.
+    /// The loop tells it no more of one side. A socket that was closed behind its back may have left its
+    /// number to another, whose watch stays.
     pub(crate) fn unwatch(&self, py: Python<'_>, side: Side) -> PyResult<()> {
         let Some(owner) = self.owner.share(py) else { return Ok(()) };
         if owner.get().io.with(py, |io| io.tells_endpoint(self, side))? {
@@ -270,8 +273,8 @@ impl Endpoint {
         told.and(closed)
     }
 
-    /// Nobody knows the transport any more: closes the socket. Whoever is collected with it and still writes or closes does
-    /// nothing to the number, which may be another's by then.
+    /// Nobody knows the transport any more: closes the socket. Whoever is collected with it and still writes
+    /// or closes does nothing to the number, which may be another's by then.
     pub(crate) fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, |life| life.closing = true);
         // A loop that waits in another thread watches nothing of what nobody knows.

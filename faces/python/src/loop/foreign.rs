@@ -1,8 +1,9 @@
 //! Calls into the interpreter that its limited interface names too late or not at all.
 //!
-//! `PyObject_Vectorcall` belongs to it only since 3.12, and the calls for contexts never did, though all of them are
-//! documented, exported by every CPython since 3.9, and unchanged: with them one wheel still serves all versions, and
-//! a callback costs no tuple and no method lookup. A build without one of them does not import, rather than misbehave.
+//! `PyObject_Vectorcall` belongs to it only since 3.12, and the calls for contexts never did, though all of
+//! them are documented, exported by every CPython since 3.9, and unchanged: with them one wheel still serves
+//! all versions, and a callback costs no tuple and no method lookup. A build without one of them does not
+//! import, rather than misbehave.
 
 use pyo3::exceptions::PyBaseException;
 use pyo3::ffi::PyObject;
@@ -28,13 +29,13 @@ unsafe extern "C" {
     ) -> *mut PyObject;
 }
 
-/// Takes an object off the garbage collector's list: what lets go of everything by itself is not worth a look of it,
-/// and thousands of such objects are many looks.
+/// Takes an object off the garbage collector's list: what lets go of everything by itself is not worth a look
+/// of it, and thousands of such objects are many looks.
 #[inline]
 pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
     let _ = py;
-    // SAFETY: the interpreter's lock is held, and the object is alive and of one of our classes, which all have the
-    // collector's header; taking one off the list twice does nothing.
+    // SAFETY: the interpreter's lock is held, and the object is alive and of one of our classes, which all
+    // have the collector's header; taking one off the list twice does nothing.
     unsafe { pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
     object
 }
@@ -43,8 +44,8 @@ pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
 #[inline]
 pub(crate) fn track<T>(py: Python<'_>, object: &Py<T>) {
     let (_, object) = (py, object.as_ptr());
-    // SAFETY: as in `untrack`; what is on the list already is not put there twice, and all that the collector is shown of
-    // it is there.
+    // SAFETY: as in `untrack`; what is on the list already is not put there twice, and all that the collector
+    // is shown of it is there.
     unsafe {
         if pyo3::ffi::PyObject_GC_IsTracked(object) == 0 {
             pyo3::ffi::PyObject_GC_Track(object.cast());
@@ -59,11 +60,11 @@ pub(crate) fn is_only<T>(object: &Py<T>) -> bool {
     unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
-/// Does something while an exception passes for being handled, as in an `except` clause: whatever is raised meanwhile has it for its
-/// context.
+/// Does something while an exception passes for being handled, as in an `except` clause: whatever is raised
+/// meanwhile has it for its context.
 pub(crate) fn handling<R>(exception: &Bound<'_, PyBaseException>, work: impl FnOnce() -> R) -> R {
-    // SAFETY: the interpreter's lock is held. Both calls take and give references of their own; what was handled before, if
-    // anything, is put back.
+    // SAFETY: the interpreter's lock is held. Both calls take and give references of their own; what was
+    // handled before, if anything, is put back.
     unsafe {
         let before = pyo3::ffi::PyErr_GetHandledException();
         pyo3::ffi::PyErr_SetHandledException(exception.as_ptr());
@@ -99,8 +100,8 @@ impl Weak {
         let (_, only, object, Some(offset)) = (py, is_only(object), object.as_ptr(), self.offset) else {
             return false;
         };
-        // SAFETY: the interpreter's lock is held and the object is alive; every object of the class has a pointer at the
-        // offset that the class names, which is null while nobody has a weak reference to it.
+        // SAFETY: the interpreter's lock is held and the object is alive; every object of the class has a
+        // pointer at the offset that the class names, which is null while nobody has a weak reference to it.
         unsafe {
             only && pyo3::ffi::Py_TYPE(object) == self.class
                 && object.byte_add(offset).cast::<*mut PyObject>().read().is_null()
@@ -117,8 +118,8 @@ pub(crate) fn current_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
 
 /// A copy of a context.
 pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the lock is held, and the call itself refuses what is no context; a new reference comes back, or null
-    // with an exception set.
+    // SAFETY: the lock is held, and the call itself refuses what is no context; a new reference comes back,
+    // or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(context.py(), PyContext_Copy(context.as_ptr())) }
 }
 
@@ -132,7 +133,8 @@ pub(crate) fn current_context_unless_empty(py: Python<'_>) -> PyResult<Option<Py
 /// Whether there is nothing in a context.
 #[inline]
 pub(crate) fn is_empty(py: Python<'_>, context: &Py<PyAny>) -> PyResult<bool> {
-    // SAFETY: the interpreter's lock is held and the object is alive; the call itself refuses what is no mapping.
+    // SAFETY: the interpreter's lock is held and the object is alive; the call itself refuses what is no
+    // mapping.
     match unsafe { pyo3::ffi::PyMapping_Size(context.as_ptr()) } {
         0 => Ok(true),
         1.. => Ok(false),
@@ -147,7 +149,8 @@ pub(crate) fn empty_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, PyContext_New()).map(Bound::unbind) }
 }
 
-/// A context that was entered. It is left however what is done in it ends: what unwinds must not leave it the thread's.
+/// A context that was entered. It is left however what is done in it ends: what unwinds must not leave it the
+/// thread's.
 struct Entered<'c, 'py>(&'c Bound<'py, PyAny>);
 
 impl<'c, 'py> Entered<'c, 'py> {
@@ -200,8 +203,8 @@ pub(crate) fn call_one<'py>(
     argument: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let places = [std::ptr::null_mut(), argument.as_ptr()];
-    // SAFETY: the lock is held; the one argument lives through the call, and there is a place before it to be used; a
-    // new reference comes back, or null with an exception set.
+    // SAFETY: the lock is held; the one argument lives through the call, and there is a place before it to be
+    // used; a new reference comes back, or null with an exception set.
     unsafe {
         let result = PyObject_Vectorcall(
             callable.as_ptr(),

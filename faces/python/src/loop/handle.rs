@@ -1,10 +1,11 @@
 //! What is to be called, and may be cancelled until then.
 //!
-//! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A handle
-//! lets go of its callback when it is cancelled, or was called and nobody knows it, and a loop of all that its handles hold
-//! when it is closed, so no garbage collector has to look at them while they wait: what a loop's handles hold, the loop
-//! shows it, if nobody else knows them. One that was called, and that somebody knows, keeps what it called and the context,
-//! as asyncio's do; from then on the collector looks at it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
+//! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A
+//! handle lets go of its callback when it is cancelled, or was called and nobody knows it, and a loop of all
+//! that its handles hold when it is closed, so no garbage collector has to look at them while they wait: what
+//! a loop's handles hold, the loop shows it, if nobody else knows them. One that was called, and that
+//! somebody knows, keeps what it called and the context, as asyncio's do; from then on the collector looks at
+//! it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
 //! collector's list. Checked by `tests/test_loop.py` and `tests/test_loop_collected.py`.
 
 use super::core::Loop;
@@ -23,8 +24,8 @@ pub(crate) struct Handle {
     callback: Kept<Option<Py<PyAny>>>,
     /// `None`: no arguments.
     arguments: Kept<Option<Py<PyTuple>>>,
-    /// `None`: an empty one, made when it is needed. So what waits keeps nothing for the garbage collector to look at,
-    /// which with many timers is most of what they cost.
+    /// `None`: an empty one, made when it is needed. So what waits keeps nothing for the garbage collector to
+    /// look at, which with many timers is most of what they cost.
     context: Kept<Option<Py<PyAny>>>,
     cancelled: Kept<bool>,
     /// Where it was scheduled, in debug mode.
@@ -301,7 +302,8 @@ impl TimerHandle {
             return Ok(());
         }
         slf.get().scheduled_on.traverse(visit)?;
-        // SAFETY: the collector runs under the interpreter's lock; with the token only the way to the base is found.
+        // SAFETY: the collector runs under the interpreter's lock; with the token only the way to the base is
+        // found.
         let py = unsafe { Python::assume_attached() };
         slf.bind(py).as_super().get().traverse(visit)
     }

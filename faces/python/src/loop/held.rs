@@ -1,9 +1,10 @@
 //! What the interpreter's lock guards.
 //!
-//! Purpose: a loop's state is touched by whoever holds the interpreter's lock, so it needs no lock of its own; the
-//! type system only has to be told. Invariant: nothing here is reached without a `Python` token, and no reference
-//! into a cell outlives the call that was handed it. The garbage collector has no token, but runs under the lock, and calls
-//! nothing of Python's while it looks. Checked by the compiler, given the two `SAFETY` arguments.
+//! Purpose: a loop's state is touched by whoever holds the interpreter's lock, so it needs no lock of its
+//! own; the type system only has to be told. Invariant: nothing here is reached without a `Python` token, and
+//! no reference into a cell outlives the call that was handed it. The garbage collector has no token, but
+//! runs under the lock, and calls nothing of Python's while it looks. Checked by the compiler, given the two
+//! `SAFETY` arguments.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -13,8 +14,9 @@ use std::cell::{Cell, RefCell};
 /// One value, taken and put whole: nobody ever holds a reference into it.
 pub(crate) struct Kept<T>(Cell<T>);
 
-// SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in here, and
-// none of them gives that lock away half-way: what a replaced value runs when it is dropped, runs after the store.
+// SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in
+// here, and none of them gives that lock away half-way: what a replaced value runs when it is dropped, runs
+// after the store.
 unsafe impl<T: Send> Sync for Kept<T> {}
 
 impl<T> Kept<T> {
@@ -79,8 +81,9 @@ impl<T> Kept<Option<Py<T>>> {
 #[derive(Default)]
 pub(crate) struct Held<T>(RefCell<T>);
 
-// SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that lock away
-// meanwhile has it marked as lent, so whoever comes then is refused; the mark itself changes under the lock alone.
+// SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that
+// lock away meanwhile has it marked as lent, so whoever comes then is refused; the mark itself changes under
+// the lock alone.
 unsafe impl<T: Send> Sync for Held<T> {}
 
 impl<T> Held<T> {
@@ -88,7 +91,8 @@ impl<T> Held<T> {
         Self(RefCell::new(value))
     }
 
-    /// Lends the value to `work`, which must not drop Python objects in it: their finalizers may come back here.
+    /// Lends the value to `work`, which must not drop Python objects in it: their finalizers may come back
+    /// here.
     ///
     /// # Errors
     /// It is lent already: the loop waits in another thread.

@@ -1,10 +1,11 @@
 //! The loop's half that waits: a reactor, and who watches which descriptor.
 //!
-//! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch. The
-//! descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and gives every one
-//! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor while the watch
-//! exists, unless the descriptor was found closed: then whoever is the next to watch that number gets a new one; what
-//! happened to a watch that is gone since is not delivered, because keys are never reused.
+//! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch.
+//! The descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and
+//! gives every one back, closing none. Invariants: a descriptor has at most one watch; its key is alive in
+//! the reactor while the watch exists, unless the descriptor was found closed: then whoever is the next to
+//! watch that number gets a new one; what happened to a watch that is gone since is not delivered, because
+//! keys are never reused.
 
 use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
@@ -74,7 +75,8 @@ impl Handler for Collector {
 
 /// Who is told that a descriptor is ready.
 pub(crate) enum Target {
-    /// A handle, and the object that was to be watched if it was no number: who closes it first still takes it off by it.
+    /// A handle, and the object that was to be watched if it was no number: who closes it first still takes
+    /// it off by it.
     Call(Py<Handle>, Option<Py<PyAny>>),
     Stream(Py<StreamTransport>),
     Datagrams(Py<DatagramTransport>),
@@ -219,8 +221,8 @@ impl Io {
         self.listening.is_worth_it()
     }
 
-    /// Looks for a moment, giving its processor to whoever needs it. Whether something came, or somebody woke us: otherwise a
-    /// [`sleep`](Self::sleep) is to follow.
+    /// Looks for a moment, giving its processor to whoever needs it. Whether something came, or somebody woke
+    /// us: otherwise a [`sleep`](Self::sleep) is to follow.
     pub(crate) fn listen(&mut self, found: &mut Vec<Found>) -> std::io::Result<bool> {
         self.collect(found, |reactor, listening| {
             let began_ns = clock::monotonic_ns();
@@ -272,8 +274,8 @@ impl Io {
         let core = reactor.core();
         if let Some(Some(watch)) = self.watches.get_mut(place) {
             let before = watch.targets[side as usize].replace(target);
-            // Who was told before may have closed the descriptor, and its number be another's since: then the kernel forgot
-            // the watch, and says so only when it is changed.
+            // Who was told before may have closed the descriptor, and its number be another's since: then the
+            // kernel forgot the watch, and says so only when it is changed.
             let mut kept = match &before {
                 None if core.entry(watch.key).is_some() => core.set_interest(watch.key, watch.interest()),
                 _ => Err(std::io::ErrorKind::NotFound.into()),
@@ -321,7 +323,8 @@ impl Io {
             } else {
                 let core = reactor.core();
                 if core.set_interest(watch.key, interest).is_err() {
-                    // Closed meanwhile: nothing is told of it any more, and whoever has the number next begins anew.
+                    // Closed meanwhile: nothing is told of it any more, and whoever has the number next
+                    // begins anew.
                     give_back(core.release(watch.key));
                 }
             }
@@ -346,15 +349,16 @@ impl Io {
         )
     }
 
-    /// Whether somebody has one side of a descriptor to themselves: whoever is told by number takes no other's place, and
-    /// gives theirs to no other. A number that another descriptor had since is free.
+    /// Whether somebody has one side of a descriptor to themselves: whoever is told by number takes no
+    /// other's place, and gives theirs to no other. A number that another descriptor had since is free.
     pub(crate) fn is_taken(&mut self, descriptor: RawFd, side: Side, target: &Target) -> bool {
         let told = self.told(descriptor, side);
         told.is_some_and(|told| told.is_by_number() || target.is_by_number())
             && self.is_still_there(descriptor)
     }
 
-    /// Whether a descriptor that is watched is still what it was: then the kernel refuses to take it once more.
+    /// Whether a descriptor that is watched is still what it was: then the kernel refuses to take it once
+    /// more.
     fn is_still_there(&mut self, descriptor: RawFd) -> bool {
         let Some(reactor) = &mut self.reactor else { return false };
         match lend(reactor.core(), descriptor, Interest::NONE) {
@@ -425,7 +429,8 @@ impl Io {
             let keys: Vec<Key> = reactor.core().keys().collect();
             keys.into_iter().for_each(|key| give_back(reactor.core().release(key)));
         } else {
-            // The kernel's list is one for parent and child: what is taken off it here, the parent misses too.
+            // The kernel's list is one for parent and child: what is taken off it here, the parent misses
+            // too.
             std::mem::forget(reactor);
         }
         targets
@@ -439,8 +444,8 @@ impl Drop for Io {
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {
-    // SAFETY: the number is not negative, as `watch` has seen; whoever owns it keeps it, because `give_back` takes it out of
-    // every one that is made here before it could be closed.
+    // SAFETY: the number is not negative, as `watch` has seen; whoever owns it keeps it, because `give_back`
+    // takes it out of every one that is made here before it could be closed.
     let lent = unsafe { OwnedFd::from_raw_fd(descriptor) };
     core.insert(lent, descriptor, interest).map_err(|rejected| {
         let _ = rejected.descriptor.into_raw_fd();

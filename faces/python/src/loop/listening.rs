@@ -1,8 +1,9 @@
 //! Whether to listen for a moment before sleeping.
 //!
-//! A thread or a peer that answers the loop's last word at once would have to wake it across cores, which takes longer than
-//! the answer did. So while what the loop waits for keeps coming that fast, it listens first: the next answer finds it awake.
-//! Waits that are longer say that it was not worth it, and it sleeps at once.
+//! A thread or a peer that answers the loop's last word at once would have to wake it across cores, which
+//! takes longer than the answer did. So while what the loop waits for keeps coming that fast, it listens
+//! first: the next answer finds it awake. Waits that are longer say that it was not worth it, and it sleeps
+//! at once.
 
 use thalweg_sys::process;
 

@@ -1,10 +1,11 @@
 //! Every event of a loop by one number, one shape, one queue: for whoever is no coroutine.
 //!
-//! Purpose: a router, another runtime, a thread that finished posts [`Event`]s here, and the loop's own descriptors,
-//! timers and sockets are told the same way: `callback(kind, payload)`, the kinds being those of `thalweg-events`. What is
-//! posted waits in the queue that all callbacks wait in, in its place. Invariants: a post is delivered once, or refused, or
-//! said to reach nobody; what comes from the loop's own sources is delivered in the turn that found it, so it is never
-//! refused. A callback keeps the context in which it was registered.
+//! Purpose: a router, another runtime, a thread that finished posts [`Event`]s here, and the loop's own
+//! descriptors, timers and sockets are told the same way: `callback(kind, payload)`, the kinds being those of
+//! `thalweg-events`. What is posted waits in the queue that all callbacks wait in, in its place. Invariants:
+//! a post is delivered once, or refused, or said to reach nobody; what comes from the loop's own sources is
+//! delivered in the turn that found it, so it is never refused. A callback keeps the context in which it was
+//! registered.
 
 use super::core::{Loop, descriptor_of};
 use super::foreign::{self, call_two};
@@ -112,12 +113,12 @@ fn report(slf: &Bound<'_, Loop>, callback: &Bound<'_, PyAny>, kind: Kind, raised
     report_raised(slf, raised, &format!("Exception in {callback:?}, told of {name}"))
 }
 
-/// A socket with a callback is readable: the one call that reads and tells. It stays watched, with nothing to re-arm,
-/// until the peer ends; datagrams have no end, and an error of one is none.
+/// A socket with a callback is readable: the one call that reads and tells. It stays watched, with nothing to
+/// re-arm, until the peer ends; datagrams have no end, and an error of one is none.
 pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: CallbackId) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
-    // SAFETY: the callback is registered still, or nothing watched it, and holds the socket object that owns the
-    // descriptor; a number closed behind our back makes the calls fail, nothing worse.
+    // SAFETY: the callback is registered still, or nothing watched it, and holds the socket object that owns
+    // the descriptor; a number closed behind our back makes the calls fail, nothing worse.
     let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let received = state.scratch.with(py, |scratch| {
         scratch.clear();
@@ -139,7 +140,8 @@ pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: Ca
     deliver(slf, Event { callback, kind, payload })
 }
 
-/// Takes a callback's watches off a descriptor. One that was closed may have left its number to another, whose they stay.
+/// Takes a callback's watches off a descriptor. One that was closed may have left its number to another,
+/// whose they stay.
 fn unwatch(py: Python<'_>, state: &Loop, descriptor: RawFd, callback: CallbackId) -> PyResult<()> {
     for side in [Side::Read, Side::Write] {
         if state.io.with(py, |io| io.tells(descriptor, side, callback))? {
@@ -175,8 +177,8 @@ impl Mailbox {
         self.owner.bind(py).call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,)).map(drop)
     }
 
-    /// A number for what is told of a descriptor. None where nothing can be watched, as from another thread while the loop
-    /// sleeps: it could not be let go of there.
+    /// A number for what is told of a descriptor. None where nothing can be watched, as from another thread
+    /// while the loop sleeps: it could not be let go of there.
     fn insert_watch(&self, callback: Bound<'_, PyAny>, source: Source) -> PyResult<CallbackId> {
         self.owner.get().ensure_may_watch(callback.py())?;
         self.insert_call(callback, source)
@@ -215,7 +217,8 @@ fn is_done(future: &Bound<'_, PyAny>) -> PyResult<bool> {
     future.call_method0(intern!(future.py(), "done"))?.is_truthy()
 }
 
-/// Which descriptor an event is of, by its payload. Nothing but a number is compared: anything else may run Python.
+/// Which descriptor an event is of, by its payload. Nothing but a number is compared: anything else may run
+/// Python.
 #[inline]
 fn of(py: Python<'_>, kind: Kind, payload: Option<&Py<PyAny>>) -> Of {
     match payload.map(|payload| payload.bind(py)) {
@@ -247,13 +250,15 @@ impl Mailbox {
         self.insert_call(callback, Source::Posts).map(CallbackId::number)
     }
 
-    /// A number and a future: the first answer or error that is posted resolves it; of anything else it hears nothing. Its
-    /// number goes with it once it is done or cancelled, and stays for as long as neither happens. In the loop's thread only.
+    /// A number and a future: the first answer or error that is posted resolves it; of anything else it hears
+    /// nothing. Its number goes with it once it is done or cancelled, and stays for as long as neither
+    /// happens. In the loop's thread only.
     fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let (py, this) = (slf.py(), slf.get());
         let future = this.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         let number = this.insert(py, Told::Future(future.clone().unbind()))?.number();
-        // The collector sees through what Python made, as it has to: the future is known to the mailbox, and knows it.
+        // The collector sees through what Python made, as it has to: the future is known to the mailbox, and
+        // knows it.
         let done = slf.getattr(intern!(py, "_future_done"))?;
         let done =
             py.import(intern!(py, "functools"))?.call_method1(intern!(py, "partial"), (done, number))?;
@@ -266,7 +271,8 @@ impl Mailbox {
         self.unregister(py, id).map(drop)
     }
 
-    /// Tells `callback` whenever a descriptor is ready. Refused where somebody else is told of it. In the loop's thread only.
+    /// Tells `callback` whenever a descriptor is ready. Refused where somebody else is told of it. In the
+    /// loop's thread only.
     #[pyo3(signature = (fd, callback, *, read = true, write = false))]
     fn watch(
         &self,
@@ -287,7 +293,8 @@ impl Mailbox {
         Ok(id.number())
     }
 
-    /// Tells `callback` what comes from a connected, non-blocking socket. Refused as in `watch`. In the loop's thread only.
+    /// Tells `callback` what comes from a connected, non-blocking socket. Refused as in `watch`. In the
+    /// loop's thread only.
     fn socket(&self, sock: &Bound<'_, PyAny>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
         let number = descriptor_of(sock)?;
         self.refuse_transports(sock.py(), number)?;
@@ -319,8 +326,9 @@ impl Mailbox {
         delivered
     }
 
-    /// Nothing is told any more; whether there was such a number. Events that wait are dropped. One of `watch` or `socket`
-    /// in the loop's thread only: while the loop sleeps another's is refused, and the number stays. Any other from any thread.
+    /// Nothing is told any more; whether there was such a number. Events that wait are dropped. One of
+    /// `watch` or `socket` in the loop's thread only: while the loop sleeps another's is refused, and the
+    /// number stays. Any other from any thread.
     fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
         let state = self.owner.get();
         let id = CallbackId::of(id);
@@ -340,8 +348,9 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits already, of
-    /// the same side of the same descriptor, is not queued again. Raises `Overloaded` when as many wait as may.
+    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits
+    /// already, of the same side of the same descriptor, is not queued again. Raises `Overloaded` when as
+    /// many wait as may.
     #[pyo3(signature = (id, kind, payload = None))]
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
@@ -360,8 +369,8 @@ impl Mailbox {
             Noted::New => {}
         }
         if state.is_full(py)? {
-            // It does not wait after all. Noted before another thread may run, as it may once Python is asked for words:
-            // what that one posts would not be queued beside this.
+            // It does not wait after all. Noted before another thread may run, as it may once Python is asked
+            // for words: what that one posts would not be queued beside this.
             state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind, of).is_some())?;
             return Err(state.refuse(py));
         }

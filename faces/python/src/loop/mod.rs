@@ -1,15 +1,17 @@
 //! The event loop: asyncio's contract over our reactor.
 //!
-//! Owns scheduling, timers, descriptors, calls from other threads, and the transports of sockets. Everything that is
-//! not hot (name lookups, executors, TLS, signals, how servers are set up) stands on asyncio's own base classes, see
-//! `python/thalweg/loop`.
+//! Owns scheduling, timers, descriptors, calls from other threads, and the transports of sockets. Everything
+//! that is not hot (name lookups, executors, TLS, signals, how servers are set up) stands on asyncio's own
+//! base classes, see `python/thalweg/loop`.
 //!
-//! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn
-//! of the loop and the order of things in it; [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is
-//! scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a connection, [`reading`] its one half, [`outgoing`]
-//! and [`flow`] what its peer does not take yet, [`volley`] what many of them send in one turn; [`datagram`] is an endpoint of messages, [`address`] whom they are for;
-//! [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`] what is awaited of a bare socket.
-//! [`spawn`] starts programs. [`spare`] is what is used again; [`held`] is how all of it is shared under the interpreter's lock.
+//! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`]
+//! is one turn of the loop and the order of things in it; [`core`] is the class that Python sees; [`handle`]
+//! and [`timers`] are what is scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a
+//! connection, [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet,
+//! [`volley`] what many of them send in one turn; [`datagram`] is an endpoint of messages, [`address`] whom
+//! they are for; [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`]
+//! what is awaited of a bare socket. [`spawn`] starts programs. [`spare`] is what is used again; [`held`] is
+//! how all of it is shared under the interpreter's lock.
 
 mod accepting;
 mod address;

@@ -1,10 +1,11 @@
 //! What is awaited of a bare socket: `sock_recv` and its kin.
 //!
-//! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is one native call
-//! that tries again and resolves whoever waits. Most operations are a method of the socket object, which knows every family
-//! of addresses and kind of buffer. Invariants: an operation is resolved once; it watches its socket exactly while somebody
-//! waits for it and nobody else has taken its place; once nobody waits, nothing is taken from the socket. Checked by
-//! `tests/test_loop_sockets.py` and CPython's own `test_sock_lowlevel`.
+//! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is
+//! one native call that tries again and resolves whoever waits. Most operations are a method of the socket
+//! object, which knows every family of addresses and kind of buffer. Invariants: an operation is resolved
+//! once; it watches its socket exactly while somebody waits for it and nobody else has taken its place; once
+//! nobody waits, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's own
+//! `test_sock_lowlevel`.
 
 use super::core::Loop;
 use super::endpoint::would_block;
@@ -129,8 +130,8 @@ impl Operation {
         if left == 0 {
             return Ok(Some(py.None()));
         }
-        // SAFETY: the object lent `len_bytes` bytes there until the buffer is dropped, `sent` never exceeds them, and
-        // whoever changes them meanwhile needs the interpreter's lock, which is held.
+        // SAFETY: the object lent `len_bytes` bytes there until the buffer is dropped, `sent` never exceeds
+        // them, and whoever changes them meanwhile needs the interpreter's lock, which is held.
         let slice =
             unsafe { std::slice::from_raw_parts(bytes.buf_ptr().cast::<u8>().add(sent.get(py)), left) };
         // SAFETY: the socket object owns the number and is kept; it said just now that it is not closed.

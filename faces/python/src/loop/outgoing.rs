@@ -1,7 +1,7 @@
 //! Bytes a peer does not take yet.
 //!
-//! What Python cannot change is kept as it is, without a copy. Invariant: `bytes` is the sum of what is left of all
-//! pieces. What is sent is given back to be dropped outside, because a finalizer may write.
+//! What Python cannot change is kept as it is, without a copy. Invariant: `bytes` is the sum of what is left
+//! of all pieces. What is sent is given back to be dropped outside, because a finalizer may write.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

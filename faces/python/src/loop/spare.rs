@@ -1,9 +1,9 @@
 //! What a loop uses again: handles that were called and that nobody else knows, and an empty context.
 //!
-//! Purpose: most callbacks are scheduled by one who throws the handle away, and are called in a context that stays empty;
-//! making and ending both takes longer than all else that the loop does for such a callback. Invariants: what is kept here
-//! holds nothing; nobody has a reference to it, weak or not, so that it is used again cannot be seen. Checked by the tests
-//! of handles in `tests/test_loop.py`.
+//! Purpose: most callbacks are scheduled by one who throws the handle away, and are called in a context that
+//! stays empty; making and ending both takes longer than all else that the loop does for such a callback.
+//! Invariants: what is kept here holds nothing; nobody has a reference to it, weak or not, so that it is used
+//! again cannot be seen. Checked by the tests of handles in `tests/test_loop.py`.
 
 use super::foreign::{self, Weak};
 use super::handle::Handle;
@@ -62,8 +62,8 @@ impl Spare {
         Ok(None)
     }
 
-    /// A handle that was called for the only time, and is a timer's, or known to somebody: who knows it may read what it called,
-    /// and in which context.
+    /// A handle that was called for the only time, and is a timer's, or known to somebody: who knows it may
+    /// read what it called, and in which context.
     #[inline(never)]
     fn end_known(&self, py: Python<'_>, handle: &Py<Handle>) -> PyResult<()> {
         let called = handle.get();

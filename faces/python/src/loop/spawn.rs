@@ -12,8 +12,8 @@ fn strings(words: Vec<Vec<u8>>) -> PyResult<Vec<CString>> {
     made.map_err(|_| PyValueError::new_err("embedded null byte"))
 }
 
-/// Starts the first of `paths` that is there: its process, and the descriptor of its end, which the caller closes.
-/// A negative number in `standard` leaves what this process has.
+/// Starts the first of `paths` that is there: its process, and the descriptor of its end, which the caller
+/// closes. A negative number in `standard` leaves what this process has.
 #[pyfunction]
 #[pyo3(signature = (paths, arguments, environment, directory, standard, closes_others, default_signals, new_session, process_group))]
 #[expect(clippy::too_many_arguments, reason = "it is called from one place, by position, as subprocess does")]

@@ -1,8 +1,9 @@
 //! A connection as asyncio sees it: the transport of a stream socket, TCP or Unix.
 //!
-//! Purpose: bytes go from the socket to the protocol and back without a Python frame of ours. The socket object is
-//! Python's and closes the descriptor; the loop watches the number. A write is tried at once, or with others' at the end of a turn
-//! in which many connections are ready, and queued only when the peer does not take it; a read goes through one buffer that all connections of a loop share.
+//! Purpose: bytes go from the socket to the protocol and back without a Python frame of ours. The socket
+//! object is Python's and closes the descriptor; the loop watches the number. A write is tried at once, or
+//! with others' at the end of a turn in which many connections are ready, and queued only when the peer does
+//! not take it; a read goes through one buffer that all connections of a loop share.
 //!
 //! Invariants: `connection_lost` is called once, after everything else; between the end of writing
 //! (`closing`) and it nothing is read. Checked by CPython's own tests of asyncio, run on this loop.
@@ -64,8 +65,8 @@ impl StreamTransport {
         if handed { Ok(()) } else { Self::watch(slf, Side::Write) }
     }
 
-    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
-    /// nothing may be sent to it any more.
+    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that
+    /// one's, and nothing may be sent to it any more.
     pub(crate) fn replaced(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         slf.get().robbed(slf.py(), side)?.map_or(Ok(()), |error| Self::_force_close(slf, error))
     }
@@ -153,7 +154,8 @@ impl StreamTransport {
         }
     }
 
-    /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to send.
+    /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to
+    /// send.
     fn settle(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<bool> {
         let py = slf.py();
         match sent {

@@ -1,12 +1,13 @@
 //! Timers, to the nanosecond, never early.
 //!
-//! A timer lies in the bucket of its millisecond until that millisecond begins, and then in a heap by due time and order
-//! of making: so timers of one instant are called in the order they were made, a heap is small however many timers there
-//! are, and what is cancelled long before its time was never sorted. A cancelled timer stays until its time or until more
-//! than half of all are such; then all of them are swept out at once, so a cancel costs no search.
+//! A timer lies in the bucket of its millisecond until that millisecond begins, and then in a heap by due
+//! time and order of making: so timers of one instant are called in the order they were made, a heap is small
+//! however many timers there are, and what is cancelled long before its time was never sorted. A cancelled
+//! timer stays until its time or until more than half of all are such; then all of them are swept out at
+//! once, so a cancel costs no search.
 //!
-//! Invariants: whatever lies in `far` is due after everything in `near`; `count` is how many lie in both, `cancelled` how
-//! many of these are cancelled.
+//! Invariants: whatever lies in `far` is due after everything in `near`; `count` is how many lie in both,
+//! `cancelled` how many of these are cancelled.
 
 use super::handle::TimerHandle;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -160,8 +161,8 @@ impl Timers {
 
 /// The first nanosecond at which the clock, read as seconds, says at least `when`.
 pub(crate) fn due_ns(when: f64) -> u64 {
-    // Rounding may go either way and is corrected upwards. A time before boot casts to zero, one beyond all clocks to
-    // the end of them.
+    // Rounding may go either way and is corrected upwards. A time before boot casts to zero, one beyond all
+    // clocks to the end of them.
     let mut ns = (when * 1e9).ceil() as u64;
     while seconds(ns) < when && ns < u64::MAX {
         ns += 1;

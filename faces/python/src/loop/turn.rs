@@ -1,9 +1,9 @@
 //! One turn of the loop, and the order of things in it.
 //!
-//! What is ready when a turn begins is called in the turn; what is scheduled meanwhile, in the next. Before it come the
-//! descriptors that are ready and the timers that are due, in this order, behind what was scheduled already. While
-//! callbacks keep scheduling callbacks the kernel is asked only now and then: that is what a turn would spend most of its
-//! time on otherwise.
+//! What is ready when a turn begins is called in the turn; what is scheduled meanwhile, in the next. Before
+//! it come the descriptors that are ready and the timers that are due, in this order, behind what was
+//! scheduled already. While callbacks keep scheduling callbacks the kernel is asked only now and then: that
+//! is what a turn would spend most of its time on otherwise.
 
 use super::core::Loop;
 use super::datagram::DatagramTransport;
@@ -28,10 +28,12 @@ use thalweg_sys::clock;
 
 /// For so long the kernel is not asked again while there is something to call.
 const LOOK_AGAIN_NS: u64 = 50_000;
-/// So many turns are made without a look at the clock, if turns were this short lately: together less than the above.
+/// So many turns are made without a look at the clock, if turns were this short lately: together less than
+/// the above.
 const QUICK_TURNS: u32 = 16;
 const QUICK_TURN_NS: u64 = 2_000;
-/// Turns that grow long all at once are found out when the kernel's clock ticks: this late, with the slowest clock there is.
+/// Turns that grow long all at once are found out when the kernel's clock ticks: this late, with the slowest
+/// clock there is.
 const TICK_NS: u64 = 10_000_000;
 
 /// When the loop last looked at what.
@@ -48,8 +50,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Whether this turn may go without a look at the clock: turns are short, as far as the kernel's ticks tell, and no
-    /// timer comes due before the next tick.
+    /// Whether this turn may go without a look at the clock: turns are short, as far as the kernel's ticks
+    /// tell, and no timer comes due before the next tick.
     #[inline]
     fn is_quick(&mut self, first_ns: Option<u64>) -> bool {
         self.turns += 1;
@@ -328,7 +330,8 @@ pub(crate) fn report_raised(slf: &Bound<'_, Loop>, raised: PyErr, message: &str)
     tell_handler(slf, raised, &context)
 }
 
-/// Hands what went wrong to the loop's exception handler, as from an `except` clause: what the handler itself raises then shows it.
+/// Hands what went wrong to the loop's exception handler, as from an `except` clause: what the handler itself
+/// raises then shows it.
 #[cold]
 pub(crate) fn tell_handler(
     slf: &Bound<'_, Loop>,

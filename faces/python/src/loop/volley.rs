@@ -1,12 +1,13 @@
 //! What the callbacks of one turn write to many connections, sent by one call.
 //!
-//! Where many descriptors are ready in a turn, what a connection with nothing to send is given is kept until the turn's callbacks
-//! are done, enough came together, or the first of it has waited long enough; then all of it goes through a ring of
-//! submissions ([`thalweg_sys::volley`]). Where few are, or where the kernel does not let us, everything is sent as it is
-//! written.
+//! Where many descriptors are ready in a turn, what a connection with nothing to send is given is kept until
+//! the turn's callbacks are done, enough came together, or the first of it has waited long enough; then all
+//! of it goes through a ring of submissions ([`thalweg_sys::volley`]). Where few are, or where the kernel
+//! does not let us, everything is sent as it is written.
 //!
-//! Invariants: a connection is in the list at most once, and while it is everything that is written to it queues behind; between
-//! turns the list is empty; what is in it waits for [`WAIT_NS_MAX`] and the callback that runs then. *Checked by* `tests/test_loop_volley.py`.
+//! Invariants: a connection is in the list at most once, and while it is everything that is written to it
+//! queues behind; between turns the list is empty; what is in it waits for [`WAIT_NS_MAX`] and the callback
+//! that runs then. *Checked by* `tests/test_loop_volley.py`.
 
 use super::core::Loop;
 use super::held::{Held, Kept};
@@ -23,7 +24,8 @@ use thalweg_sys::volley::Volley;
 const READY_MIN: usize = 8;
 /// So many are sent before the turn ends: who was first does not wait for a thousand others.
 const JOINED_MAX: usize = 64;
-/// The first is sent after so long, behind the callback that runs then: it does not wait for every callback of the turn.
+/// The first is sent after so long, behind the callback that runs then: it does not wait for every callback
+/// of the turn.
 const WAIT_NS_MAX: u64 = 100_000;
 /// What is longer costs a call of its own little.
 const BYTES_MAX: usize = 16 << 10;
@@ -77,7 +79,8 @@ impl Together {
         Ok(())
     }
 
-    /// Whether a write of so many bytes waits for the turn's end: then whoever asked has to queue it, having had nothing in its queue.
+    /// Whether a write of so many bytes waits for the turn's end: then whoever asked has to queue it, having
+    /// had nothing in its queue.
     #[inline]
     pub(crate) fn takes(&self, stream: &Bound<'_, StreamTransport>, bytes: usize) -> PyResult<bool> {
         let py = stream.py();

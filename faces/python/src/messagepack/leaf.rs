@@ -170,7 +170,8 @@ impl Known {
         Self(PyOnceLock::new())
     }
 
-    /// The leaf that `function` is ours for. `owner` has our functions as attributes, each called `prefix` and the leaf.
+    /// The leaf that `function` is ours for. `owner` has our functions as attributes, each called `prefix`
+    /// and the leaf.
     #[inline]
     pub(super) fn leaf<'py>(
         &self,

@@ -1,11 +1,13 @@
 //! MessagePack as generated code reads and writes it, in machine code.
 //!
-//! The twin of `crates/codegen/runtime/python/messagepack.py`: the same names, the same bytes, the same words when it
-//! refuses. Generated code takes these where the package is installed and its own where it is not; both are held to
-//! the golden frames, and to each other over ten thousand mutated ones (`cargo xtask python`).
+//! The twin of `crates/codegen/runtime/python/messagepack.py`: the same names, the same bytes, the same words
+//! when it refuses. Generated code takes these where the package is installed and its own where it is not;
+//! both are held to the golden frames, and to each other over ten thousand mutated ones
+//! (`cargo xtask python`).
 //!
-//! Never knows a schema: a struct's fields come as a table, and what is no leaf is read and written by the functions
-//! that generated code hands in. A leaf that is handed in is recognised and done here, without a call through Python.
+//! Never knows a schema: a struct's fields come as a table, and what is no leaf is read and written by the
+//! functions that generated code hands in. A leaf that is handed in is recognised and done here, without a
+//! call through Python.
 
 mod leaf;
 mod reader;

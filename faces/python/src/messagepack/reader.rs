@@ -1,7 +1,7 @@
 //! Bytes as values.
 //!
-//! A reader is borrowed for one step at a time and never while a function of Python's runs, because that function
-//! reads on with the same reader.
+//! A reader is borrowed for one step at a time and never while a function of Python's runs, because that
+//! function reads on with the same reader.
 
 use super::decode_error;
 use super::leaf::{Known, Leaf};

@@ -17,8 +17,8 @@ const PIECE_BYTES: usize = 48;
 fn push(out: &Bound<'_, PyByteArray>, bytes: &[u8]) -> PyResult<()> {
     let before = out.len();
     out.resize(before + bytes.len())?;
-    // SAFETY: the interpreter's lock is held and nothing of Python's runs until this has been written, so the array
-    // keeps its place; it was just made long enough.
+    // SAFETY: the interpreter's lock is held and nothing of Python's runs until this has been written, so the
+    // array keeps its place; it was just made long enough.
     let written = unsafe { &mut out.as_bytes_mut()[before..] };
     written.copy_from_slice(bytes);
     Ok(())

@@ -1,8 +1,8 @@
 //! A client as Python drives it: by turns of an event loop, or waiting.
 //!
-//! Requests are read where they lie, by the buffer protocol; answers become `bytes` straight from what was received. A wait
-//! gives the interpreter's lock away and lets signals through: what is slept in ends with a signal, and its handler runs
-//! before the wait goes on.
+//! Requests are read where they lie, by the buffer protocol; answers become `bytes` straight from what was
+//! received. A wait gives the interpreter's lock away and lets signals through: what is slept in ends with a
+//! signal, and its handler runs before the wait goes on.
 
 use super::error::{Raise, exception, fault};
 use super::owned::{Away, Owned};
@@ -53,8 +53,8 @@ impl Connection {
         }
     }
 
-    /// A turn that may wait for something to come, of one call if one is named, other threads running meanwhile; signals are
-    /// handled.
+    /// A turn that may wait for something to come, of one call if one is named, other threads running
+    /// meanwhile; signals are handled.
     fn turn_waiting(&self, py: Python<'_>, of: Option<CallId>) -> PyResult<()> {
         let look = || {
             // What leaves takes a moment too, in which a signal would go unheard.
@@ -180,7 +180,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it never will be.
+    /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it
+    /// never will be.
     fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |client| {
             client.turn(Wait::Poll).raise(py)?;
@@ -191,7 +192,8 @@ impl Connection {
         })
     }
 
-    /// Queues a request that one frame answers, and names its call. It leaves with the next flush, turn or wait.
+    /// Queues a request that one frame answers, and names its call. It leaves with the next flush, turn or
+    /// wait.
     #[pyo3(signature = (request, deadline=None))]
     fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<u64> {
         self.begin_call(request, deadline, UNARY).map(CallId::number)
@@ -222,8 +224,9 @@ impl Connection {
         }
     }
 
-    /// Forgets the call, and the cancellation leaves now, if it can; else with whatever leaves next. For who lets go of a call
-    /// whatever became of the client: nothing happens when it was closed, nor in a child that has none.
+    /// Forgets the call, and the cancellation leaves now, if it can; else with whatever leaves next. For who
+    /// lets go of a call whatever became of the client: nothing happens when it was closed, nor in a child
+    /// that has none.
     fn leave(&self, py: Python<'_>, call: u64) {
         let call = CallId::from_number(call);
         let left = self.client.try_with(py, |client| {
@@ -246,7 +249,8 @@ impl Connection {
         self.with(py, |client| client.flush().raise(py))
     }
 
-    /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there is none.
+    /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there
+    /// is none.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.with(py, |client| {
             client.turn(Wait::Poll).raise(py)?;

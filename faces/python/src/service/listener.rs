@@ -81,8 +81,8 @@ impl Listener {
         Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::default() })
     }
 
-    /// Sends what was answered and takes in what came: replies with the frames to answer. `finish` comes after it, when
-    /// the first of them may have been answered.
+    /// Sends what was answered and takes in what came: replies with the frames to answer. `finish` comes
+    /// after it, when the first of them may have been answered.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.server.with(py, |server| {
             server.turn(Wait::Poll).raise(py)?;
@@ -90,7 +90,8 @@ impl Listener {
         })
     }
 
-    /// Sends what was answered since the turn, and has the descriptor say when to come again. What came meanwhile.
+    /// Sends what was answered since the turn, and has the descriptor say when to come again. What came
+    /// meanwhile.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         self.server.with(py, |server| {
             let requests = PyList::empty(py);
@@ -101,7 +102,8 @@ impl Listener {
         })
     }
 
-    /// As `turn`, and waits for something to come, a second at most, other threads running meanwhile and signals being handled.
+    /// As `turn`, and waits for something to come, a second at most, other threads running meanwhile and
+    /// signals being handled.
     #[pyo3(signature = (seconds=None))]
     fn wait<'py>(&self, py: Python<'py>, seconds: Option<f64>) -> PyResult<Bound<'py, PyList>> {
         let most = seconds.map(|timeout| super::seconds(py, "seconds", timeout)).transpose()?;

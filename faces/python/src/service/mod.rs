@@ -1,10 +1,10 @@
 //! Services in Python: the native half.
 //!
-//! Owns: a client and a server as event loops and blocking programs use them, each one native call per turn, whatever came
-//! in it. Never knows asyncio, nor a schema: those are `python/thalweg/service`.
+//! Owns: a client and a server as event loops and blocking programs use them, each one native call per turn,
+//! whatever came in it. Never knows asyncio, nor a schema: those are `python/thalweg/service`.
 //!
-//! A client or server is used by one thread at a time. One that is used by two is safe and slow: the second waits, without
-//! the interpreter's lock, until the first one's call is over.
+//! A client or server is used by one thread at a time. One that is used by two is safe and slow: the second
+//! waits, without the interpreter's lock, until the first one's call is over.
 
 mod connection;
 mod error;

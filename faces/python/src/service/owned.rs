@@ -1,11 +1,11 @@
 //! A client or a server as Python's objects hold it: by one thread at a time, until it is closed.
 //!
-//! Another thread that wants it meanwhile waits without the interpreter's lock, which the first may need to go on. The same
-//! thread can come back too: to make an object for Python may run the garbage collector, and that any finalizer. It is
-//! refused, because what it wants is being changed.
+//! Another thread that wants it meanwhile waits without the interpreter's lock, which the first may need to
+//! go on. The same thread can come back too: to make an object for Python may run the garbage collector, and
+//! that any finalizer. It is refused, because what it wants is being changed.
 //!
-//! In a child after a fork it is neither used nor dropped: what is taken off the kernel's list there the parent misses too, and
-//! the paths lead to the parent's sockets.
+//! In a child after a fork it is neither used nor dropped: what is taken off the kernel's list there the
+//! parent misses too, and the paths lead to the parent's sockets.
 
 use super::error::fault;
 use crate::forks::Process;
@@ -55,7 +55,8 @@ impl<T: Send> Owned<T> {
         if self.process.is_this() { Ok(()) } else { Err(Away::Elsewhere.raise(py)) }
     }
 
-    /// What is to be locked; nothing in another process, where a thread that did not follow may have locked it.
+    /// What is to be locked; nothing in another process, where a thread that did not follow may have locked
+    /// it.
     fn ours(&self) -> Option<&Lock<T>> {
         self.inner.as_ref().filter(|_| self.process.is_this())
     }
@@ -84,7 +85,8 @@ impl<T: Send> Owned<T> {
         self.try_with(py, task).map_err(|away| away.raise(py))?
     }
 
-    /// Does something that may wait, while other threads run. `None` once closed, and where it is not to be had.
+    /// Does something that may wait, while other threads run. `None` once closed, and where it is not to be
+    /// had.
     pub(crate) fn detached<R: Send>(
         &self,
         py: Python<'_>,

@@ -1,6 +1,7 @@
 //! The right, and the duty, to answer one call.
 //!
-//! Who watches a reply is told by its number in the next turn, because a waker runs where no Python may: within a turn.
+//! Who watches a reply is told by its number in the next turn, because a waker runs where no Python may:
+//! within a turn.
 
 use super::error::fault;
 use crate::payload::Payload;
@@ -87,7 +88,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Sends one item of a stream: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for more.
+    /// Sends one item of a stream: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for
+    /// more.
     fn item(&self, frame: &Bound<'_, PyAny>) -> PyResult<u8> {
         let payload = Payload::of(frame)?;
         let flow = self.inner.lock().as_mut().map_or(Flow::Gone, |inner| inner.item(payload.bytes()));
@@ -104,13 +106,14 @@ impl Reply {
         self.inner.lock().as_ref().is_none_or(Inner::is_cancelled)
     }
 
-    /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more. `False`: it is
-    /// so already.
+    /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more.
+    /// `False`: it is so already.
     fn watch(&self) -> bool {
         self.watched(Inner::changed)
     }
 
-    /// Has the server say once, in a later turn, that nobody waits for the answer any more. `False`: it is so already.
+    /// Has the server say once, in a later turn, that nobody waits for the answer any more. `False`: it is so
+    /// already.
     fn watch_cancel(&self) -> bool {
         self.watched(Inner::when_cancelled)
     }

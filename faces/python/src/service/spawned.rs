@@ -65,7 +65,8 @@ impl Program {
         Ok(Self(Owned::new(started)))
     }
 
-    /// Looks whether it still runs, and starts it anew if it does not and may be: how the one before had ended, if so.
+    /// Looks whether it still runs, and starts it anew if it does not and may be: how the one before had
+    /// ended, if so.
     fn tend(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         let tended = self.0.detached(py, Spawned::tend).transpose().raise(py)?;
         Ok(tended.and_then(|tended| match tended {

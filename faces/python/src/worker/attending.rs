@@ -1,8 +1,8 @@
 //! Who hears what a worker says by itself, and when that leaves while a function runs.
 //!
-//! What is said is queued, and leaves with a turn of the server; none comes by itself before the function is back. So whoever
-//! says something takes one: at once, but for what is said in a burst, where the next one or the end of the function does.
-//! That bounds what a burst costs, and what it piles up.
+//! What is said is queued, and leaves with a turn of the server; none comes by itself before the function is
+//! back. So whoever says something takes one: at once, but for what is said in a burst, where the next one or
+//! the end of the function does. That bounds what a burst costs, and what it piles up.
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;

@@ -1,5 +1,5 @@
-//! Bytes as Python values: `encode` the other way round, and the table of `docs/erlang.md`. The walk over the bytes is
-//! [`thalweg_wire::term`]'s.
+//! Bytes as Python values: `encode` the other way round, and the table of `docs/erlang.md`. The walk over the
+//! bytes is [`thalweg_wire::term`]'s.
 
 use super::terms::{Atom, Pid, Reference};
 use pyo3::exceptions::PyValueError;

@@ -1,15 +1,16 @@
 //! Where a worker takes in what Erlang asks.
 //!
-//! A turn takes in everything that came, and calls what can be called at once. While nothing else is going on it looks for
-//! a moment whether more comes, because a call that is made right after another is answered before anybody could have been
-//! woken for it.
+//! A turn takes in everything that came, and calls what can be called at once. While nothing else is going on
+//! it looks for a moment whether more comes, because a call that is made right after another is answered
+//! before anybody could have been woken for it.
 //!
-//! While a function waits for a callback ([`Desk::call_and_wait`]) the turn it runs in is still under way. Calls that are made
-//! in the course of that callback run there and then, whatever else comes waits until the stack is down again. So the server
-//! is locked for a look, never while Python runs.
+//! While a function waits for a callback ([`Desk::call_and_wait`]) the turn it runs in is still under way.
+//! Calls that are made in the course of that callback run there and then, whatever else comes waits until the
+//! stack is down again. So the server is locked for a look, never while Python runs.
 //!
-//! Threads that wait for answers take them in themselves where the event loop stands still ([`Desk::take_in`]). Whoever says
-//! something sends it off as well ([`Desk::send_off`]); what comes with that is left to the next turn.
+//! Threads that wait for answers take them in themselves where the event loop stands still
+//! ([`Desk::take_in`]). Whoever says something sends it off as well ([`Desk::send_off`]); what comes with
+//! that is left to the next turn.
 //!
 //! A request that cannot be dealt with is answered so, and keeps none of those behind it waiting.
 
@@ -51,7 +52,8 @@ const SAID_BYTES_MAX: usize = LENGTH_DEFAULT as usize;
 /// Turns that take in more than a ring holds, a piece each.
 const RING_TURNS: usize = 256;
 
-/// A worker's end of its connection. A child after a fork has the same rings in its memory, and writes nothing there.
+/// A worker's end of its connection. A child after a fork has the same rings in its memory, and writes
+/// nothing there.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Desk {
     server: Mutex<Server>,
@@ -100,8 +102,8 @@ impl Desk {
         self.server.lock().descriptor().as_raw_fd()
     }
 
-    /// Takes in what came. With `idle` nothing else is going on, so it may look a little for more. `True`: there has to be
-    /// another turn after the jobs that were begun had theirs.
+    /// Takes in what came. With `idle` nothing else is going on, so it may look a little for more. `True`:
+    /// there has to be another turn after the jobs that were begun had theirs.
     fn turn(&self, py: Python<'_>, idle: bool) -> PyResult<bool> {
         self.check(py)?;
         let began = Instant::now();
@@ -128,8 +130,8 @@ impl Desk {
         Ok(false)
     }
 
-    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that nobody
-    /// waits for a callback any more.
+    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that
+    /// nobody waits for a callback any more.
     fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check(value.py())?;
         let kind = match kind {
@@ -163,7 +165,8 @@ impl Desk {
         }
     }
 
-    /// Calls back, and waits for the answer, while calls that are made in its course run: whether it went well, and its value.
+    /// Calls back, and waits for the answer, while calls that are made in its course run: whether it went
+    /// well, and its value.
     #[pyo3(signature = (number, call, seconds=None))]
     fn call_and_wait<'py>(
         &self,
@@ -195,8 +198,8 @@ impl Desk {
         Ok(read)
     }
 
-    /// For a thread that waits for an answer: takes in what came, because the event loop may stand still until just that
-    /// thread is done. `True`: what else came is the loop's.
+    /// For a thread that waits for an answer: takes in what came, because the event loop may stand still
+    /// until just that thread is done. `True`: what else came is the loop's.
     fn take_in(&self, py: Python<'_>) -> PyResult<bool> {
         self.check(py)?;
         // Whoever has it takes in what comes.
@@ -223,8 +226,9 @@ impl Desk {
         Ok(true)
     }
 
-    /// Whether to interrupt the function that runs, or else the job whose task does, for nobody waits for it any more: once for
-    /// each. Everything that has come is looked at, and kept. Of what waits below it is asked when that goes on.
+    /// Whether to interrupt the function that runs, or else the job whose task does, for nobody waits for it
+    /// any more: once for each. Everything that has come is looked at, and kept. Of what waits below it is
+    /// asked when that goes on.
     #[pyo3(signature = (job=None))]
     fn interrupts(&self, job: Option<&Bound<'_, Job>>) -> bool {
         if self.process.is_this()
@@ -377,7 +381,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Handles a request. One that goes wrong where nobody may hear what it came to is abandoned, and said to be.
+    /// Handles a request. One that goes wrong where nobody may hear what it came to is abandoned, and said to
+    /// be.
     fn deal_with(&self, py: Python<'_>, incoming: Incoming) -> PyResult<()> {
         match self.handle(py, incoming) {
             Err(raised) if raised.is_instance_of::<PyException>(py) => {

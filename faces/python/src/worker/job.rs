@@ -1,6 +1,7 @@
 //! A call that did not end at once: what is awaited, or brings one value after the other.
 //!
-//! Ends once, with a value or with what was raised. Let go of unanswered, the caller is told that it was abandoned.
+//! Ends once, with a value or with what was raised. Let go of unanswered, the caller is told that it was
+//! abandoned.
 
 use super::flow::{self, Changes};
 use super::generated::types::PythonGenerateItem;
@@ -27,7 +28,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job whose worker hears when nobody waits for it any more, unless what runs for it was told before it became one.
+    /// A job whose worker hears when nobody waits for it any more, unless what runs for it was told before it
+    /// became one.
     pub(super) fn new(number: u64, mut reply: Reply, was_told: bool, changes: Changes) -> Self {
         reply.when_cancelled(&changes.waker(number));
         Self { number, reply: Mutex::new(Some(reply)), was_told: Mutex::new(was_told), changes }
@@ -77,8 +79,9 @@ impl Job {
         Ok(self.send(bytes))
     }
 
-    /// Takes what an iterator has and sends it in lists of up to so many values, until others should have a turn: 0, 1 and 2
-    /// as of `item`, 3 that it has no more. An iterator that raises has what came before sent first.
+    /// Takes what an iterator has and sends it in lists of up to so many values, until others should have a
+    /// turn: 0, 1 and 2 as of `item`, 3 that it has no more. An iterator that raises has what came before
+    /// sent first.
     fn bring(&self, values: &Bound<'_, PyAny>, most: usize) -> PyResult<u8> {
         let began = Instant::now();
         let mut values = values.try_iter()?;
@@ -107,8 +110,8 @@ impl Job {
         self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
     }
 
-    /// Whether nobody waits for it any more, and what runs for it is to be told so now: `True` once, so that what it does
-    /// because of that comes to its end.
+    /// Whether nobody waits for it any more, and what runs for it is to be told so now: `True` once, so that
+    /// what it does because of that comes to its end.
     pub(super) fn give_up(&self) -> bool {
         self.is_cancelled() && !std::mem::replace(&mut *self.was_told.lock(), true)
     }

@@ -1,8 +1,9 @@
 //! A worker of Erlang's: the native half of `python/thalweg/worker.py`.
 //!
-//! Owns: the service of `schemas/python.jsonc`, and Erlang's terms as Python values. A plain function is called right here
-//! and its result written back without a line of Python in between; what has to be awaited, and whatever is not called all
-//! the time, is handed to Python. Never knows what a worker is for, nor how it was started.
+//! Owns: the service of `schemas/python.jsonc`, and Erlang's terms as Python values. A plain function is
+//! called right here and its result written back without a line of Python in between; what has to be awaited,
+//! and whatever is not called all the time, is handed to Python. Never knows what a worker is for, nor how it
+//! was started.
 //!
 //! A worker belongs to one thread, its event loop's. Others may only say something ([`desk::Desk::say`]).
 

@@ -1,6 +1,7 @@
 //! Functions by name: the one place that finds them, for calls, streams and applications alike.
 //!
-//! A module that was found before costs one look at `sys.modules`: another in its place, as after a reload, is what counts.
+//! A module that was found before costs one look at `sys.modules`: another in its place, as after a reload,
+//! is what counts.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;

@@ -1,4 +1,5 @@
-//! What a desk has in hand: functions that run, callbacks that are waited for, and what came and waits for its turn.
+//! What a desk has in hand: functions that run, callbacks that are waited for, and what came and waits for
+//! its turn.
 
 use super::job::Job;
 use pyo3::prelude::*;
@@ -30,7 +31,8 @@ pub(super) struct State {
     pub(super) owes_turn: bool,
 }
 
-/// An event on its way to the loop's mailbox. As long as it waits it is in flight over there, where that is bounded.
+/// An event on its way to the loop's mailbox. As long as it waits it is in flight over there, where that is
+/// bounded.
 pub(super) struct Posting {
     pub(super) kind: u32,
     pub(super) number: u64,

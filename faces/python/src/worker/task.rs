@@ -1,8 +1,8 @@
-//! Coroutines as tasks of the event loop that have had their first step: most calls need no other, and nobody has to come
-//! back for them.
+//! Coroutines as tasks of the event loop that have had their first step: most calls need no other, and nobody
+//! has to come back for them.
 //!
-//! Since Python 3.12 asyncio's own tasks can do that. Before, the step that a new task schedules is caught, and run here and
-//! now: for as long as the task is being made the loop's `call_soon` is another.
+//! Since Python 3.12 asyncio's own tasks can do that. Before, the step that a new task schedules is caught,
+//! and run here and now: for as long as the task is being made the loop's `call_soon` is another.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -94,8 +94,8 @@ pub(super) fn outcome<'py>(task: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     task.call_method0(pyo3::intern!(task.py(), "result"))
 }
 
-/// Takes the first that would be called soon, which is the new task's step: whatever else runs while a task is being made, such
-/// as a signal's handler, comes after it and has its call made.
+/// Takes the first that would be called soon, which is the new task's step: whatever else runs while a task
+/// is being made, such as a signal's handler, comes after it and has its call made.
 #[pyclass(frozen)]
 struct Catch {
     step: Mutex<Option<Step>>,

@@ -1,7 +1,7 @@
-//! `cargo xtask bench log`: the embedded log beside LMDB, through Rust, Node and Python, pattern by pattern. Each
-//! language has a program that measures both sides in one process; this module starts it, makes rows of its
-//! samples, and judges those with a bar. A tiny run asserts that every row is there and that both sides read and
-//! wrote the same, and no time.
+//! `cargo xtask bench log`: the embedded log beside LMDB, through Rust, Node and Python, pattern by pattern.
+//! Each language has a program that measures both sides in one process; this module starts it, makes rows of
+//! its samples, and judges those with a bar. A tiny run asserts that every row is there and that both sides
+//! read and wrote the same, and no time.
 
 mod faces;
 mod rows;

@@ -1,6 +1,6 @@
-//! The works of `bench log`, through each language, and what ratio to the peer each must reach. A work is a line in
-//! the report; which samples it is made of is said by the group and the sides that the measuring programs
-//! print.
+//! The works of `bench log`, through each language, and what ratio to the peer each must reach. A work is a
+//! line in the report; which samples it is made of is said by the group and the sides that the measuring
+//! programs print.
 
 /// One line of the report, for each number of threads it is measured with.
 #[derive(Clone, Copy, Debug)]

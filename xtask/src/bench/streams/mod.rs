@@ -1,5 +1,6 @@
-//! `cargo xtask bench streams`: the stream server over HTTP beside its peers and the floor, in turn, under the program's
-//! own load (`thalweg bench`). A tiny run shows that every work runs to its end, by counts, and judges no time.
+//! `cargo xtask bench streams`: the stream server over HTTP beside its peers and the floor, in turn, under
+//! the program's own load (`thalweg bench`). A tiny run shows that every work runs to its end, by counts, and
+//! judges no time.
 
 mod readme;
 mod rows;
@@ -47,7 +48,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         for work in &works {
             let asked = |side: &Side| (peers || !side.is_peer()) && (!check || is_judged(work, *side));
             for side in work.sides.iter().copied().filter(asked) {
-                // A peer that breaks off gets another chance: what everybody else did is not thrown away for it.
+                // A peer that breaks off gets another chance: what everybody else did is not thrown away for
+                // it.
                 let said = perform(work, side, &load, &size).or_else(|problem| {
                     if !side.is_peer() {
                         return Err(problem);
@@ -121,8 +123,8 @@ fn complete(line: &Line, works: &[&Work], peers: bool) -> bool {
         }
 }
 
-/// Nothing failed and nothing is missing; of a peer that is not asked, and the floor knows no streams, so that everybody
-/// hears of all of them.
+/// Nothing failed and nothing is missing; of a peer that is not asked, and the floor knows no streams, so
+/// that everybody hears of all of them.
 fn whole(report: &Value, side: Side) -> bool {
     let none = |name: &str| report[name].as_u64().is_none_or(|count| count == 0);
     let arrived = side == Side::Floor || none("missing") && none("outOfOrder");

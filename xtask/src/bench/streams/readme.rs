@@ -11,8 +11,8 @@ use std::path::Path;
 const BEGIN: &str = "<!-- bench streams -->\n";
 const END: &str = "<!-- /bench streams -->\n";
 
-/// The rows of README.md: for each kind of work one figure or two beside the peer, those included in which the
-/// peer is better.
+/// The rows of README.md: for each kind of work one figure or two beside the peer, those included in which
+/// the peer is better.
 const SHOWN: &[(&str, &str)] = &[
     ("idle SSE connection", "bytes each"),
     ("idle stream, 32-byte name, of 10,000", "bytes each"),

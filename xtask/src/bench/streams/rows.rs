@@ -1,5 +1,5 @@
-//! From what the load printed to rows. A ratio always says how many times as good ours is, so a figure of which less is
-//! better has its ratio, and its bar, the other way round; the note says the bar in words.
+//! From what the load printed to rows. A ratio always says how many times as good ours is, so a figure of
+//! which less is better has its ratio, and its bar, the other way round; the note says the bar in words.
 
 use super::super::row::Row;
 use super::super::statistics::{Spread, median};

@@ -103,7 +103,8 @@ pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Resu
     }
 }
 
-/// Has what was written among others' be history, and read for so long that a server which learns from that has learned.
+/// Has what was written among others' be history, and read for so long that a server which learns from that
+/// has learned.
 fn read_before(
     server: &Server,
     load: &Load,

@@ -87,7 +87,8 @@ pub(crate) fn decode_trim(payload: &[u8]) -> Option<Offset> {
 /// Keys and values of notes.
 pub(crate) type NoteList<'a> = SmallVec<[(&'a [u8], &'a [u8]); 2]>;
 
-/// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value` each.
+/// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value`
+/// each.
 ///
 /// # Errors
 /// Nothing was encoded.

@@ -115,7 +115,8 @@ fn what_makes_sense_is_believed() {
     }
 }
 
-/// What was verified is changed, by a disk that gives it back otherwise or by whoever may write there: nobody falls over it.
+/// What was verified is changed, by a disk that gives it back otherwise or by whoever may write there: nobody
+/// falls over it.
 #[test]
 fn what_changes_behind_ones_back_leads_nowhere_that_harms() {
     let directory = tempfile::tempdir().unwrap();

@@ -56,7 +56,8 @@ impl Recovery {
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
                 Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
                 Kind::Trim => one.trim = format::decode_trim(frame.payload),
-                // Only what replay never comes to is compacted; see `replay`. And what stands for nothing says nothing.
+                // Only what replay never comes to is compacted; see `replay`. And what stands for nothing
+                // says nothing.
                 Kind::Gone => {}
                 Kind::Places => one.places = Places::decode(frame.payload),
                 Kind::Close => one.close = true,
@@ -91,8 +92,8 @@ impl Recovery {
         self.report.damage.push(damage);
     }
 
-    /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a process that follows another, sees
-    /// it in all of them or in none.
+    /// Does what a batch does to some logs, with all of them locked: who looks at them meanwhile, in a
+    /// process that follows another, sees it in all of them or in none.
     fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, known: SmallVec<[(&Arc<Log>, Gathered<'_>); 1]>) {
         let mut locked = Log::lock_all(known.iter().map(|(log, _)| &***log));
         let mut done: SmallVec<[(&Arc<Log>, Shown, bool); 1]> = SmallVec::new();

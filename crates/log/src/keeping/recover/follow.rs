@@ -14,8 +14,9 @@ use std::io;
 use std::sync::Arc;
 
 impl Recovery {
-    /// What looks damaged in another's store may only have changed since one began to look: it was purged or compacted behind
-    /// checkpoints that were not listed, or that begin behind the bound and could not be used. Then one has to begin anew.
+    /// What looks damaged in another's store may only have changed since one began to look: it was purged or
+    /// compacted behind checkpoints that were not listed, or that begin behind the bound and could not be
+    /// used. Then one has to begin anew.
     ///
     /// # Errors
     /// `NotFound`, as when a file went between listing and reading it.
@@ -45,8 +46,8 @@ impl Recovery {
         }
     }
 
-    /// Begins anew from the newest checkpoint, up to a position: segments went before this process came to read
-    /// them. Logs that are known stay who they are, so that whoever reads them reads on.
+    /// Begins anew from the newest checkpoint, up to a position: segments went before this process came to
+    /// read them. Logs that are known stay who they are, so that whoever reads them reads on.
     pub(crate) fn renew(&mut self, to: Position) -> Result<(), OpenError> {
         let mut fresh = Recovery::new(&self.disk, &self.directory, &self.control, Some(to));
         fresh.catalogue.succeed(&self.catalogue);
@@ -73,7 +74,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Those of some segments in which a log has something that was not let go of. Complexity: each log is asked once.
+    /// Those of some segments in which a log has something that was not let go of. Complexity: each log is
+    /// asked once.
     pub(crate) fn needed_of(&self, segments: &[u32]) -> BTreeSet<u32> {
         let mut needed = BTreeSet::new();
         if segments.is_empty() {
@@ -138,7 +140,8 @@ impl Shown {
     }
 }
 
-/// Whether a log has something in a segment that was not let go of. What is kept of it for its forks alone is not looked into.
+/// Whether a log has something in a segment that was not let go of. What is kept of it for its forks alone is
+/// not looked into.
 fn is_needed_by(inner: &Inner, number: u32) -> bool {
     let is_needed = |extent: &Extent| !inner.phase.is_deleting() && extent.end() > inner.first_visible;
     inner.extents.of_segment(number).iter().any(is_needed)

@@ -1,8 +1,8 @@
 //! From what recovery found to a store that can be served and written.
 //!
-//! Purpose: the last step of opening. The segment that holds the end becomes the active one: later segments go,
-//! the torn end is blanked, and what might not be on the disk is written again. Where a segment is missing that
-//! should be there, its place is taken by one that says so to whoever comes by.
+//! Purpose: the last step of opening. The segment that holds the end becomes the active one: later segments
+//! go, the torn end is blanked, and what might not be on the disk is written again. Where a segment is
+//! missing that should be there, its place is taken by one that says so to whoever comes by.
 
 use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -54,8 +54,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Has a segment read from what is settled of it, if that is there. What is not of it, or was begun by a program that is not this,
-    /// goes.
+    /// Has a segment read from what is settled of it, if that is there. What is not of it, or was begun by a
+    /// program that is not this, goes.
     fn take_settled(&self, segment: &Segment, next: Option<&SegmentHeader>) {
         let path = self.directory.join(settled::file_name(segment.header.number));
         let opened = next.map_or(Ok(None), |next| Settled::open(&self.disk, &path, next));

@@ -39,8 +39,8 @@ impl Recovery {
         self.report.damage.extend(orphans);
     }
 
-    /// Lets go of what nobody needs. A checkpoint may know a log as it was before a purge, and what replay brings back of that may be
-    /// in no segment any more.
+    /// Lets go of what nobody needs. A checkpoint may know a log as it was before a purge, and what replay
+    /// brings back of that may be in no segment any more.
     fn drop_purged(&self) {
         let mut logs: Vec<&Arc<Log>> = self.logs.values().filter(|log| lets_go(&log.lock())).collect();
         // A fork is younger than its parent, which has heard from all of them when its turn comes.

@@ -1,9 +1,9 @@
 //! Retention per log: how old its entries may be, and how many bytes of it there may be.
 //!
-//! The bounds are a note of the log ([`RETAIN_NOTE`]), and so as durable, atomic and replayed as whatever it holds. What goes
-//! beyond them is trimmed by [`Store::maintain`]. A log is looked at when something may be to do and not before: once its
-//! oldest entry may be too old, or when a commit brought it beyond its size; one that is empty, or has no bounds, never. Checked
-//! by the tests here.
+//! The bounds are a note of the log ([`RETAIN_NOTE`]), and so as durable, atomic and replayed as whatever it
+//! holds. What goes beyond them is trimmed by [`Store::maintain`]. A log is looked at when something may be
+//! to do and not before: once its oldest entry may be too old, or when a commit brought it beyond its size;
+//! one that is empty, or has no bounds, never. Checked by the tests here.
 
 use crate::error::CommitError;
 use crate::extents::Extent;
@@ -17,13 +17,14 @@ use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use thalweg_queue::Deadlines;
 
-/// Key of the note that bounds what a log keeps. Its value is two integers of 8 bytes, little-endian: how many microseconds
-/// old an entry may be, and how many bytes of payload there may be; 0 for no bound.
+/// Key of the note that bounds what a log keeps. Its value is two integers of 8 bytes, little-endian: how
+/// many microseconds old an entry may be, and how many bytes of payload there may be; 0 for no bound.
 pub const RETAIN_NOTE: &[u8] = b"\0retain";
 
 /// Logs looked at in one call at the most.
 const LOOKS_MAX: usize = 1024;
-/// A log goes beyond its size by so much before it is trimmed, or by an eighth of it: then many entries go at once.
+/// A log goes beyond its size by so much before it is trimmed, or by an eighth of it: then many entries go at
+/// once.
 const SLACK_BYTES: u64 = 64 << 10;
 /// One that could not be trimmed is looked at again after so long.
 const AGAIN_US: Time = 10_000_000;
@@ -96,7 +97,8 @@ impl LogRetention {
 }
 
 impl Store {
-    /// Trims the logs that may hold more than they are to, a bounded number of them. `true`: there may be more to do at once.
+    /// Trims the logs that may hold more than they are to, a bounded number of them. `true`: there may be
+    /// more to do at once.
     pub(crate) fn retain_each(&self, now: Time) -> Result<bool, CommitError> {
         let retention = &self.shared.log_retention;
         let mut taken = retention.take(now).into_iter();

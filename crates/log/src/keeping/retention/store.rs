@@ -1,13 +1,15 @@
 //! Retention of the store: how old entries may be, and how many bytes of all logs together there may be.
 //!
-//! Purpose: whole segments go, the oldest first, in every log but those that are left alone; what goes is trimmed by
-//! [`Store::maintain`], as a purge would. A segment that is never full is sealed once its entries are of a good part of the age that
-//! they may reach, so that retention comes to it too.
+//! Purpose: whole segments go, the oldest first, in every log but those that are left alone; what goes is
+//! trimmed by [`Store::maintain`], as a purge would. A segment that is never full is sealed once its entries
+//! are of a good part of the age that they may reach, so that retention comes to it too.
 //!
-//! Times are whatever the writers of entries say. One that lies in the future of whoever keeps house says nothing about how old its
-//! segment is: that is judged by the other entries in it, or, where there are none, by the segments behind.
+//! Times are whatever the writers of entries say. One that lies in the future of whoever keeps house says
+//! nothing about how old its segment is: that is judged by the other entries in it, or, where there are none,
+//! by the segments behind.
 //!
-//! Owns: what housekeeping remembers from one look to the next. *Checked by* the tests of purging and of trimming.
+//! Owns: what housekeeping remembers from one look to the next. *Checked by* the tests of purging and of
+//! trimming.
 
 use crate::error::CommitError;
 use crate::extents::Extent;
@@ -39,8 +41,8 @@ pub(crate) struct StoreRetention {
 }
 
 impl Store {
-    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first. Answers
-    /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
+    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first.
+    /// Answers whether there was anything. Complexity: every log is looked at, once per segment that retires.
     pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
         let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
         if self.shared.store_retention.lock().up_to >= keep_from {
@@ -100,8 +102,8 @@ fn largest_time(segment: &Segment, most: Time) -> Option<Time> {
     }
 }
 
-/// Where the last of some extents ends that are old from the first on: all of each lies in front of a position. Into the last one more may
-/// have been joined since: it goes once all of it is old.
+/// Where the last of some extents ends that are old from the first on: all of each lies in front of a
+/// position. Into the last one more may have been joined since: it goes once all of it is old.
 fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
     extents.iter().take_while(|extent| extent.end_position() <= keep_from).last().map(Extent::end)
 }
@@ -122,7 +124,8 @@ fn old_of_fork(log: &Arc<Log>, keep_from: Position) -> Option<Offset> {
 }
 
 impl Shared {
-    /// Where what retention keeps begins, at a segment's beginning or at the end of all; `None` when it keeps all.
+    /// Where what retention keeps begins, at a segment's beginning or at the end of all; `None` when it keeps
+    /// all.
     pub(crate) fn retained_from(&self, now: Time) -> Option<Position> {
         let view = self.segments.latest();
         if let Some(age) = self.options.retain_us {
@@ -150,8 +153,8 @@ impl Shared {
         (from > first).then_some(position(from, 0))
     }
 
-    /// The segment in front of which all entries are older than a time, or 0. Complexity: one segment is read, if the time of an entry
-    /// lies in the future, once for each that retires.
+    /// The segment in front of which all entries are older than a time, or 0. Complexity: one segment is
+    /// read, if the time of an entry lies in the future, once for each that retires.
     fn aged_up_to(&self, view: &View, now: Time, old: Time) -> u32 {
         // All entries in front of a segment are older than its header says at the most.
         let aged = view.all().iter().rposition(|segment| segment.header.latest < old).unwrap_or(0);
@@ -171,8 +174,8 @@ impl Shared {
         from
     }
 
-    /// The largest time of a segment's entries that is not in the future; of one that was found to be no older than a time the same
-    /// as before.
+    /// The largest time of a segment's entries that is not in the future; of one that was found to be no
+    /// older than a time the same as before.
     fn latest_by(&self, segment: &Segment, now: Time, old: Time) -> Option<Time> {
         let number = segment.header.number;
         let known = self.store_retention.lock().judged.filter(|(of, latest)| *of == number && *latest >= old);
@@ -195,9 +198,9 @@ impl Shared {
         writer.begin_next(Why::ToGrow)
     }
 
-    /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
-    /// retention comes to it also where little is appended. The time is the housekeeping's: that of entries is whatever their
-    /// writers say.
+    /// Begins another segment once something has been in this one for a good part of the age that entries may
+    /// reach, so that retention comes to it also where little is appended. The time is the housekeeping's:
+    /// that of entries is whatever their writers say.
     pub(crate) fn rotate_aged(&self, now: Time) -> Result<(), CommitError> {
         let Options { retain_us, retain_bytes, .. } = self.options;
         let parts = u64::from(self.options.segment_bytes_first()) * (RETAIN_PARTS + 2);
@@ -240,7 +243,8 @@ impl Shared {
         }
     }
 
-    /// Whether a segment holds something that retention does not leave alone. Complexity: a look at every log.
+    /// Whether a segment holds something that retention does not leave alone. Complexity: a look at every
+    /// log.
     fn holds_retained(&self, number: u32) -> bool {
         let mut holds = false;
         self.catalogue.visit(|log| {

@@ -1,5 +1,5 @@
-//! Calls in line for several places, as clients make them: on one thread, one behind the other, while a test holds what they
-//! wait for.
+//! Calls in line for several places, as clients make them: on one thread, one behind the other, while a test
+//! holds what they wait for.
 
 use super::super::answer::Wrote;
 use super::super::writes::ToWrite;

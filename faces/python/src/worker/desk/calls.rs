@@ -1,10 +1,12 @@
-//! How a call runs at its worker's desk, from its first step to its end or to the job that goes on in the event loop.
+//! How a call runs at its worker's desk, from its first step to its end or to the job that goes on in the
+//! event loop.
 //!
-//! An interrupt is for one call. While what was asked for runs, the call is the last of [`State::running`], and is the one that
-//! an interrupt asks about. From the end of its first step on a call's place there is the desk's own ([`Running::Desk`]): what is
-//! described, encoded or handed to the event loop then is no function of anybody's, and an interrupt that comes meanwhile is
-//! kept for what waits below, which is asked when it goes on. One that came before the call, and was not heard yet, is heard
-//! before the function is called: machine code that waits would not hear it any more.
+//! An interrupt is for one call. While what was asked for runs, the call is the last of [`State::running`],
+//! and is the one that an interrupt asks about. From the end of its first step on a call's place there is the
+//! desk's own ([`Running::Desk`]): what is described, encoded or handed to the event loop then is no function
+//! of anybody's, and an interrupt that comes meanwhile is kept for what waits below, which is asked when it
+//! goes on. One that came before the call, and was not heard yet, is heard before the function is called:
+//! machine code that waits would not hear it any more.
 //!
 //! [`State::running`]: super::super::state::State::running
 
@@ -29,7 +31,8 @@ enum Came<'py> {
 }
 
 impl Desk {
-    /// Has something run, and ends the call with what it came to; what goes on in the event loop becomes a job.
+    /// Has something run, and ends the call with what it came to; what goes on in the event loop becomes a
+    /// job.
     pub(super) fn run<'py>(
         &self,
         py: Python<'py>,
@@ -84,8 +87,8 @@ impl Desk {
         ended
     }
 
-    /// Does something of the desk's own in whatever runs: what that is interrupted by is kept until it goes on. No other thread
-    /// is interrupted.
+    /// Does something of the desk's own in whatever runs: what that is interrupted by is kept until it goes
+    /// on. No other thread is interrupted.
     pub(super) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
         if thread::current().id() != self.thread {
             return work();
@@ -120,7 +123,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Hands a job to the event loop. One that cannot be is ended: nobody would have it go on, or end it later.
+    /// Hands a job to the event loop. One that cannot be is ended: nobody would have it go on, or end it
+    /// later.
     fn suspend(&self, py: Python<'_>, job: &Bound<'_, Job>, task: &Bound<'_, PyAny>) -> PyResult<()> {
         let suspended = self.hooks.call_method1(py, "suspended", (job, task));
         self.state.lock().fresh += 1;
