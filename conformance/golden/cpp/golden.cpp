@@ -315,6 +315,19 @@ void turns() {
     holds(ran == std::vector<int>{1, 3}, "a call that nobody waits for was begun");
 }
 
+/// What lies behind a message is no field's fault.
+void behind(std::map<std::string, Frame> golden) {
+    for (auto& [name, frame] : golden) {
+        frame.push_back(0xc0);
+        try {
+            again(frame);
+            holds(false, name + " was taken");
+        } catch (const thalweg::DecodeError& error) {
+            holds(error.place == "frame", name + ": " + error.what());
+        }
+    }
+}
+
 } // namespace
 
 int main(int count, char** arguments) {
@@ -338,6 +351,7 @@ int main(int count, char** arguments) {
     check("mutations", [&] { mutations(golden, arguments[2]); });
     check("values are what the frames say", [&] { values(golden); });
     check("text that is not UTF-8 is not written", [&] { misfits(golden); });
+    check("bytes behind a message are the frame's", [&] { behind(golden); });
     check("calls are answered", calls);
     check("streams bring items and then their end", streams);
     check("requests say how they are ordered", order);

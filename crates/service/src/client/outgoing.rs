@@ -90,7 +90,7 @@ mod tests {
         outgoing.cut(&[4..6, 8..10]);
         assert_eq!(outgoing.unsent().as_slice(), b"bbdd");
         assert_eq!(outgoing.push([b"e", b""]), 9);
-        outgoing.cut(&[4..9]);
+        outgoing.cut(std::slice::from_ref(&(4..9)));
         assert!(outgoing.unsent().is_empty());
         assert_eq!((outgoing.push([b"f", b""]), outgoing.unsent().as_slice()), (5, &b"f"[..]));
     }

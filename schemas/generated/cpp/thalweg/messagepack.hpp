@@ -254,7 +254,7 @@ public:
 
     /// Ends the frame.
     void finish() const {
-        if (at_ < frame_.size()) throw error(Wrong::trailing, at_);
+        if (at_ < frame_.size()) throw refuse(Wrong::trailing, "frame");
     }
 
     std::uint8_t byte() {
