@@ -60,8 +60,8 @@ fn function_length(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Prose ends where code has to. What stands in a fence or a table, or is one piece of code, has the width that
-/// it needs.
+/// Prose ends where code has to. What stands in a fence or a table, or is one piece of code, has the width
+/// that it needs.
 fn comment_width(source: &Source, findings: &mut Vec<Finding>) {
     let mut fenced = false;
     for (n, comment) in source.comments.iter().enumerate() {
