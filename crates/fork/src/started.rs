@@ -15,7 +15,8 @@ impl Started {
         self.0.as_ref().map_or(0, Child::id)
     }
 
-    pub(crate) fn is_waited_for(mut self) {
+    /// Leaves it to the thread that waits for it.
+    pub(crate) fn hand_over(mut self) {
         self.0 = None;
     }
 }

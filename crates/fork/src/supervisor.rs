@@ -179,7 +179,7 @@ impl Supervisor {
         SUPERVISORS.lock().push(Arc::downgrade(&this.shared));
         // Where it does not come, this one is let go of, and with it its place among them.
         std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
-        started.is_waited_for();
+        started.hand_over();
         Ok(this)
     }
 
