@@ -142,11 +142,13 @@ fn packed(request: &Request<'_>) -> Option<Response> {
 
 /// 503 once the store has failed: it stays so until the server is started again, which watchers can see to.
 fn health(has_failed: bool) -> Response {
+    if has_failed {
+        let detail = "a write or a sync failed: nothing is written until the server is started again";
+        return Problem::new(503, "store-poisoned", "store", detail).respond();
+    }
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    let (status, body): (_, &'static [u8]) =
-        if has_failed { (503, b"{\"status\":\"store-failed\"}") } else { (200, b"{\"status\":\"ok\"}") };
-    headers.respond(status, smallvec![Piece::from(body)])
+    headers.respond(200, smallvec![Piece::from(&b"{\"status\":\"ok\"}"[..])])
 }
 
 /// Paths that name no stream, and methods that the other resources do not know.
