@@ -44,8 +44,8 @@ enum thalweg_flow {
    */
   THALWEG_FLOW_GO = 0,
   /**
-   * The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on regardless has
-   * its call ended before long.
+   * The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on
+   * regardless has its call ended before long.
    */
   THALWEG_FLOW_WAIT = 1,
   /**
@@ -78,20 +78,21 @@ enum thalweg_exit_kind {
 struct thalweg_answer;
 
 /**
- * One connection to a service, with any number of calls in flight, and no thread. From `thalweg_client_open`, to be
- * handed to `thalweg_client_close`.
+ * One connection to a service, with any number of calls in flight, and no thread. From
+ * `thalweg_client_open`, to be handed to `thalweg_client_close`.
  */
 struct thalweg_client;
 
 /**
- * The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time. Whoever has one
- * hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which takes it away.
+ * The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time.
+ * Whoever has one hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of
+ * which takes it away.
  */
 struct thalweg_reply;
 
 /**
- * Connections to services that are called by JSON-RPC, and no thread. From `thalweg_rpc_open`, to be handed to
- * `thalweg_rpc_close`.
+ * Connections to services that are called by JSON-RPC, and no thread. From `thalweg_rpc_open`, to be handed
+ * to `thalweg_rpc_close`.
  */
 struct thalweg_rpc;
 
@@ -127,7 +128,8 @@ struct thalweg_client_options {
    */
   uint64_t deadline_ms;
   /**
-   * The first pause before connecting anew once the connection has ended, and the longest; 0 never connects anew.
+   * The first pause before connecting anew once the connection has ended, and the longest; 0 never
+   * connects anew.
    */
   uint64_t reconnect_first_ms;
   /**
@@ -151,7 +153,8 @@ struct thalweg_client_options {
    */
   uint32_t ring_bytes;
   /**
-   * Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else.
+   * Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything
+   * else.
    */
   bool shared;
   /**
@@ -177,12 +180,13 @@ struct thalweg_call_options {
    */
   uint64_t deadline_ms;
   /**
-   * Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the server says.
+   * Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the
+   * server says.
    */
   uint32_t credit;
   /**
-   * One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels it. Without this
-   * either may come, and whoever takes it has to tell.
+   * One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels
+   * it. Without this either may come, and whoever takes it has to tell.
    */
   bool unary;
 };
@@ -272,8 +276,8 @@ struct thalweg_rpc_options {
    */
   uint32_t targets_max;
   /**
-   * What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
-   * read while the client is opened, and not afterwards.
+   * What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or
+   * null for none. It is read while the client is opened, and not afterwards.
    */
   const char *token;
   /**
@@ -331,11 +335,13 @@ struct thalweg_rpc_done {
    */
   uint64_t call;
   /**
-   * How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a fault.
+   * How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a
+   * fault.
    */
   size_t answers;
   /**
-   * Of a fault: what, where, and what to do. Never null, and lent until the next function is called with this client.
+   * Of a fault: what, where, and what to do. Never null, and lent until the next function is called with
+   * this client.
    */
   const char *detail;
   /**
@@ -421,12 +427,13 @@ struct thalweg_server_options {
    */
   uint8_t schema[32];
   /**
-   * The tag of the service's error, for answers that the server makes itself. Copied; null for the default.
+   * The tag of the service's error, for answers that the server makes itself. Copied; null for the
+   * default.
    */
   const char *error_tag;
   /**
-   * Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from, and its
-   * streams are told to wait.
+   * Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from,
+   * and its streams are told to wait.
    */
   uint64_t unsent_bytes_max;
   /**
@@ -472,8 +479,8 @@ struct thalweg_request {
    */
   uint64_t client;
   /**
-   * The request, `length` bytes. From a turn it is lent until the next function is called with the server; to a callback,
-   * until that returns.
+   * The request, `length` bytes. From a turn it is lent until the next function is called with the server;
+   * to a callback, until that returns.
    */
   const uint8_t *frame;
   /**
@@ -537,8 +544,8 @@ struct thalweg_server_statistics {
 };
 
 /**
- * How a program is started, and what happens when it does not do as it should. Begin with `thalweg_spawn_defaults()`.
- * Strings end with a NUL.
+ * How a program is started, and what happens when it does not do as it should. Begin with
+ * `thalweg_spawn_defaults()`. Strings end with a NUL.
  */
 struct thalweg_spawn_options {
   /**
@@ -562,8 +569,8 @@ struct thalweg_spawn_options {
    */
   const char *directory;
   /**
-   * The file that its output and its errors are appended to, to be quoted when it fails; null for where those of this
-   * process go.
+   * The file that its output and its errors are appended to, to be quoted when it fails; null for where
+   * those of this process go.
    */
   const char *log;
   /**
@@ -611,20 +618,22 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may help. Null options
- * are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT, THALWEG_PERMISSION_DENIED,
- * THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH, THALWEG_BAD_ARGUMENT.
+ * Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may
+ * help. Null options are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT,
+ * THALWEG_PERMISSION_DENIED, THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH,
+ * THALWEG_BAD_ARGUMENT.
  *
  * Requires:
- * `endpoint` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a handle.
+ * `endpoint` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a
+ * handle.
  */
 uint16_t thalweg_client_open(const char *endpoint,
                              const struct thalweg_client_options *options,
                              struct thalweg_client **client);
 
 /**
- * As `thalweg_client_open`, without waiting: calls may be made at once and leave when the connection is there, which
- * turns bring about. They fail if it does not come.
+ * As `thalweg_client_open`, without waiting: calls may be made at once and leave when the connection is
+ * there, which turns bring about. They fail if it does not come.
  *
  * Requires:
  * As of `thalweg_client_open`.
@@ -642,9 +651,9 @@ uint16_t thalweg_client_begin(const char *endpoint,
 void thalweg_client_close(struct thalweg_client *client);
 
 /**
- * The descriptor for a foreign loop: readable whenever `thalweg_client_turn` without waiting has something to do. One such
- * turn comes first, and one after each round of calls. It belongs to the client, and stays the same through
- * reconnections.
+ * The descriptor for a foreign loop: readable whenever `thalweg_client_turn` without waiting has something
+ * to do. One such turn comes first, and one after each round of calls. It belongs to the client, and stays
+ * the same through reconnections.
  *
  * Requires:
  * `client` is null or a client; `descriptor` points to a place for a number.
@@ -653,14 +662,14 @@ uint16_t thalweg_client_descriptor(struct thalweg_client *client,
                                    int *descriptor);
 
 /**
- * Queues a request, `length` bytes that are copied, and says by which number the call goes; no two calls of a client have
- * the same. It leaves with the next flush, turn or wait. Null options give the call what the client's say. Faults:
- * THALWEG_FRAME_TOO_LARGE, THALWEG_OVERLOADED, THALWEG_DRAINING, or why there is no connection; then nothing was queued
- * and the client may be used as before.
+ * Queues a request, `length` bytes that are copied, and says by which number the call goes; no two calls of
+ * a client have the same. It leaves with the next flush, turn or wait. Null options give the call what the
+ * client's say. Faults: THALWEG_FRAME_TOO_LARGE, THALWEG_OVERLOADED, THALWEG_DRAINING, or why there is no
+ * connection; then nothing was queued and the client may be used as before.
  *
  * Requires:
- * `client` is null or a client; `request` points to `length` bytes; `options` is null or points to options; `call` to a
- * place for a number.
+ * `client` is null or a client; `request` points to `length` bytes; `options` is null or points to options;
+ * `call` to a place for a number.
  */
 uint16_t thalweg_client_call(struct thalweg_client *client,
                              const uint8_t *request,
@@ -669,8 +678,8 @@ uint16_t thalweg_client_call(struct thalweg_client *client,
                              uint64_t *call);
 
 /**
- * Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster, else with
- * THALWEG_CANCELLED. A call that there is not is none.
+ * Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster,
+ * else with THALWEG_CANCELLED. A call that there is not is none.
  *
  * Requires:
  * `client` is null or a client.
@@ -703,10 +712,11 @@ uint16_t thalweg_client_grant(struct thalweg_client *client, uint64_t call, uint
 uint16_t thalweg_client_flush(struct thalweg_client *client);
 
 /**
- * Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes)
- * and reads it: then `thalweg_client_next` has what came. It does not wait while something is there that was not taken, of
- * whatever call. `happened`, which may be null, is how much did; 0 at the end of the wait and after a signal. Faults: nothing
- * is in flight and there is no connection, so that nothing could come; THALWEG_SYSTEM.
+ * Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long
+ * as it takes) and reads it: then `thalweg_client_next` has what came. It does not wait while something is
+ * there that was not taken, of whatever call. `happened`, which may be null, is how much did; 0 at the end
+ * of the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing
+ * could come; THALWEG_SYSTEM.
  *
  * Requires:
  * `client` is null or a client; `happened` is null or points to a place for a number.
@@ -716,8 +726,8 @@ uint16_t thalweg_client_turn(struct thalweg_client *client,
                              size_t *happened);
 
 /**
- * As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what came of others, and
- * was not taken, does not keep it from waiting.
+ * As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
+ * came of others, and was not taken, does not keep it from waiting.
  *
  * Requires:
  * As of `thalweg_client_turn`.
@@ -728,7 +738,8 @@ uint16_t thalweg_client_turn_for(struct thalweg_client *client,
                                  size_t *happened);
 
 /**
- * What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until another turn.
+ * What came next, of whatever call, in order of arrival; of the kind THALWEG_EVENT_KIND_NOTHING until
+ * another turn.
  *
  * Requires:
  * `client` is null or a client; `event` points to a place for one.
@@ -737,7 +748,8 @@ uint16_t thalweg_client_next(struct thalweg_client *client,
                              struct thalweg_event *event);
 
 /**
- * What came next of one call; of the kind THALWEG_EVENT_KIND_NOTHING until another turn, or when there is no such call.
+ * What came next of one call; of the kind THALWEG_EVENT_KIND_NOTHING until another turn, or when there is no
+ * such call.
  *
  * Requires:
  * As of `thalweg_client_next`.
@@ -747,8 +759,9 @@ uint16_t thalweg_client_take(struct thalweg_client *client,
                              struct thalweg_event *event);
 
 /**
- * Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other calls meanwhile
- * is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says that there is no such call.
+ * Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other
+ * calls meanwhile is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says
+ * that there is no such call.
  *
  * Requires:
  * As of `thalweg_client_next`.
@@ -771,9 +784,9 @@ struct thalweg_client_state thalweg_client_state_of(const struct thalweg_client 
 struct thalweg_client_options thalweg_client_defaults(void);
 
 /**
- * What went wrong last on this thread, in words, with what to do about it. Only of use right after a function has
- * answered with a fault, or has handed out why a call has no answer: one that succeeds leaves it as it was. Lent until that
- * happens again on this thread; never null.
+ * What went wrong last on this thread, in words, with what to do about it. Only of use right after a
+ * function has answered with a fault, or has handed out why a call has no answer: one that succeeds leaves
+ * it as it was. Lent until that happens again on this thread; never null.
  */
 const char *thalweg_error_detail(void);
 
@@ -786,8 +799,9 @@ const char *thalweg_error_detail(void);
 uint16_t thalweg_reply_end(struct thalweg_reply *reply, const uint8_t *frame, size_t length);
 
 /**
- * Ends the call with a fault (a code of `enum thalweg_fault`) and a message for people, `length` bytes of UTF-8. Takes the
- * reply away. An unknown code is THALWEG_BAD_ARGUMENT, and the call ends as THALWEG_ABANDONED.
+ * Ends the call with a fault (a code of `enum thalweg_fault`) and a message for people, `length` bytes of
+ * UTF-8. Takes the reply away. An unknown code is THALWEG_BAD_ARGUMENT, and the call ends as
+ * THALWEG_ABANDONED.
  *
  * Requires:
  * `reply` is null or one that was not taken away; `message` points to `length` bytes.
@@ -816,8 +830,8 @@ enum thalweg_flow thalweg_reply_item(struct thalweg_reply *reply,
                                      size_t length);
 
 /**
- * Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is gone. It is
- * to be ended, or dropped, all the same.
+ * Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client
+ * is gone. It is to be ended, or dropped, all the same.
  *
  * Requires:
  * `reply` is null or one that was not taken away.
@@ -825,14 +839,15 @@ enum thalweg_flow thalweg_reply_item(struct thalweg_reply *reply,
 bool thalweg_reply_cancelled(const struct thalweg_reply *reply);
 
 /**
- * Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
- * already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
- * somebody, and not use the reply. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
- * `wake` will not be called (any more), whatever this function answers: then nobody uses `context`. That may be some time after
- * the reply was taken away.
+ * Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once
+ * if it is so already. It is called from whatever thread brought that about, which must not be held up: let
+ * it set a flag or wake somebody, and not use the reply. One that was given before is forgotten. `release`,
+ * which may be null, is called once, from any thread, when `wake` will not be called (any more), whatever
+ * this function answers: then nobody uses `context`. That may be some time after the reply was taken away.
  *
  * Requires:
- * `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any thread.
+ * `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any
+ * thread.
  */
 uint16_t thalweg_reply_changed(struct thalweg_reply *reply,
                                void (*wake)(void *context),
@@ -845,13 +860,13 @@ uint16_t thalweg_reply_changed(struct thalweg_reply *reply,
 struct thalweg_rpc_options thalweg_rpc_defaults(void);
 
 /**
- * A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
- * Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them; THALWEG_NO_SERVER
- * for a host that nobody knows.
+ * A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options
+ * are the defaults. Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a
+ * token among them; THALWEG_NO_SERVER for a host that nobody knows.
  *
  * Requires:
- * `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null or points to options;
- * `client` to a place for a handle.
+ * `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null
+ * or points to options; `client` to a place for a handle.
  */
 uint16_t thalweg_rpc_open(const char *url,
                           const struct thalweg_rpc_options *options,
@@ -866,10 +881,11 @@ uint16_t thalweg_rpc_open(const char *url,
 void thalweg_rpc_close(struct thalweg_rpc *client);
 
 /**
- * Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. As many
- * are kept as the options say. In favour of one more, the one goes that was not called for longest and has neither a connection
- * nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another.
- * Faults: as of `thalweg_rpc_open`.
+ * Another service, or the same at another address, over the same connections: its number, for
+ * `struct thalweg_rpc_ask`. As many are kept as the options say. In favour of one more, the one goes that
+ * was not called for longest and has neither a connection nor a call that waits for one: its number is
+ * THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another. Faults: as of
+ * `thalweg_rpc_open`.
  *
  * Requires:
  * `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
@@ -879,8 +895,8 @@ uint16_t thalweg_rpc_target(struct thalweg_rpc *client,
                             uint32_t *target);
 
 /**
- * The descriptor for a foreign loop: readable whenever `thalweg_rpc_turn` without waiting has something to do. One such turn
- * comes first, and one after each round of calls. It belongs to the client.
+ * The descriptor for a foreign loop: readable whenever `thalweg_rpc_turn` without waiting has something to
+ * do. One such turn comes first, and one after each round of calls. It belongs to the client.
  *
  * Requires:
  * `client` is null or a client; `descriptor` points to a place for a number.
@@ -889,13 +905,13 @@ uint16_t thalweg_rpc_descriptor(struct thalweg_rpc *client,
                                 int *descriptor);
 
 /**
- * Begins calls, which go together, and says by which number; no two of a client have the same. They leave with the next turn
- * or wait. Without an `ask` one call goes alone and several as a batch. Faults: THALWEG_OVERLOADED, THALWEG_BAD_ARGUMENT; then
- * nothing was begun.
+ * Begins calls, which go together, and says by which number; no two of a client have the same. They leave
+ * with the next turn or wait. Without an `ask` one call goes alone and several as a batch. Faults:
+ * THALWEG_OVERLOADED, THALWEG_BAD_ARGUMENT; then nothing was begun.
  *
  * Requires:
- * `client` is null or a client; `calls` points to `calls_count` calls whose pointers point to what they say; `ask` is null or
- * points to one; `number` to a place for a number.
+ * `client` is null or a client; `calls` points to `calls_count` calls whose pointers point to what they say;
+ * `ask` is null or points to one; `number` to a place for a number.
  */
 uint16_t thalweg_rpc_begin(struct thalweg_rpc *client,
                            const struct thalweg_rpc_call *calls,
@@ -904,8 +920,8 @@ uint16_t thalweg_rpc_begin(struct thalweg_rpc *client,
                            uint64_t *number);
 
 /**
- * Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by which a server may
- * notice. Calls that there are not are none.
+ * Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by
+ * which a server may notice. Calls that there are not are none.
  *
  * Requires:
  * `client` is null or a client.
@@ -914,9 +930,9 @@ uint16_t thalweg_rpc_cancel(struct thalweg_rpc *client,
                             uint64_t call);
 
 /**
- * Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes) and
- * reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how much that is; 0 at the end of the wait
- * and after a signal. Faults: THALWEG_SYSTEM.
+ * Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long
+ * as it takes) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how
+ * much that is; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
  *
  * Requires:
  * `client` is null or a client; `happened` is null or points to a place for a number.
@@ -934,8 +950,8 @@ uint16_t thalweg_rpc_turn(struct thalweg_rpc *client,
 uint16_t thalweg_rpc_next(struct thalweg_rpc *client, struct thalweg_rpc_done *done);
 
 /**
- * Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them. Why they have no answers is
- * said there too; THALWEG_BAD_ARGUMENT says that there are no such calls.
+ * Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them. Why they
+ * have no answers is said there too; THALWEG_BAD_ARGUMENT says that there are no such calls.
  *
  * Requires:
  * As of `thalweg_rpc_next`.
@@ -945,8 +961,8 @@ uint16_t thalweg_rpc_wait(struct thalweg_rpc *client,
                           struct thalweg_rpc_done *done);
 
 /**
- * One of the answers to the calls that were taken last, by the place of its call among them. THALWEG_BAD_ARGUMENT: there is
- * none at that place.
+ * One of the answers to the calls that were taken last, by the place of its call among them.
+ * THALWEG_BAD_ARGUMENT: there is none at that place.
  *
  * Requires:
  * `client` is null or a client; `answer` points to a place for one.
@@ -956,8 +972,9 @@ uint16_t thalweg_rpc_answer_at(struct thalweg_rpc *client,
                                struct thalweg_rpc_answer *answer);
 
 /**
- * Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated code has it, and waits
- * for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why there is no answer, or which fault it is.
+ * Asks whether the client's own service was made from the schema with this hash of 32 bytes, as generated
+ * code has it, and waits for what the server says. Faults: THALWEG_SCHEMA_MISMATCH where it was not; why
+ * there is no answer, or which fault it is.
  *
  * Requires:
  * `client` is null or a client; `hash` is null or points to 32 bytes.
@@ -974,12 +991,13 @@ uint16_t thalweg_rpc_expect_schema(struct thalweg_rpc *client,
 struct thalweg_rpc_statistics thalweg_rpc_statistics_of(const struct thalweg_rpc *client);
 
 /**
- * Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options
- * are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED, THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
+ * Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is
+ * dead. Null options are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED,
+ * THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
  *
  * Requires:
- * `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to a place for a
- * handle.
+ * `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to
+ * a place for a handle.
  */
 uint16_t thalweg_server_open(const char *const *endpoints,
                              size_t count,
@@ -987,9 +1005,9 @@ uint16_t thalweg_server_open(const char *const *endpoints,
                              struct thalweg_server **server);
 
 /**
- * Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes on holding a
- * directory's lock the paths stay, for whoever binds there next to take away.) Replies that are still out may be used, and
- * answer nobody. One of its callbacks cannot close it: then nothing is done.
+ * Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes
+ * on holding a directory's lock the paths stay, for whoever binds there next to take away.) Replies that are
+ * still out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
  *
  * Requires:
  * `server` is null, or came from `thalweg_server_open` and was not closed.
@@ -997,8 +1015,8 @@ uint16_t thalweg_server_open(const char *const *endpoints,
 void thalweg_server_close(struct thalweg_server *server);
 
 /**
- * The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
- * belongs to the server. -1 for null, and to a callback of a run.
+ * The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something
+ * to do. It belongs to the server. -1 for null, and to a callback of a run.
  *
  * Requires:
  * `server` is null or a server.
@@ -1006,8 +1024,8 @@ void thalweg_server_close(struct thalweg_server *server);
 int thalweg_server_descriptor(const struct thalweg_server *server);
 
 /**
- * Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then `thalweg_server_next`
- * has the requests that came. `happened`, which may be null, is how much did.
+ * Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then
+ * `thalweg_server_next` has the requests that came. `happened`, which may be null, is how much did.
  *
  * Requires:
  * `server` is null or a server; `happened` is null or points to a place for a number.
@@ -1017,7 +1035,8 @@ uint16_t thalweg_server_turn(struct thalweg_server *server,
                              size_t *happened);
 
 /**
- * Whether the server was stopped and everything that was begun is answered: the end of a loop of turns. Never while it runs.
+ * Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+ * Never while it runs.
  *
  * Requires:
  * `server` is null or a server.
@@ -1033,9 +1052,9 @@ bool thalweg_server_is_stopped(const struct thalweg_server *server);
 uint16_t thalweg_server_next(struct thalweg_server *server, struct thalweg_request *request);
 
 /**
- * Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
- * returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame. It may use a
- * stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
+ * Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a
+ * request until it returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers
+ * with an empty frame. It may use a stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
  *
  * Requires:
  * `server` is null or a server; `handle` may be called with `context`, and does not unwind.
@@ -1051,17 +1070,18 @@ uint16_t thalweg_server_run(struct thalweg_server *server,
  * Appends to the answer that a serial handler gives.
  *
  * Requires:
- * `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length` bytes.
+ * `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length`
+ * bytes.
  */
 uint16_t thalweg_answer_write(struct thalweg_answer *answer,
                               const uint8_t *bytes,
                               size_t length);
 
 /**
- * Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
- * one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
- * own: what is answered before it returns costs neither lock nor copy. It may use a stopper, and nothing else of the server:
- * THALWEG_BAD_ARGUMENT.
+ * Hands requests out as they come, on this thread, until the server is stopped; then takes no more and
+ * returns when each one that was handed out has been answered. `take` is lent the request until it returns,
+ * but for the reply, which is its own: what is answered before it returns costs neither lock nor copy. It
+ * may use a stopper, and nothing else of the server: THALWEG_BAD_ARGUMENT.
  *
  * Requires:
  * `server` is null or a server; `take` may be called with `context`, and does not unwind.
@@ -1072,8 +1092,8 @@ uint16_t thalweg_server_run_reactor(struct thalweg_server *server,
                                     void *context);
 
 /**
- * What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may ask, and a callback, while
- * the server is open.
+ * What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server. Any thread may
+ * ask, and a callback, while the server is open.
  *
  * Requires:
  * `server` is null or a server; `stopper` points to a place for a handle.
@@ -1082,8 +1102,8 @@ uint16_t thalweg_server_stopper(const struct thalweg_server *server,
                                 struct thalweg_stopper **stopper);
 
 /**
- * Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run` returns. More than
- * once is fine, and so is null.
+ * Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run`
+ * returns. More than once is fine, and so is null.
  *
  * Requires:
  * `stopper` is null or one that was not freed.
@@ -1117,14 +1137,15 @@ struct thalweg_server_options thalweg_server_defaults(void);
 struct thalweg_spawn_options thalweg_spawn_defaults(void);
 
 /**
- * Starts a program (a path, or a name that is looked for as a shell does) and waits until its endpoint answers. Null options
- * are the defaults. Faults: THALWEG_BAD_ARGUMENT where there is no such program, THALWEG_PERMISSION_DENIED where it may not
- * be run, THALWEG_ADDRESS_IN_USE where another server answers already, THALWEG_NO_SERVER when it ended before it answered,
- * THALWEG_CONNECT_TIMEOUT when it did not answer in time and was ended. `thalweg_error_detail` quotes the end of its log.
+ * Starts a program (a path, or a name that is looked for as a shell does) and waits until its endpoint
+ * answers. Null options are the defaults. Faults: THALWEG_BAD_ARGUMENT where there is no such program,
+ * THALWEG_PERMISSION_DENIED where it may not be run, THALWEG_ADDRESS_IN_USE where another server answers
+ * already, THALWEG_NO_SERVER when it ended before it answered, THALWEG_CONNECT_TIMEOUT when it did not
+ * answer in time and was ended. `thalweg_error_detail` quotes the end of its log.
  *
  * Requires:
- * `program` and `endpoint` are strings that a NUL ends; `options` is null or points to options whose pointers point to what
- * they say; `spawned` to a place for a handle.
+ * `program` and `endpoint` are strings that a NUL ends; `options` is null or points to options whose
+ * pointers point to what they say; `spawned` to a place for a handle.
  */
 uint16_t thalweg_spawned_start(const char *program,
                                const char *endpoint,
@@ -1140,8 +1161,9 @@ uint16_t thalweg_spawned_start(const char *program,
 void thalweg_spawned_close(struct thalweg_spawned *spawned);
 
 /**
- * Looks whether the program still runs, and starts it anew if it does not and may be: then `respawned`, which may be null,
- * is how it had ended. THALWEG_NO_SERVER: it ended, and stays so. THALWEG_CLOSED: it was stopped.
+ * Looks whether the program still runs, and starts it anew if it does not and may be: then `respawned`,
+ * which may be null, is how it had ended. THALWEG_NO_SERVER: it ended, and stays so. THALWEG_CLOSED: it was
+ * stopped.
  *
  * Requires:
  * `spawned` is null or a program; `respawned` is null or points to a place for an exit.
@@ -1150,8 +1172,8 @@ uint16_t thalweg_spawned_tend(struct thalweg_spawned *spawned,
                               struct thalweg_exit *respawned);
 
 /**
- * Tends the program, then connects to it. Over `-`, once. The client is the caller's, and outlives the program as one whose
- * connection ended.
+ * Tends the program, then connects to it. Over `-`, once. The client is the caller's, and outlives the
+ * program as one whose connection ended.
  *
  * Requires:
  * `spawned` is null or a program; `options` is null or points to options; `client` to a place for a handle.
@@ -1169,8 +1191,8 @@ uint16_t thalweg_spawned_connect(struct thalweg_spawned *spawned,
 uint16_t thalweg_spawned_restart(struct thalweg_spawned *spawned);
 
 /**
- * Asks the program to end (TERM), and kills it when it has not within `end_within_ms`. `exit`, which may be null, is how it
- * ended.
+ * Asks the program to end (TERM), and kills it when it has not within `end_within_ms`. `exit`, which may be
+ * null, is how it ended.
  *
  * Requires:
  * `spawned` is null or a program; `exit` is null or points to a place for an exit.
@@ -1179,8 +1201,8 @@ uint16_t thalweg_spawned_stop(struct thalweg_spawned *spawned,
                               struct thalweg_exit *exit);
 
 /**
- * Readable when the program ended, and another one after it was started anew. It belongs to the program. -1 while there is
- * none.
+ * Readable when the program ended, and another one after it was started anew. It belongs to the program. -1
+ * while there is none.
  *
  * Requires:
  * `spawned` is null or a program.
