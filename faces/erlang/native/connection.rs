@@ -28,7 +28,7 @@ use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
 pub(crate) use lines::Lines;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,8 +108,6 @@ pub(crate) struct State {
     /// Waiters that are there beyond the bound.
     unbounded: usize,
     in_flight_max: u32,
-    /// Calls that were given up before they had left: up to which byte each has to be written until it has.
-    given_up: VecDeque<u64>,
     reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
@@ -187,7 +185,6 @@ impl Connection {
             patient: 0,
             unbounded: 0,
             in_flight_max: wishes.in_flight_max,
-            given_up: VecDeque::new(),
             reconnects: wishes.reconnects,
             router_sleeps: false,
             process: None,
@@ -373,17 +370,8 @@ impl State {
 
     /// Says that nobody waits any more: what still comes of the call is told to nobody.
     pub(crate) fn cancel(&mut self, call: CallId) {
-        let Some(waiter) = self.waiters.get(&call.number()) else { return self.forget(call) };
-        let counts = waiter.expect.is_bounded();
-        self.has_given_up = true;
+        self.has_given_up |= self.waiters.contains_key(&call.number());
         self.forget(call);
-        let Some(client) = self.client.as_ref().filter(|_| counts) else { return };
-        let (sent, unsent) = client.sent_and_unsent();
-        self.given_up.drain(..self.given_up.partition_point(|end| *end <= sent));
-        match unsent {
-            0 => self.given_up.clear(),
-            _ => self.given_up.push_back(sent + unsent as u64),
-        }
     }
 
     fn forget(&mut self, call: CallId) {

@@ -64,31 +64,29 @@ heard_between_two_looks(_Config) ->
         {'DOWN', Monitor, process, _, Reason} -> normal = Reason
     end.
 
-%% What was given up counts as long as it lies here; and where bytes are what is bounded, they are what is told.
+%% What was given up before it left is taken back and counts no more; and where bytes are what is bounded, they
+%% are what is told.
 given_up_and_not_gone(Config) ->
-    [
-        begin
-            Gate = filename:join(proplists:get_value(priv_dir, Config), integer_to_list(InFlight)),
-            {ok, _} = thalweg:start_pool(deaf, thalweg_test:pool(#{size => 1, in_flight_max => InFlight})),
-            Deaf = thalweg:spawn_call(sample, deaf_until, [list_to_binary(Gate)], #{pool => deaf}),
-            thalweg_test:until(fun() -> filelib:is_file(Gate ++ ".begun") end),
-            {Current, Most} = until_overloaded(binary:copy(<<"x">>, Bytes), 1000),
-            true = Current > Most - 2 * Bytes andalso Current =< Most,
-            ok = file:write_file(Gate, <<>>),
-            {ok, <<"back">>} = thalweg:await(Deaf, infinity),
-            thalweg_test:until(fun() -> thalweg:load(deaf) =:= [0] end),
-            {ok, 1} = thalweg:call(sample, echo, [1], #{pool => deaf, timeout => infinity}),
-            ok = thalweg:stop_pool(deaf)
-        end
-     || {InFlight, Bytes, Most} <- [{100, 1 bsl 16, 100}, {1000, 1 bsl 20, 64 bsl 20}]
-    ].
-
-until_overloaded(_Value, 0) -> never;
-until_overloaded(Value, Times) ->
-    case thalweg:call(sample, echo, [Value], #{pool => deaf, timeout => 0}) of
-        {error, timeout} -> until_overloaded(Value, Times - 1);
-        {error, {overloaded, Current, Most}} -> {Current, Most}
-    end.
+    Gate = filename:join(proplists:get_value(priv_dir, Config), "gate"),
+    {ok, _} = thalweg:start_pool(deaf, thalweg_test:pool(#{size => 1, in_flight_max => 100})),
+    Deaf = thalweg:spawn_call(sample, deaf_until, [list_to_binary(Gate)], #{pool => deaf}),
+    thalweg_test:until(fun() -> filelib:is_file(Gate ++ ".begun") end),
+    Large = binary:copy(<<"x">>, 1 bsl 20),
+    GivenUp = [thalweg:call(sample, echo, [Large], #{pool => deaf, timeout => 0}) || _ <- lists:seq(1, 200)],
+    [{error, timeout}] = lists:usort(GivenUp),
+    Self = self(),
+    Call = fun() -> Self ! {said, thalweg:call(sample, echo, [Large], #{pool => deaf, timeout => infinity})} end,
+    Callers = [spawn_link(Call) || _ <- lists:seq(1, 80)],
+    Overloaded = receive {said, Said} -> Said end,
+    {error, {overloaded, Bytes, Most}} = Overloaded,
+    true = Most =:= 64 bsl 20 andalso Bytes > Most - (2 bsl 20) andalso Bytes =< Most,
+    ok = file:write_file(Gate, <<>>),
+    {ok, <<"back">>} = thalweg:await(Deaf, infinity),
+    Others = [receive {said, Other} -> element(1, Other) end || _ <- tl(Callers)],
+    true = lists:member(ok, Others),
+    thalweg_test:until(fun() -> thalweg:load(deaf) =:= [0] end),
+    {ok, 1} = thalweg:call(sample, echo, [1], #{pool => deaf, timeout => infinity}),
+    ok = thalweg:stop_pool(deaf).
 
 %% A child that has what its worker had open keeps nobody from hearing of the worker's end.
 dies_before_its_child(_Config) ->

@@ -9,16 +9,10 @@ impl State {
         self.waiters.len() - self.patient
     }
 
-    /// Calls that count, and how many of them there may be. One that nobody waits for any more counts until
-    /// it has left: what it takes is still here.
+    /// Calls that count, and how many of them there may be. One that was given up counts no more: if nothing
+    /// of it has left, the client takes it back.
     pub(crate) fn bound(&self) -> (usize, u32) {
-        (self.waiters.len() - self.unbounded + self.given_up_here(), self.in_flight_max)
-    }
-
-    fn given_up_here(&self) -> usize {
-        let (Some(client), false) = (&self.client, self.given_up.is_empty()) else { return 0 };
-        let (sent, unsent) = client.sent_and_unsent();
-        if unsent == 0 { 0 } else { self.given_up.len() - self.given_up.partition_point(|end| *end <= sent) }
+        (self.waiters.len() - self.unbounded, self.in_flight_max)
     }
 
     /// What a bound was that spoke against a call: how much there is, and how much there may be.
