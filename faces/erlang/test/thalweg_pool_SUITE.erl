@@ -594,7 +594,7 @@ load_is_spread(_Config) ->
 
 %% A generator that is under way counts, and goes to whoever has the fewest.
 streams_are_spread(_Config) ->
-    {ok, _} = thalweg:start_pool(few, #{size => 2, in_flight_max => 2, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(few, thalweg_test:pool(#{size => 2, in_flight_max => 2})),
     Open = fun() -> thalweg_stream:open(sample, count_for_ever, [<<"few">>], #{pool => few}) end,
     Streams = [Stream || {ok, Stream} <- [Open() || _ <- lists:seq(1, 4)]],
     4 = length(Streams),
@@ -612,7 +612,7 @@ calls_pass_over_who_is_not_there_yet(Config) ->
     Source = ["#!/bin/sh\nwhile [ -e ", Gate, " ]; do sleep 0.01; done\nexec ", Interpreter, " \"$@\"\n"],
     ok = file:write_file(Script, Source),
     ok = file:change_mode(Script, 8#755),
-    {ok, _} = thalweg:start_pool(gated, #{size => 2, python => Script, path => [thalweg_test:path()]}),
+    {ok, _} = thalweg:start_pool(gated, thalweg_test:pool(#{size => 2, python => Script})),
     {_, {_, Second}} = thalweg_directory:workers(gated),
     [Victim, Survivor] = thalweg:workers(gated),
     ok = file:write_file(Gate, <<>>),
