@@ -67,7 +67,7 @@ heard_between_two_looks(_Config) ->
 %% What was given up before it left is taken back and counts no more; and where bytes are what is bounded, they
 %% are what is told.
 given_up_and_not_gone(Config) ->
-    Gate = filename:join(proplists:get_value(priv_dir, Config), "gate"),
+    Gate = filename:join(proplists:get_value(priv_dir, Config), "heard"),
     {ok, _} = thalweg:start_pool(deaf, thalweg_test:pool(#{size => 1, in_flight_max => 100})),
     Deaf = thalweg:spawn_call(sample, deaf_until, [list_to_binary(Gate)], #{pool => deaf}),
     thalweg_test:until(fun() -> filelib:is_file(Gate ++ ".begun") end),
