@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{PATIENCE, PROGRAM, Server};
+use common::{PATIENCE, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 
 /// Requests whose lines at `debug` take more than a pipe and the server's queue have room for.
 const FLOOD: usize = 30_000;
@@ -36,19 +35,7 @@ fn flood(server: &Server) {
 #[test]
 fn a_log_that_nobody_reads_holds_up_no_answer_and_no_end_and_what_was_dropped_is_told() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(PROGRAM);
-    command.args([
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--log-level",
-        "debug",
-        "--log-format",
-        "json",
-        "--data",
-    ]);
-    command.arg(directory.path()).stderr(Stdio::piped());
-    let mut server = Server::started(command);
+    let mut server = Server::start_logging(directory.path());
     flood(&server);
     let mut lines = BufReader::new(server.child.stderr.take().unwrap()).lines();
     let told = lines.find_map(|line| {

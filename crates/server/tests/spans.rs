@@ -4,30 +4,17 @@
 
 mod common;
 
-use common::{PATIENCE, PROGRAM, Server, says};
+use common::{PATIENCE, Server, says};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 #[test]
 fn each_request_commit_walk_and_round_of_housekeeping_is_a_line_with_what_it_took() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(PROGRAM);
-    command.args([
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--log-level",
-        "debug",
-        "--log-format",
-        "json",
-        "--data",
-    ]);
-    command.arg(directory.path()).stderr(Stdio::piped());
-    let mut server = Server::started(command);
+    let mut server = Server::start_logging(directory.path());
     let log = BufReader::new(server.child.stderr.take().unwrap());
     let (sender, lines) = channel();
     // Read to its end, or the server could not write it.

@@ -386,10 +386,9 @@ impl Client {
         self.session.has_unsent()
     }
 
-    /// Bytes that this connection has written, and bytes that are queued and not written yet. What is queued
-    /// now has left once the first of the two has grown by the second.
-    pub fn sent_and_unsent(&self) -> (u64, usize) {
-        self.session.sent_and_unsent()
+    /// Bytes that are queued and not written yet.
+    pub fn unsent_bytes(&self) -> usize {
+        self.session.unsent_bytes()
     }
 
     /// Calls that have not ended.

@@ -32,6 +32,15 @@ impl Server {
         Self::started(command)
     }
 
+    /// A server that logs all it does, as JSON, for the test to read from the child's standard error.
+    pub fn start_logging(data: &Path) -> Self {
+        let mut command = Command::new(PROGRAM);
+        let logging = ["--log-level", "debug", "--log-format", "json"];
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(logging);
+        command.stderr(Stdio::piped());
+        Self::started(command)
+    }
+
     /// A server from a command line of the test's own.
     pub fn started(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

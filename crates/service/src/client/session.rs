@@ -260,9 +260,9 @@ impl Session {
         self.outgoing.sent(count);
     }
 
-    /// Bytes of this connection that were written, and those that wait to be.
-    pub(crate) const fn sent_and_unsent(&self) -> (u64, usize) {
-        (self.outgoing.written(), self.outgoing.unsent().len())
+    /// Bytes that wait to be written.
+    pub(crate) const fn unsent_bytes(&self) -> usize {
+        self.outgoing.unsent().len()
     }
 
     pub(crate) const fn has_unsent(&self) -> bool {

@@ -20,7 +20,7 @@ impl State {
         let (in_flight, in_flight_max) = self.bound();
         match &self.client {
             Some(client) if in_flight < in_flight_max as usize => {
-                (client.sent_and_unsent().1 as u64, UNSENT_BYTES_MAX as u64)
+                (client.unsent_bytes() as u64, UNSENT_BYTES_MAX as u64)
             }
             _ => (in_flight as u64, u64::from(in_flight_max)),
         }
