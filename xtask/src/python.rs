@@ -123,7 +123,7 @@ fn only(options: &Options) -> Vec<String> {
     options.text("only", "").split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect()
 }
 
-/// The same where there is no NumPy: all of them are named.
+/// The same where there is no NumPy: all of them are named, in one order everywhere.
 fn without_numpy(options: &Options) -> Result<Vec<String>, String> {
     let only = only(options);
     if !only.is_empty() {
@@ -132,7 +132,10 @@ fn without_numpy(options: &Options) -> Result<Vec<String>, String> {
     let files = std::fs::read_dir(root().join(TESTS)).map_err(|e| format!("{TESTS}: {e}"))?;
     let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
     let modules = names.filter_map(|name| Some(name.strip_suffix(".py")?.to_owned()));
-    Ok(modules.filter(|name| name.starts_with("test_") && name != OF_NUMPY).collect())
+    let mut found: Vec<String> =
+        modules.filter(|name| name.starts_with("test_") && name != OF_NUMPY).collect();
+    found.sort();
+    Ok(found)
 }
 
 fn tests(python: &Path, only: &[String], tally: &mut Tally) -> Result<(), String> {

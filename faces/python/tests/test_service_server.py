@@ -570,6 +570,23 @@ class Signals(Place):
 
         self.run_it(main)
 
+    def test_the_handler_of_a_task_that_has_ended_is_not_put_back(self):
+        async def starts() -> tuple[Server, asyncio.Task[None]]:
+            server, serves = self.server(), asyncio.Event()
+            running = asyncio.create_task(server.run(serves.set))
+            await serves.wait()
+            return server, running
+
+        async def ends(server: Server, running: asyncio.Task[None]) -> None:
+            server.stop()
+            await running
+
+        before = signal.getsignal(signal.SIGINT)
+        for factory in (asyncio.new_event_loop, thalweg.new_event_loop):
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(ends(*runner.run(starts())))
+            self.assertEqual(signal.getsignal(signal.SIGINT), before)
+
     def test_in_another_thread_it_ends_by_being_stopped(self):
         before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
         ended = []
