@@ -38,21 +38,24 @@ class Hears(asyncio.Protocol):
 
 async def elsewhere(call: Callable[[], object]) -> BaseException | None:
     """Calls something in another thread while the loop sleeps, and waits for nothing else: what it raised."""
-    raised: list[BaseException | None] = []
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[BaseException | None] = loop.create_future()
 
     def ask() -> None:
         time.sleep(0.02)
+        raised: BaseException | None = None
         try:
             call()
-            raised.append(None)
         except BaseException as error:
-            raised.append(error)
+            raised = error
+        # The loop sleeps until then, however long this thread takes.
+        loop.call_soon_threadsafe(asked.set_result, raised)
 
     thread = threading.Thread(target=ask)
     thread.start()
-    await asyncio.sleep(0.1)
+    raised = await asked
     thread.join()
-    return raised[0]
+    return raised
 
 
 class Threads(unittest.IsolatedAsyncioTestCase):
