@@ -5,6 +5,7 @@ last one, unless somebody changed it meanwhile. Signals are heard in the main th
 """
 
 import asyncio
+import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -81,15 +82,15 @@ class _Loop:
                 continue
             self._loop.remove_signal_handler(number)
             if process is not None and getattr(process, "__self__", None) is not self._loop:
-                signal.signal(number, _still_valid(process))
+                signal.signal(number, _to_put_back(process))
 
 
-def _still_valid(handler: Any) -> Any:
+def _to_put_back(handler: Any) -> Any:
     """That handler, or what stood behind it where it is a runner's, for a task that has ended meanwhile.
 
     `asyncio.Runner` hears Ctrl-C for the task that it runs, in the place of the default handler, and does not take back what it
     does not find there: put back behind that task, it would keep every later runner from hearing for its own.
     """
-    task = getattr(handler, "keywords", {}).get("main_task")
+    task = handler.keywords.get("main_task") if isinstance(handler, functools.partial) else None
     ended = isinstance(task, asyncio.Future) and task.done()
     return signal.default_int_handler if ended else handler
