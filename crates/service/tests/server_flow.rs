@@ -7,7 +7,8 @@ use caller::{Came, Peer, Running, end, eventually, options};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
-use thalweg_service::{Reply, Request, ServerOptions};
+use std::time::{Duration, Instant};
+use thalweg_service::{CallOptions, Client, ClientOptions, EventKind, Reply, Request, ServerOptions, Wait};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::Flow;
@@ -569,6 +570,82 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
     ends.sort_unstable();
     assert!(ends.into_iter().eq((0..30).filter(|id| *id != 1)));
     assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn streams_end_however_many_requests_wait_before_their_credit() {
+    const STREAMS: usize = 4;
+    const ITEMS: u32 = 500;
+    let server = counting(ServerOptions { in_flight_max: STREAMS as u32, ..options() });
+    let endpoint = server.path.to_str().unwrap().parse().unwrap();
+    let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+    let call = |client: &mut Client, items: u32| {
+        let mut request = ask(b't', items);
+        request.resize(4 << 10, 0);
+        client.call(&request, CallOptions::default()).unwrap()
+    };
+    let streams: Vec<_> = (0..STREAMS).map(|_| call(&mut client, ITEMS)).collect();
+    let others = ClientOptions::default().in_flight_max as usize - STREAMS;
+    for _ in 0..others {
+        call(&mut client, 0);
+    }
+    let mut items = 0;
+    let mut ended = vec![];
+    let late = Instant::now() + Duration::from_secs(60);
+    let (mut answered, mut refused) = (0, 0);
+    while ended.len() + answered + refused < STREAMS + others {
+        client.turn(Wait::Until(late)).unwrap();
+        assert!(Instant::now() < late, "only {items} items, {answered} answers, {refused} refusals came");
+        while let Some(event) = client.next() {
+            let call = event.call;
+            match event.kind {
+                EventKind::Item => {
+                    items += 1;
+                    client.grant(call, 1);
+                }
+                EventKind::End if streams.contains(&call) => ended.push(call),
+                EventKind::End => answered += 1,
+                EventKind::Failed(error) => {
+                    assert_eq!(error.fault, Fault::Overloaded);
+                    assert!(!streams.contains(&call), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((items, ended.len()), (STREAMS as u32 * ITEMS, STREAMS));
+    assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
+    drop(client);
+    let statistics = server.stop();
+    assert_eq!(statistics.requests, statistics.answers);
+}
+
+#[test]
+fn a_call_that_turns_out_to_be_a_stream_is_heard_behind_what_waits_already() {
+    let (server, kept) = keeping(ServerOptions { stream_credit: 1, in_flight_max: 1, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(0, b"keep");
+    let mut stream = kept.recv().unwrap();
+    // More than may be read behind one that waits, and all of it waits while this may be a call that ends.
+    (1..=20).for_each(|id| peer.call(id, &[7; 8 << 10]));
+    peer.grant(0, 1);
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(0, b"echo");
+    assert_eq!(other.receive(), end(0, b"echo"));
+    assert_eq!(stream.item(b"first"), Flow::Wait);
+    assert_eq!(peer.receive().payload, b"first");
+    eventually(|| stream.flow() == Flow::Go);
+    assert_eq!(stream.item(b"second"), Flow::Wait);
+    stream.end(b"end");
+    let came = std::iter::repeat_with(|| peer.receive());
+    let (refused, of_stream): (Vec<_>, Vec<_>) =
+        came.take_while(|came| *came != end(0, b"end")).partition(|came| came.id > 0);
+    assert_eq!(of_stream.into_iter().map(|came| came.payload).collect::<Vec<_>>(), [b"second"]);
+    assert!(refused.iter().all(|came| came.fault == Some(Fault::Overloaded)), "{refused:?}");
+    assert!((1..20).contains(&refused.len()), "{} refused", refused.len());
+    assert!(refused.iter().map(|came| came.id).eq(1..=refused.len() as u64), "the oldest go first");
+    drop(kept);
+    server.stop();
 }
 
 #[test]

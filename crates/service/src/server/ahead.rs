@@ -4,6 +4,10 @@
 //! credit for a stream, and these stand behind the request that waits: so the input is looked through, as far
 //! as it may reach, for what concerns calls in flight. What was heard is turned into a credit of nothing
 //! where it stands. What concerns a call that has not begun stays, to be heard in its place.
+//!
+//! Where that is used up and streams are in flight, the oldest requests in it are refused until there is room
+//! again: a stream may wait for the very credit that stands behind them, and they for its end. Without
+//! streams they wait: calls end by themselves.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
@@ -11,6 +15,7 @@ use crate::server::call::Pay;
 use crate::server::client::Phase;
 use crate::server::cut::{self, Cut};
 use crate::server::engine::Engine;
+use crate::server::framing::Framing;
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
@@ -23,9 +28,14 @@ impl Busy {
     pub(crate) fn wants_input(&self) -> bool {
         !self.ended && !self.closing && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
     }
-}
 
-impl Busy {
+    /// Whether streams are in flight, and what their client says of them comes to be heard only once a
+    /// request goes that waits before it.
+    pub(crate) fn hides_credit(&self) -> bool {
+        let is_used_up = self.ahead_bytes_max > 0 && self.input.unread().len() >= self.ahead_bytes_max;
+        self.paused && is_used_up && self.in_flight.iter().any(|begun| begun.is_stream)
+    }
+
     /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the
     /// one that waits: as many as two may lie here whole, and what is said behind further ones is heard once
     /// they begin.
@@ -39,6 +49,16 @@ impl Busy {
 }
 
 impl Engine {
+    /// Refuses the request that comes next, so that what is said behind it is heard.
+    pub(crate) fn shed(&mut self, busy: &mut Busy, id: u64, bytes: usize) {
+        self.statistics.requests += 1;
+        busy.input.consume(bytes);
+        busy.paused = false;
+        let full = (Fault::Overloaded, "too many calls of this connection wait behind its streams");
+        let (fault, message) = self.objection(busy, Phase::Multiplexed, id).unwrap_or(full);
+        self.refuse(busy, Framing::Multiplexed(id), fault, message);
+    }
+
     /// The connection may not begin the request that comes next: hears what stands behind it.
     pub(crate) fn pause(&mut self, (key, phase): (Key, Phase), busy: &mut Busy) {
         busy.paused = true;

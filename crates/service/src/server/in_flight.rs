@@ -18,6 +18,8 @@ pub(crate) struct Begun {
     pub(crate) call: Arc<Call>,
     /// On plain connections.
     pub(crate) turn: Option<Turn>,
+    /// Items of it have left.
+    pub(crate) is_stream: bool,
     /// In the reactor's milliseconds.
     pub(crate) deadline_ms: u64,
 }

@@ -1,7 +1,8 @@
 //! Writing, and the back-pressure that follows from what could not be written.
 //!
 //! A connection is not read from while too many of its calls are in flight or too much for it lies unsent;
-//! nothing is ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not
+//! nothing is ever dropped for that, and requests are refused only where streams have to be heard behind them
+//! (`ahead`). It is relieved at half of the bound of unsent bytes, so that it does not
 //! flutter. On a plain connection what was answered out of its turn counts as in flight, and as unsent.
 
 use crate::server::answers::Place;
@@ -79,7 +80,8 @@ impl Engine {
     fn regulate(&mut self, key: Key, busy: &mut Busy) {
         let relieved_at = self.options.unsent_bytes_max / 2;
         let begins = busy.calls() < self.options.in_flight_max as usize;
-        if busy.paused && begins && busy.answered_bytes() <= relieved_at {
+        let goes_on = busy.paused && busy.answered_bytes() <= relieved_at && (begins || busy.hides_credit());
+        if goes_on {
             busy.paused = false;
             busy.relieved = true;
             self.relieved.push(key);

@@ -64,9 +64,13 @@ impl Engine {
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused at once.
-                Cut::Request { .. } if self.is_overfull(busy) => {
+                Cut::Request { head, length, id, .. } if self.is_overfull(busy) => {
                     busy.input.wait(core.now_ms());
-                    return self.pause((key, phase), busy);
+                    self.pause((key, phase), busy);
+                    if !busy.hides_credit() || busy.answered_bytes() > self.options.unsent_bytes_max {
+                        return;
+                    }
+                    self.shed(busy, id, head + length);
                 }
                 Cut::Request { head, length, id, deadline_ms, credit } => {
                     let last = unread.len() == head + length;
@@ -130,19 +134,21 @@ impl Engine {
             return;
         }
         self.statistics.in_flight += 1;
+        // What was answered without an end is items.
+        let is_stream = busy.output.buffer().len() > start;
         let turn = (phase == Phase::Plain).then(|| take_turn(busy, serial, start));
         if turn.as_ref().is_some_and(|turn| turn.answered.is_empty()) {
             // What a plain connection's stream sent is paid back as it leaves.
             self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
         }
-        busy.in_flight.insert(Begun { id, serial, call, turn, deadline_ms });
+        busy.in_flight.insert(Begun { id, serial, call, turn, is_stream, deadline_ms });
         self.congest(busy);
         self.watch_deadline(core, key, busy, deadline_ms);
     }
 
     /// Why a call cannot begin.
     #[inline]
-    fn objection(&self, busy: &mut Busy, phase: Phase, id: u64) -> Option<(Fault, &'static str)> {
+    pub(crate) fn objection(&self, busy: &mut Busy, phase: Phase, id: u64) -> Option<(Fault, &'static str)> {
         if self.draining {
             return Some((Fault::Draining, "the server is ending"));
         }

@@ -65,6 +65,7 @@ impl Engine {
             // What leaves is paid back; what stays is stopped by congestion.
             self.payments.push((place, Pay::Items(1)));
         }
+        begun.is_stream = true;
         framing.write(output.buffer(), payload, None);
         self.congest(busy);
     }
@@ -152,6 +153,7 @@ impl Engine {
                 turn.is_some()
             }
         };
+        begun.is_stream |= items > 0;
         self.congest(busy);
         if let Some((fault, frame)) = end {
             self.statistics.in_flight -= 1;
