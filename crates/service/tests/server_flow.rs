@@ -440,6 +440,51 @@ fn cancelled_calls_count_until_their_handlers_end_them() {
 }
 
 #[test]
+fn requests_in_flight_are_bounded_in_bytes_and_one_always_fits() {
+    const BYTES: usize = 1 << 20;
+    let (server, kept) = keeping(ServerOptions { in_flight_bytes_max: BYTES, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    let mut other = Peer::multiplexed(&server.path);
+    let mut nothing_more_begins = || {
+        other.call(0, b"echo");
+        assert_eq!(other.receive(), end(0, b"echo"));
+        kept.try_recv().is_err()
+    };
+    // Longer than the bound.
+    peer.call(0, &vec![7; 2 * BYTES]);
+    let large = kept.recv().unwrap();
+    peer.call(1, &vec![7; BYTES / 2]);
+    assert!(nothing_more_begins());
+    large.end(b"");
+    assert_eq!(peer.receive(), end(0, b""));
+    let first = kept.recv().unwrap();
+    peer.call(2, &vec![7; BYTES / 2]);
+    let second = kept.recv().unwrap();
+    peer.call(3, b"x");
+    assert!(nothing_more_begins());
+    // One that was cancelled counts until its handler ends it.
+    peer.cancel(1);
+    let came = peer.receive();
+    assert_eq!((came.id, came.fault), (1, Some(Fault::Cancelled)));
+    assert!(nothing_more_begins());
+    drop(first);
+    let third = kept.recv().unwrap();
+    [second, third].into_iter().for_each(|reply| reply.end(b""));
+    assert_eq!([peer.receive().id, peer.receive().id], [2, 3]);
+    // On a plain connection too.
+    let mut plain = Peer::plain(&server.path);
+    plain.send_plain(&vec![7; BYTES]);
+    let first = kept.recv().unwrap();
+    plain.send_plain(b"x");
+    assert!(nothing_more_begins());
+    first.end(b"first");
+    kept.recv().unwrap().end(b"second");
+    assert_eq!([plain.receive_plain(), plain.receive_plain()], [&b"first"[..], b"second"]);
+    let statistics = server.stop();
+    assert_eq!((statistics.in_flight, statistics.in_flight_bytes), (0, 0));
+}
+
+#[test]
 fn a_call_ends_at_its_deadline_and_its_late_answer_is_dropped() {
     let (server, kept) = keeping(options());
     let mut peer = Peer::multiplexed(&server.path);

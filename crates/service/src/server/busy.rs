@@ -32,8 +32,6 @@ pub(crate) struct Busy {
     pub(crate) turns: VecDeque<u64>,
     /// Bytes of answers that wait for their turn.
     pub(crate) waiting_bytes: usize,
-    /// Calls that ended for the client, by cancelling or a deadline, while their handlers go on.
-    pub(crate) abandoned: u32,
     /// When the timer is due, in the reactor's milliseconds.
     pub(crate) timer_ms: u64,
     /// The peer sends nothing more.
@@ -44,6 +42,8 @@ pub(crate) struct Busy {
     pub(crate) closing: bool,
     /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
+    /// Bytes of the request that it did not begin.
+    pub(crate) next_bytes: usize,
     /// Is among those whose input is to be dealt with again.
     pub(crate) relieved: bool,
     /// While it is paused it is read from until it has so much, for what is said about calls in flight.
@@ -63,12 +63,12 @@ impl Busy {
             order: Ordered::new(),
             turns: VecDeque::new(),
             waiting_bytes: 0,
-            abandoned: 0,
             timer_ms: NEVER_MS,
             ended: false,
             reset: false,
             closing: false,
             paused: false,
+            next_bytes: 0,
             relieved: false,
             ahead_bytes_max: 0,
             congested: false,
@@ -79,7 +79,7 @@ impl Busy {
     /// Calls that count against the connection's bound: one that was answered out of its turn does until that
     /// comes.
     pub(crate) fn calls(&self) -> usize {
-        self.in_flight.len().max(self.order.pending()) + self.abandoned as usize
+        self.in_flight.len().max(self.order.pending()) + self.in_flight.abandoned()
     }
 
     /// Bytes of answers that count against the connection's bound.
@@ -91,7 +91,7 @@ impl Busy {
     pub(crate) fn is_idle(&self) -> bool {
         self.has_answered_all()
             && self.input.is_empty()
-            && self.abandoned == 0
+            && self.in_flight.abandoned() == 0
             && !self.ended
             && !self.closing
     }
@@ -153,7 +153,7 @@ impl Spare {
         busy.order = Ordered::new();
         busy.turns.clear();
         busy.in_flight.clear();
-        (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
+        (busy.waiting_bytes, busy.next_bytes, busy.timer_ms) = (0, 0, NEVER_MS);
         (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
         (busy.relieved, busy.ahead_bytes_max, busy.congested, busy.dirty) = (false, 0, false, false);
         self.idle.push(busy);

@@ -305,6 +305,7 @@ impl Engine {
         mut busy: Box<Busy>,
     ) {
         let mut is_heard = busy.has_answered_all() && !busy.reset;
+        self.statistics.in_flight_bytes -= busy.in_flight.bytes() as u64;
         for begun in busy.in_flight.drain() {
             self.abandon(&begun.call);
         }

@@ -64,7 +64,8 @@ impl Engine {
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused at once.
-                Cut::Request { head, length, id, .. } if self.is_overfull(busy) => {
+                Cut::Request { head, length, id, .. } if self.is_overfull(busy, length) => {
+                    busy.next_bytes = length;
                     busy.input.wait(core.now_ms());
                     self.pause((key, phase), busy);
                     if !busy.hides_credit() || busy.answered_bytes() > self.options.unsent_bytes_max {
@@ -133,7 +134,10 @@ impl Engine {
             }
             return;
         }
+        // A request is no longer than a frame's length can say.
+        let bytes = asked.length as u32;
         self.statistics.in_flight += 1;
+        self.statistics.in_flight_bytes += u64::from(bytes);
         // What was answered without an end is items.
         let is_stream = busy.output.buffer().len() > start;
         let turn = (phase == Phase::Plain).then(|| take_turn(busy, serial, start));
@@ -141,7 +145,7 @@ impl Engine {
             // What a plain connection's stream sent is paid back as it leaves.
             self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
         }
-        busy.in_flight.insert(Begun { id, serial, call, turn, is_stream, deadline_ms });
+        busy.in_flight.insert(Begun { id, serial, call, turn, is_stream, deadline_ms, bytes });
         self.congest(busy);
         self.watch_deadline(core, key, busy, deadline_ms);
     }

@@ -39,7 +39,9 @@ impl Engine {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
             (Some(_), None) => self.write_item(&mut busy, place, payload),
             // The client was told otherwise meanwhile.
-            (None, Some(_)) => busy.abandoned = busy.abandoned.saturating_sub(1),
+            (None, Some(_)) => {
+                self.statistics.in_flight_bytes -= busy.in_flight.forget(place.serial);
+            }
             (None, None) => {}
         }
         self.mark_dirty(place.key, &mut busy);
@@ -74,6 +76,7 @@ impl Engine {
     pub(crate) fn end_call(&mut self, busy: &mut Busy, place: Place, fault: u16, payload: &[u8]) {
         let Some(begun) = busy.in_flight.remove(place.id) else { return };
         self.statistics.answers += 1;
+        self.statistics.in_flight_bytes -= u64::from(begun.bytes);
         let framing = begun.framing();
         self.calls.give(begun.call);
         let Some(mut turn) = begun.turn else {
