@@ -30,6 +30,7 @@ use crate::call::{CallId, CallOptions, Event, EventKind};
 use crate::error::Error;
 use dial::{Dialed, Dialer};
 use link::Link;
+pub(crate) use session::BACKLOG_BYTES;
 use session::{Bounds, Found, Session, What};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -286,11 +287,18 @@ impl Client {
     /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what
     /// comes through shared memory, and leaves nothing to be watched.
     pub(crate) fn attend(&mut self) -> Result<usize, Error> {
-        if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && !self.session.is_ready() {
+        let wants = !self.session.is_full() && !self.session.is_ready();
+        if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && wants {
             self.advance(Some(Instant::now() + Duration::from_nanos(WAKE_NS)))
         } else {
             self.look()
         }
+    }
+
+    /// Turns that never wait read nothing, and leave nothing to be read to be watched, until this is said
+    /// otherwise and a turn is taken: for a caller that keeps what came itself, and keeps enough.
+    pub(crate) fn hold_back(&mut self, holds: bool) {
+        self.session.hold_back(holds);
     }
 
     /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and
