@@ -239,13 +239,16 @@ impl Client {
         self.turn_unless(is_ready, wait)
     }
 
-    /// As a turn, for whoever takes what comes of one call: what came of others, and was not taken, does not
-    /// end it.
+    /// As a turn, for a caller that takes what comes of one call: what came of others, and was not taken, does
+    /// not end it.
     ///
     /// # Errors
-    /// As of [`Client::turn`].
+    /// As of [`Client::turn`]; [`Fault::Overloaded`] as of [`Client::wait_event`].
     pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
         let is_ready = self.session.is_ready_for(call);
+        if !is_ready {
+            self.refuse_more_items()?;
+        }
         self.turn_unless(is_ready, wait)
     }
 
@@ -357,14 +360,20 @@ impl Client {
             if !self.session.knows(call) {
                 return Err(Error::new(Fault::BadArgument, "no such call is in flight"));
             }
-            if self.session.is_choked() {
-                let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
-                return Err(Error::new(Fault::Overloaded, detail));
-            }
+            self.refuse_more_items()?;
             self.advance(None)?;
         };
         self.leave_watched()?;
         Ok(self.event(found))
+    }
+
+    /// A wait for one call keeps what comes before it, and of plain streams no more than a bound.
+    fn refuse_more_items(&self) -> Result<(), Error> {
+        if !self.session.is_choked() {
+            return Ok(());
+        }
+        let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
+        Err(Error::new(Fault::Overloaded, detail))
     }
 
     /// Whether anything will come, or has come and was not taken, of a call.
