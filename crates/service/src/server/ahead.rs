@@ -13,7 +13,7 @@ use crate::server::answers::Place;
 use crate::server::busy::Busy;
 use crate::server::call::Pay;
 use crate::server::client::Phase;
-use crate::server::cut::{self, Cut};
+use crate::server::cut::{self, Asked, Cut};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use thalweg_reactor::Key;
@@ -50,13 +50,13 @@ impl Busy {
 
 impl Engine {
     /// Refuses the request that comes next, so that what is said behind it is heard.
-    pub(crate) fn shed(&mut self, busy: &mut Busy, id: u64, bytes: usize) {
+    pub(crate) fn shed(&mut self, busy: &mut Busy, asked: Asked) {
         self.statistics.requests += 1;
-        busy.input.consume(bytes);
+        busy.input.consume(asked.total());
         busy.paused = false;
         let full = (Fault::Overloaded, "too many calls of this connection wait behind its streams");
-        let (fault, message) = self.objection(busy, Phase::Multiplexed, id).unwrap_or(full);
-        self.refuse(busy, Framing::Multiplexed(id), fault, message);
+        let (fault, message) = self.objection(busy, Phase::Multiplexed, asked.id).unwrap_or(full);
+        self.refuse(busy, Framing::Multiplexed(asked.id), fault, message);
     }
 
     /// The connection may not begin the request that comes next: hears what stands behind it.
@@ -67,14 +67,14 @@ impl Engine {
             return;
         }
         let waiting_bytes = match cut::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
-            Cut::Request { head, length, .. } => head + length,
+            Cut::Request(asked) => asked.total(),
             _ => 0,
         };
         busy.ahead_bytes_max = waiting_bytes + AHEAD_BYTES_MAX;
         loop {
             let ahead = busy.input.ahead();
             let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {
-                Cut::Request { head, length, .. } => head + length,
+                Cut::Request(asked) => asked.total(),
                 Cut::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
                 Cut::Cancel(id) => {
                     if busy.in_flight.find(id).is_some() {

@@ -5,7 +5,7 @@ use crate::server::busy::{Busy, NEVER_MS};
 use crate::server::call::Pay;
 use crate::server::client::Phase;
 use crate::server::collector::{Collector, ServerCore, client};
-use crate::server::cut::{self, Cut};
+use crate::server::cut::{self, Asked, Cut};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use crate::server::handler::{ClientId, Handler, Request};
@@ -17,16 +17,6 @@ use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, LENGTH_BYTES};
 use thalweg_wire::service::error_frame;
-
-/// A request that was cut out of the input.
-struct Asked {
-    head: usize,
-    length: usize,
-    id: u64,
-    deadline_ms: u32,
-    /// Items that its stream may send to begin with; 0 leaves that to us.
-    credit: u32,
-}
 
 impl Engine {
     /// Deals with what came, as far as it is whole and the connection may begin calls.
@@ -64,18 +54,17 @@ impl Engine {
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused at once.
-                Cut::Request { head, length, id, .. } if self.is_overfull(busy, length) => {
-                    busy.next_bytes = length;
+                Cut::Request(asked) if self.is_overfull(busy, asked.length) => {
+                    busy.next_bytes = asked.length;
                     busy.input.wait(core.now_ms());
                     self.pause((key, phase), busy);
                     if !busy.hides_credit() || busy.answered_bytes() > self.options.unsent_bytes_max {
                         return;
                     }
-                    self.shed(busy, id, head + length);
+                    self.shed(busy, asked);
                 }
-                Cut::Request { head, length, id, deadline_ms, credit } => {
-                    let last = unread.len() == head + length;
-                    let asked = Asked { head, length, id, deadline_ms, credit };
+                Cut::Request(asked) => {
+                    let last = unread.len() == asked.total();
                     self.request(core, (key, phase), busy, asked, alone && last, handler);
                 }
                 other => self.control((key, phase), busy, other),
@@ -99,7 +88,7 @@ impl Engine {
         let serial = self.serial;
         let id = if phase == Phase::Plain { serial } else { asked.id };
         let framing = Self::framing(phase, id);
-        let total = asked.head + asked.length;
+        let total = asked.total();
         if let Some((fault, message)) = self.objection(busy, phase, id) {
             busy.input.consume(total);
             return self.refuse(busy, framing, fault, message);
@@ -185,7 +174,7 @@ impl Engine {
                 self.refuse(busy, Self::framing(phase, id), fault, "the connection ends");
                 busy.closing = true;
             }
-            Cut::More | Cut::Request { .. } => {}
+            Cut::More | Cut::Request(_) => {}
         }
     }
 
