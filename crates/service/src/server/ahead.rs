@@ -10,7 +10,7 @@
 //! streams they wait: calls end by themselves.
 
 use crate::server::answers::Place;
-use crate::server::busy::Busy;
+use crate::server::busy::{Busy, Stage};
 use crate::server::call::Pay;
 use crate::server::client::Phase;
 use crate::server::cut::{self, Asked, Cut};
@@ -26,7 +26,7 @@ const AHEAD_BYTES_MAX: usize = 64 * 1024;
 impl Busy {
     /// Whether input is wanted: to be dealt with, or at least to be looked through.
     pub(crate) fn wants_input(&self) -> bool {
-        !self.ended && !self.closing && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
+        self.stage == Stage::Open && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
     }
 
     /// Whether streams are in flight, and what their client says of them comes to be heard only once a

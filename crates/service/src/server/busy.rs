@@ -19,6 +19,20 @@ const IDLE_MAX: usize = 64;
 /// No deadline.
 pub(crate) const NEVER_MS: u64 = u64::MAX;
 
+/// How far the end of a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Both sides may send.
+    #[default]
+    Open,
+    /// The client sends nothing more, and takes what it is still owed.
+    HalfClosed,
+    /// Nothing more is read, and the connection ends once everything is sent.
+    Closing,
+    /// The client is gone, and left bytes behind that it was sent.
+    Reset,
+}
+
 /// A connection's state while it is busy.
 #[derive(Debug)]
 pub(crate) struct Busy {
@@ -34,12 +48,7 @@ pub(crate) struct Busy {
     pub(crate) waiting_bytes: usize,
     /// When the timer is due, in the reactor's milliseconds.
     pub(crate) timer_ms: u64,
-    /// The peer sends nothing more.
-    pub(crate) ended: bool,
-    /// The peer is gone, and left bytes behind that it was sent.
-    pub(crate) reset: bool,
-    /// The connection ends once everything is sent; nothing more is read.
-    pub(crate) closing: bool,
+    pub(crate) stage: Stage,
     /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
     /// Bytes of the request that it did not begin.
@@ -64,9 +73,7 @@ impl Busy {
             turns: VecDeque::new(),
             waiting_bytes: 0,
             timer_ms: NEVER_MS,
-            ended: false,
-            reset: false,
-            closing: false,
+            stage: Stage::Open,
             paused: false,
             next_bytes: 0,
             relieved: false,
@@ -92,8 +99,7 @@ impl Busy {
         self.has_answered_all()
             && self.input.is_empty()
             && self.in_flight.abandoned() == 0
-            && !self.ended
-            && !self.closing
+            && self.stage == Stage::Open
     }
 
     /// Nothing is owed to the client.
@@ -154,8 +160,8 @@ impl Spare {
         busy.turns.clear();
         busy.in_flight.clear();
         (busy.waiting_bytes, busy.next_bytes, busy.timer_ms) = (0, 0, NEVER_MS);
-        (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
-        (busy.relieved, busy.ahead_bytes_max, busy.congested, busy.dirty) = (false, 0, false, false);
+        (busy.stage, busy.ahead_bytes_max) = (Stage::Open, 0);
+        (busy.paused, busy.relieved, busy.congested, busy.dirty) = (false, false, false, false);
         self.idle.push(busy);
     }
 }

@@ -7,7 +7,7 @@
 //! grace clients go, whatever they are owed. A handler is waited for without a limit: whoever stops a server
 //! may rely on nobody using it any more.
 
-use crate::server::busy::NEVER_MS;
+use crate::server::busy::{NEVER_MS, Stage};
 use crate::server::client::{Entry, Phase};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::Engine;
@@ -36,7 +36,7 @@ impl Engine {
         for key in clients(core) {
             let Some(client) = client(core, key) else { continue };
             let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| self.spare.take()));
-            if phase == Phase::Multiplexed && !busy.closing {
+            if phase == Phase::Multiplexed && busy.stage != Stage::Closing {
                 busy.output.buffer().extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
             }
             let most_bytes = self.left_behind_bytes_max();

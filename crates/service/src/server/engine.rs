@@ -10,7 +10,7 @@
 
 use crate::server::accept::Source;
 use crate::server::answers::{Answers, Batch, Place};
-use crate::server::busy::{Busy, Spare};
+use crate::server::busy::{Busy, Spare, Stage};
 use crate::server::call::{Calls, Pay};
 use crate::server::client::{Client, Entry};
 use crate::server::collector::{Collector, ServerCore, client};
@@ -198,7 +198,7 @@ impl Engine {
         handler: &mut H,
     ) -> Fate {
         let mut left_bytes = most_bytes;
-        while left_bytes > 0 && !busy.paused && !busy.ended && !busy.closing {
+        while left_bytes > 0 && !busy.paused && busy.stage == Stage::Open {
             match self.receive(core, key, busy) {
                 None => return Fate::Gone,
                 Some(0) => return Fate::Lives,
@@ -229,17 +229,18 @@ impl Engine {
         let (is_ring, is_piped) = (client.ring.is_some(), client.outlet.is_some());
         let mut busy = client.busy.take().unwrap_or_else(|| self.spare.take());
         let mut fate = Fate::Lives;
-        let reads = busy.wants_input();
+        let (reads, mut has_ended) = (busy.wants_input(), false);
         let readable = is_ring || readiness.readable() || readiness.error() || readiness.hangup();
         if reads && readable {
             if self.receive(core, key, &mut busy).is_some() {
+                has_ended = busy.stage == Stage::HalfClosed;
                 let alone = only_one && self.statistics.in_flight == 0 && core.alone();
                 self.serve(core, collector, key, &mut busy, alone, handler);
             } else {
                 fate = Fate::Gone;
             }
         }
-        if readiness.hangup() && !is_piped && (busy.ended || !reads) {
+        if readiness.hangup() && !is_piped && (has_ended || !reads) {
             // Nobody is there to take an answer.
             fate = Fate::Gone;
         }
@@ -260,12 +261,14 @@ impl Engine {
             Ok(Read::Bytes(count)) => Some(count),
             Ok(Read::WouldBlock) => Some(0),
             Ok(Read::End) => {
-                busy.ended = true;
+                busy.stage = Stage::HalfClosed;
                 Some(0)
             }
             Err(error) => {
                 // So the kernel says of a socket that was closed with bytes in it.
-                busy.reset = error.kind() == ErrorKind::ConnectionReset;
+                if error.kind() == ErrorKind::ConnectionReset {
+                    busy.stage = Stage::Reset;
+                }
                 None
             }
         }
@@ -284,7 +287,11 @@ impl Engine {
             fate = self.send(core, collector, key, &mut busy);
         }
         // Of one that is relieved the input is still to be answered, or refused.
-        let over = busy.closing || ((busy.ended || self.draining) && !busy.paused && !busy.relieved);
+        let over = match busy.stage {
+            Stage::Closing | Stage::Reset => true,
+            Stage::Open if !self.draining => false,
+            Stage::Open | Stage::HalfClosed => !busy.paused && !busy.relieved,
+        };
         if fate == Fate::Gone || (over && busy.has_answered_all()) {
             self.remove(core, collector, key, busy);
         } else if busy.is_idle() {
@@ -304,7 +311,7 @@ impl Engine {
         key: Key,
         mut busy: Box<Busy>,
     ) {
-        let mut is_heard = busy.has_answered_all() && !busy.reset;
+        let mut is_heard = busy.has_answered_all() && busy.stage != Stage::Reset;
         self.statistics.in_flight_bytes -= busy.in_flight.bytes() as u64;
         for begun in busy.in_flight.drain() {
             self.abandon(&begun.call);

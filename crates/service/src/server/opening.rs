@@ -1,6 +1,6 @@
 //! A connection's first bytes: what kind it is, and whether it is welcome.
 
-use crate::server::busy::Busy;
+use crate::server::busy::{Busy, Stage};
 use crate::server::client::{Entry, Phase, Ring};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::Engine;
@@ -30,7 +30,7 @@ impl Engine {
                     Fault::NoSharedMemory,
                     "begin with a hello that asks for it",
                 );
-                busy.closing = true;
+                busy.stage = Stage::Closing;
                 return None;
             }
             Ok(Some(Opening::Plain)) => Phase::Plain,
@@ -64,7 +64,7 @@ impl Engine {
     fn turn_away(&self, busy: &mut Busy, fault: Fault) -> Option<Phase> {
         let welcome = Welcome { fault: fault as u16, ..self.welcome_with(0) };
         busy.output.buffer().extend_from_slice(&welcome.encode());
-        busy.closing = true;
+        busy.stage = Stage::Closing;
         None
     }
 

@@ -1,7 +1,7 @@
 //! From a connection's input to calls that are handled.
 
 use crate::server::answers::Place;
-use crate::server::busy::{Busy, NEVER_MS};
+use crate::server::busy::{Busy, NEVER_MS, Stage};
 use crate::server::call::Pay;
 use crate::server::client::Phase;
 use crate::server::collector::{Collector, ServerCore, client};
@@ -30,7 +30,7 @@ impl Engine {
         handler: &mut H,
     ) {
         let Some(mut phase) = client(core, key).map(|client| client.phase) else { return };
-        while !busy.closing {
+        while busy.stage != Stage::Closing {
             let unread = busy.input.unread();
             if phase == Phase::Fresh {
                 if unread.is_empty() {
@@ -172,7 +172,7 @@ impl Engine {
             }
             Cut::Wrong { id, fault } => {
                 self.refuse(busy, Self::framing(phase, id), fault, "the connection ends");
-                busy.closing = true;
+                busy.stage = Stage::Closing;
             }
             Cut::More | Cut::Request(_) => {}
         }
