@@ -38,7 +38,7 @@ struct State {
     held_bytes: usize,
     waker: Option<Waker>,
     /// Woken only when nobody waits any more.
-    bereaved: Option<Waker>,
+    cancel_waker: Option<Waker>,
 }
 
 /// A frame that waits for credit, or for the items before it.
@@ -97,7 +97,7 @@ impl Call {
     /// Makes a call that nobody else knows any more as good as new.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
-        let waits = state.waker.is_some() || state.bereaved.is_some();
+        let waits = state.waker.is_some() || state.cancel_waker.is_some();
         if state.cancelled || waits || !state.held.is_empty() || state.congested {
             *state = State::default();
         }
@@ -170,7 +170,7 @@ impl Call {
         let given = waker.clone();
         let mut state = self.state.lock();
         if !state.cancelled {
-            let former = state.bereaved.replace(given);
+            let former = state.cancel_waker.replace(given);
             drop(state);
             drop(former);
             return;
@@ -187,10 +187,10 @@ impl Call {
         state.cancelled = true;
         let ended = state.held.iter().any(|held| matches!(held, Held::End(..)));
         state.held.clear();
-        let bereaved = state.bereaved.take();
+        let cancel_waker = state.cancel_waker.take();
         wake(state);
-        if let Some(bereaved) = bereaved {
-            bereaved.wake();
+        if let Some(cancel_waker) = cancel_waker {
+            cancel_waker.wake();
         }
         ended
     }
