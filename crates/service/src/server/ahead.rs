@@ -11,7 +11,7 @@
 
 use crate::server::answers::Place;
 use crate::server::busy::{Busy, Stage};
-use crate::server::call::Pay;
+use crate::server::call::Grant;
 use crate::server::client::Phase;
 use crate::server::cut::{self, Asked, Cut};
 use crate::server::engine::Engine;
@@ -86,7 +86,7 @@ impl Engine {
                 Cut::Credit(id, items) => {
                     if let Some(begun) = busy.in_flight.find(id) {
                         let place = Place { key, id, serial: begun.serial };
-                        self.payments.push((place, Pay::Items(items)));
+                        self.grants.push((place, Grant::Items(items)));
                         busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
                     }
                     HEADER_BYTES

@@ -52,7 +52,7 @@ pub(crate) enum Held {
 
 /// How much credit is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pay {
+pub(crate) enum Grant {
     /// So many items more.
     Items(u32),
     /// As many as bring it up to this.
@@ -197,12 +197,12 @@ impl Call {
 
     /// More items may leave. `false`: some are held back, and before they may leave what was pushed before
     /// them has to be taken; then see [`Call::release`]. While a connection is congested nothing is released.
-    pub(crate) fn pay(&self, pay: Pay, congested: bool) -> bool {
+    pub(crate) fn grant(&self, grant: Grant, congested: bool) -> bool {
         let mut state = self.state.lock();
         state.congested = congested;
-        state.credit = match pay {
-            Pay::Items(items) => state.credit.saturating_add(items),
-            Pay::UpTo(items) => state.credit.max(items),
+        state.credit = match grant {
+            Grant::Items(items) => state.credit.saturating_add(items),
+            Grant::UpTo(items) => state.credit.max(items),
         };
         let nothing_held = state.held.is_empty();
         if state.flow() == Flow::Go {

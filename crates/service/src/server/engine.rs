@@ -11,7 +11,7 @@
 use crate::server::accept::Source;
 use crate::server::answers::{Answers, Batch, Place};
 use crate::server::busy::{Busy, Spare, Stage};
-use crate::server::call::{Calls, Pay};
+use crate::server::call::{Calls, Grant};
 use crate::server::client::{Client, Entry};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::handler::{ClientId, Handler};
@@ -39,7 +39,7 @@ pub(crate) struct Engine {
     /// Connections whose input may be dealt with again.
     pub(crate) relieved: Vec<Key>,
     /// Credit that calls are owed.
-    pub(crate) payments: Vec<(Place, Pay)>,
+    pub(crate) grants: Vec<(Place, Grant)>,
     /// Clients behind shared memory that are gone, but may have left requests.
     hung_up: Vec<Key>,
     /// Clients that are gone and have not read all they were answered, for the handler to hear of.
@@ -77,7 +77,7 @@ impl Engine {
             sources: Vec::new(),
             dirty: Vec::new(),
             relieved: Vec::new(),
-            payments: Vec::new(),
+            grants: Vec::new(),
             hung_up: Vec::new(),
             unheard: Vec::new(),
             due: Vec::new(),
@@ -348,7 +348,7 @@ impl Engine {
         handler: &mut H,
     ) {
         loop {
-            self.pay_all(core);
+            self.grant_all(core);
             if let Some(key) = self.relieved.pop() {
                 let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else {
                     continue;

@@ -7,7 +7,7 @@
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
-use crate::server::call::Pay;
+use crate::server::call::Grant;
 use crate::server::client::{Entry, Phase, Ring};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::{Engine, Fate};
@@ -97,7 +97,7 @@ impl Engine {
         if busy.congested && busy.output.len() <= relieved_at {
             busy.congested = false;
             let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
-            self.payments.extend(places.map(|place| (place, Pay::Items(0))));
+            self.grants.extend(places.map(|place| (place, Grant::Items(0))));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::server::answers::Place;
 use crate::server::busy::{Busy, NEVER_MS, Stage};
-use crate::server::call::Pay;
+use crate::server::call::Grant;
 use crate::server::client::Phase;
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::cut::{self, Asked, Cut};
@@ -131,8 +131,8 @@ impl Engine {
         let is_stream = busy.output.buffer().len() > start;
         let turn = (phase == Phase::Plain).then(|| take_turn(busy, serial, start));
         if turn.as_ref().is_some_and(|turn| turn.answered.is_empty()) {
-            // What a plain connection's stream sent is paid back as it leaves.
-            self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
+            // What a plain connection's stream sends is granted again as it leaves.
+            self.grants.push((place, Grant::UpTo(self.options.stream_credit)));
         }
         busy.in_flight.insert(Begun { id, serial, call, turn, is_stream, deadline_ms, bytes });
         self.congest(busy);
@@ -162,7 +162,7 @@ impl Engine {
                 busy.input.consume(HEADER_BYTES);
                 if let Some(begun) = busy.in_flight.find(id) {
                     let place = Place { key, id, serial: begun.serial };
-                    self.payments.push((place, Pay::Items(items)));
+                    self.grants.push((place, Grant::Items(items)));
                 }
             }
             Cut::TooLong { id, bytes } => {
