@@ -23,7 +23,7 @@ use thalweg_reactor::{Key, Readiness};
 use thalweg_transport::{Heard, Read};
 
 /// Turns between two looks for rings that have gone quiet.
-const COOL_EVERY: u64 = 256;
+const STOP_POLLING_EVERY: u64 = 256;
 /// A ring that brought nothing for so many turns need not be looked at every turn.
 const QUIET_TURNS: u64 = 2_048;
 
@@ -120,8 +120,8 @@ impl Engine {
         }
         self.clear_up(core, collector, handler);
         collector.working = self.statistics.in_flight > 0;
-        if self.turn.is_multiple_of(COOL_EVERY) {
-            self.cool(core, collector);
+        if self.turn.is_multiple_of(STOP_POLLING_EVERY) {
+            self.stop_polling(core, collector);
         }
         heard
     }
@@ -151,7 +151,7 @@ impl Engine {
         }
         collector.ready = ready;
         let others = self.due.len();
-        for key in &collector.hot {
+        for key in &collector.polled {
             let ring = client(core, *key).and_then(|client| client.ring.as_mut());
             if ring.is_some_and(|ring| ring.is_ready()) {
                 self.due.push((*key, Readiness::default()));
@@ -166,7 +166,7 @@ impl Engine {
         let heard = core.descriptor(key).map(thalweg_transport::hush);
         let Some(client) = client(core, key) else { return };
         match heard {
-            Some(Ok(Heard::Bells | Heard::Nothing)) => collector.heat(key, client, self.turn),
+            Some(Ok(Heard::Bells | Heard::Nothing)) => collector.poll_ring(key, client, self.turn),
             _ => self.hung_up.push(key),
         }
     }
@@ -324,7 +324,7 @@ impl Engine {
                 is_heard &= ring.end.is_read();
                 self.promised_bytes -= ring.end.promised_bytes();
                 self.statistics.shared_clients -= 1;
-                collector.hot.retain(|hot| *hot != key);
+                collector.polled.retain(|polled| *polled != key);
             }
             if let Some(outlet) = client.outlet {
                 core.remove(*outlet);
@@ -377,14 +377,14 @@ impl Engine {
     }
 
     /// Rings that have been quiet for long ring from here on, instead of being looked at.
-    fn cool(&mut self, core: &mut ServerCore, collector: &mut Collector) {
+    fn stop_polling(&mut self, core: &mut ServerCore, collector: &mut Collector) {
         let turn = self.turn;
-        collector.hot.retain(|key| {
+        collector.polled.retain(|key| {
             let ring = client(core, *key).and_then(|client| client.ring.as_mut());
             ring.is_some_and(|ring| {
                 let quiet = turn.saturating_sub(ring.active) > QUIET_TURNS;
-                ring.hot = !(quiet && ring.prepare_to_sleep());
-                ring.hot
+                ring.polled = !(quiet && ring.prepare_to_sleep());
+                ring.polled
             })
         });
     }

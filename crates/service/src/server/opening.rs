@@ -120,9 +120,9 @@ impl Engine {
             _ => return Err(()),
         }
         self.promised_bytes += end.promised_bytes();
-        let ring = Ring { end, hot: false, active: self.turn, paused: false, blocked: false };
+        let ring = Ring { end, polled: false, active: self.turn, paused: false, blocked: false };
         client.ring = Some(Box::new(ring));
-        collector.heat(key, client, self.turn);
+        collector.poll_ring(key, client, self.turn);
         self.statistics.shared_clients += 1;
         // The socket was level-triggered for input, and remains so for bells.
         core.set_interest(key, Interest::READ).map_err(drop)

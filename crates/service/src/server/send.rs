@@ -51,7 +51,7 @@ impl Engine {
             self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
             // One that went to sleep in a pause asked for no bell.
             if ring.blocked || !ring.paused && (was_paused || ring.end.pending()) {
-                collector.heat(key, client, self.turn);
+                collector.poll_ring(key, client, self.turn);
             }
             return Fate::Lives;
         }
