@@ -106,11 +106,11 @@ impl Engine {
         let mut due = std::mem::take(&mut self.due);
         let only_one = due.len() == 1 && !collector.answers;
         for (key, readiness) in due.drain(..) {
-            self.come(core, collector, (key, readiness), only_one, handler);
+            self.on_ready(core, collector, (key, readiness), only_one, handler);
         }
         self.due = due;
         while let Some(key) = self.hung_up.pop() {
-            self.bury(core, collector, key, handler);
+            self.drain_departed(core, collector, key, handler);
         }
         if std::mem::take(&mut collector.answers) {
             self.take_answers(core);
@@ -136,7 +136,7 @@ impl Engine {
                     let index = *index;
                     self.accept(core, index);
                 }
-                Some(Entry::Client(Client { ring: Some(_), .. })) => self.hear(core, collector, key),
+                Some(Entry::Client(Client { ring: Some(_), .. })) => self.on_bell(core, collector, key),
                 Some(Entry::Client(_)) => self.due.push((key, readiness)),
                 Some(Entry::Outlet(inlet)) => {
                     let inlet = *inlet;
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// A peer behind shared memory rang, or is gone.
-    fn hear(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
+    fn on_bell(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
         self.statistics.reads += 1;
         let heard = core.descriptor(key).map(thalweg_transport::hush);
         let Some(client) = client(core, key) else { return };
@@ -173,7 +173,7 @@ impl Engine {
 
     /// What a client left behind in its ring is handled before it is forgotten, as it would be on a socket:
     /// as much as a ring can hold, whatever the memory says.
-    fn bury<H: Handler>(
+    fn drain_departed<H: Handler>(
         &mut self,
         core: &mut ServerCore,
         collector: &mut Collector,
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// Something can be read or written.
-    fn come<H: Handler>(
+    fn on_ready<H: Handler>(
         &mut self,
         core: &mut ServerCore,
         collector: &mut Collector,
