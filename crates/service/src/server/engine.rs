@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     /// Clients behind shared memory that are gone, but may have left requests.
     hung_up: Vec<Key>,
     /// Clients that are gone and have not read all they were answered, for the handler to hear of.
-    unheard: Vec<ClientId>,
+    undelivered: Vec<ClientId>,
     /// Connections to be served in this turn.
     due: Vec<(Key, Readiness)>,
     pub(crate) serial: u64,
@@ -79,7 +79,7 @@ impl Engine {
             relieved: Vec::new(),
             grants: Vec::new(),
             hung_up: Vec::new(),
-            unheard: Vec::new(),
+            undelivered: Vec::new(),
             due: Vec::new(),
             serial: 0,
             turn: 0,
@@ -335,7 +335,7 @@ impl Engine {
             }
         }
         if !is_heard {
-            self.unheard.push(ClientId::of(key));
+            self.undelivered.push(ClientId::of(key));
         }
         self.let_in_again(core);
     }
@@ -368,8 +368,8 @@ impl Engine {
                 };
                 busy.dirty = false;
                 self.put_back(core, collector, key, busy, Fate::Lives);
-            } else if let Some(client) = self.unheard.pop() {
-                handler.unheard(client);
+            } else if let Some(client) = self.undelivered.pop() {
+                handler.undelivered(client);
             } else {
                 return;
             }
