@@ -704,6 +704,12 @@ fn a_large_request_that_waits_hides_nothing_that_is_said_behind_it() {
         for (id, length) in (1..).zip(lengths) {
             peer.call(id, &vec![7; *length]);
         }
+        // Each answer is of another turn, and each turn reads on: what comes now comes behind all of it.
+        let mut other = Peer::multiplexed(&server.path);
+        for id in 0..20 {
+            other.call(id, b"echo");
+            assert_eq!(other.receive(), end(id, b"echo"));
+        }
         peer.cancel(0);
         let mut came = peer.receive();
         if came.fault == Some(Fault::FrameTooLarge) {

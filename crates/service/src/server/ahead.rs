@@ -36,15 +36,20 @@ impl Busy {
         self.paused && is_used_up && self.in_flight.iter().any(|begun| begun.is_stream)
     }
 
-    /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the
-    /// one that waits: as many as two may lie here whole, and what is said behind further ones is heard once
-    /// they begin.
+    /// Has a request that begins within what may be read behind the one that waits read to its end, and what
+    /// follows it for as much again: two may lie here whole, and what is said behind further ones is heard
+    /// once they begin.
     fn reach_behind(&mut self, waiting_bytes: usize) {
-        let begins = self.input.unread().len() - self.input.ahead().len();
-        if begins < waiting_bytes + AHEAD_BYTES_MAX {
-            let end = begins + cut::first_bytes(self.input.ahead(), HEADER_BYTES);
-            self.ahead_bytes_max = self.ahead_bytes_max.max(end + AHEAD_BYTES_MAX);
-        }
+        let passed = self.input.unread().len() - self.input.ahead().len();
+        let reach = waiting_bytes + AHEAD_BYTES_MAX;
+        let end = if passed < reach {
+            passed + cut::first_bytes(self.input.ahead(), HEADER_BYTES)
+        } else if self.input.last_ahead() < reach {
+            passed
+        } else {
+            return;
+        };
+        self.ahead_bytes_max = self.ahead_bytes_max.max(end + AHEAD_BYTES_MAX);
     }
 }
 
