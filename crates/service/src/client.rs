@@ -239,8 +239,8 @@ impl Client {
         self.turn_unless(is_ready, wait)
     }
 
-    /// As a turn, for a caller that takes what comes of one call: what came of others, and was not taken, does
-    /// not end it.
+    /// As a turn, for a caller that takes what comes of one call: what came of others, and was not taken,
+    /// does not end it.
     ///
     /// # Errors
     /// As of [`Client::turn`]; [`Fault::Overloaded`] as of [`Client::wait_event`].

@@ -1,9 +1,10 @@
 //! What a server does with what a turn of its reactor brought.
 //!
-//! The parts, each a file: `at` takes each connection up and puts it back, `accept` lets clients in, `opening`
-//! finds out what kind of connection each is, `serve` cuts its input into calls and has them handled, `ahead`
-//! hears what is said behind a call that may not begin, `settle` brings in what was answered elsewhere, `flow`
-//! does cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it all.
+//! The parts, each a file: `at` takes each connection up and puts it back, `accept` lets clients in,
+//! `opening` finds out what kind of connection each is, `serve` cuts its input into calls and has them
+//! handled, `ahead` hears what is said behind a call that may not begin, `settle` brings in what was answered
+//! elsewhere, `flow` does cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it
+//! all.
 
 use crate::server::accept::Source;
 use crate::server::answers::{Answers, Batch, Place};

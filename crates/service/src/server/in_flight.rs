@@ -1,6 +1,6 @@
-//! Calls of a connection that began and were not answered at once, by id; and those that ended for the client,
-//! by cancelling or a deadline, while their handlers go on, by serial. Both count against the connection's
-//! bounds of calls and of bytes: whoever is to answer a request keeps it.
+//! Calls of a connection that began and were not answered at once, by id; and those that ended for the
+//! client, by cancelling or a deadline, while their handlers go on, by serial. Both count against the
+//! connection's bounds of calls and of bytes, because a handler keeps the request that it is to answer.
 
 use crate::server::call::Call;
 use crate::server::framing::Framing;

@@ -1,9 +1,10 @@
 //! Writing, and the back-pressure that follows from what could not be written.
 //!
 //! A connection is not read from while too many of its calls are in flight, too many bytes of their requests,
-//! or too much for it lies unsent; nothing is ever dropped for that, and requests are refused only where streams have to be heard behind them
-//! (`ahead`). It is relieved at half of the bound of unsent bytes, so that it does not
-//! flutter. On a plain connection what was answered out of its turn counts as in flight, and as unsent.
+//! or too much for it lies unsent; nothing is ever dropped for that, and requests are refused only where
+//! streams have to be heard behind them (`ahead`). It is relieved at half of the bound of unsent bytes, so
+//! that it does not flutter. On a plain connection what was answered out of its turn counts as in flight, and
+//! as unsent.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
