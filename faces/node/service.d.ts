@@ -127,6 +127,8 @@ export interface ListenOptions {
   clientsMax?: number
   /** Calls of one connection under way; a connection at this bound is not read from. */
   inFlightMax?: number
+  /** Bytes of their requests, 64 MiB unless said otherwise; a connection at this bound is not read from. */
+  inFlightBytesMax?: number
   /** Bytes of answers that one connection may leave lying before it is no longer read from. */
   unsentBytesMax?: number
   /** Items that a new stream may send before its client asks for more. */
@@ -145,6 +147,8 @@ export interface ServerStats {
   sharedClients: number
   /** Calls under way. */
   inFlight: number
+  /** Bytes of their requests, as far as their clients are connected. */
+  inFlightBytes: number
   /** Since it began. */
   requests: number
   answers: number

@@ -142,8 +142,8 @@ test("clients are told apart and counted", async (context) => {
   const [one, two] = [await connect(context, path), await connect(context, path)]
   for (const client of [one, two, one, two]) await client.call(bytes("x"))
   assert.equal(clients.size, 2)
-  const { clients: now, requests, answers, inFlight } = server.stats()
-  assert.deepEqual([now, requests, answers, inFlight], [2, 4, 4, 0])
+  const { clients: now, requests, answers, inFlight, inFlightBytes } = server.stats()
+  assert.deepEqual([now, requests, answers, inFlight, inFlightBytes], [2, 4, 4, 0, 0])
 })
 
 test("a client that never reads holds up nobody else", async (context) => {

@@ -14,6 +14,7 @@ pub const ServerOptions = struct {
     /// The `error_tag` that was generated with the types.
     error_tag: ?[:0]const u8 = null,
     unsent_bytes_max: ?u64 = null,
+    in_flight_bytes_max: ?u64 = null,
     drain_grace_ms: ?u64 = null,
     frame_bytes_max: ?u32 = null,
     ring_bytes_max: ?u32 = null,
@@ -29,6 +30,7 @@ pub const ServerOptions = struct {
             .schema = self.schema,
             .error_tag = if (self.error_tag) |tag| tag.ptr else null,
             .unsent_bytes_max = self.unsent_bytes_max orelse of.unsent_bytes_max,
+            .in_flight_bytes_max = self.in_flight_bytes_max orelse of.in_flight_bytes_max,
             .drain_grace_ms = self.drain_grace_ms orelse of.drain_grace_ms,
             .frame_bytes_max = self.frame_bytes_max orelse of.frame_bytes_max,
             .ring_bytes_max = self.ring_bytes_max orelse of.ring_bytes_max,

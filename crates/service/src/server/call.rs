@@ -38,7 +38,7 @@ struct State {
     held_bytes: usize,
     waker: Option<Waker>,
     /// Woken only when nobody waits any more.
-    bereaved: Option<Waker>,
+    cancel_waker: Option<Waker>,
 }
 
 /// A frame that waits for credit, or for the items before it.
@@ -52,7 +52,7 @@ pub(crate) enum Held {
 
 /// How much credit is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pay {
+pub(crate) enum Grant {
     /// So many items more.
     Items(u32),
     /// As many as bring it up to this.
@@ -97,7 +97,7 @@ impl Call {
     /// Makes a call that nobody else knows any more as good as new.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
-        let waits = state.waker.is_some() || state.bereaved.is_some();
+        let waits = state.waker.is_some() || state.cancel_waker.is_some();
         if state.cancelled || waits || !state.held.is_empty() || state.congested {
             *state = State::default();
         }
@@ -170,7 +170,7 @@ impl Call {
         let given = waker.clone();
         let mut state = self.state.lock();
         if !state.cancelled {
-            let former = state.bereaved.replace(given);
+            let former = state.cancel_waker.replace(given);
             drop(state);
             drop(former);
             return;
@@ -187,22 +187,22 @@ impl Call {
         state.cancelled = true;
         let ended = state.held.iter().any(|held| matches!(held, Held::End(..)));
         state.held.clear();
-        let bereaved = state.bereaved.take();
+        let cancel_waker = state.cancel_waker.take();
         wake(state);
-        if let Some(bereaved) = bereaved {
-            bereaved.wake();
+        if let Some(cancel_waker) = cancel_waker {
+            cancel_waker.wake();
         }
         ended
     }
 
     /// More items may leave. `false`: some are held back, and before they may leave what was pushed before
     /// them has to be taken; then see [`Call::release`]. While a connection is congested nothing is released.
-    pub(crate) fn pay(&self, pay: Pay, congested: bool) -> bool {
+    pub(crate) fn grant(&self, grant: Grant, congested: bool) -> bool {
         let mut state = self.state.lock();
         state.congested = congested;
-        state.credit = match pay {
-            Pay::Items(items) => state.credit.saturating_add(items),
-            Pay::UpTo(items) => state.credit.max(items),
+        state.credit = match grant {
+            Grant::Items(items) => state.credit.saturating_add(items),
+            Grant::UpTo(items) => state.credit.max(items),
         };
         let nothing_held = state.held.is_empty();
         if state.flow() == Flow::Go {

@@ -54,6 +54,7 @@ function connectOptions(options) {
 
 function listenOptions(options) {
   whole(options, "inFlightMax", 1, 1 << 20)
+  whole(options, "inFlightBytesMax", 1, 0xffff_ffff)
   whole(options, "frameBytesMax", 1, 1 << 30)
   whole(options, "ringBytesMax", 4096, 1 << 30)
   whole(options, "clientsMax", 1, 0xffff_ffff)

@@ -211,6 +211,7 @@ pub struct ServerStats {
     pub clients: f64,
     pub shared_clients: f64,
     pub in_flight: f64,
+    pub in_flight_bytes: f64,
     pub requests: f64,
     pub answers: f64,
 }
@@ -313,6 +314,7 @@ impl Listener {
             clients: stats.clients as f64,
             shared_clients: stats.shared_clients as f64,
             in_flight: stats.in_flight as f64,
+            in_flight_bytes: stats.in_flight_bytes as f64,
             requests: stats.requests as f64,
             answers: stats.answers as f64,
         })

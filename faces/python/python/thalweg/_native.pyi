@@ -702,6 +702,7 @@ class Listener:
         ring_bytes_max: int = ...,
         clients_max: int = ...,
         in_flight_max: int = 1024,
+        in_flight_bytes_max: int = ...,
         unsent_bytes_max: int = ...,
         stream_credit: int = 64,
         spin: bool = True,

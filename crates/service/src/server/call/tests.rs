@@ -40,11 +40,11 @@ fn items_cost_credit_and_wait_without_it_the_end_behind_them() {
     assert!(matches!(call.admit(b"d"), Admitted::Held));
     assert!(call.hold_end(0, b"e"));
     assert!(released(&call).is_empty(), "there is no credit");
-    assert!(!call.pay(Pay::Items(1), false), "what was pushed before comes first");
+    assert!(!call.grant(Grant::Items(1), false), "what was pushed before comes first");
     assert_eq!(released(&call), b"c");
-    assert!(!call.pay(Pay::UpTo(5), false));
+    assert!(!call.grant(Grant::UpTo(5), false));
     assert_eq!(released(&call), b"d|e", "an end costs nothing");
-    assert!(call.pay(Pay::Items(1), false), "nothing is held any more");
+    assert!(call.grant(Grant::Items(1), false), "nothing is held any more");
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_alread
     assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
     call.changed(&waker);
     assert_eq!(times(), 1);
-    assert!(call.pay(Pay::Items(1), false));
-    assert!(call.pay(Pay::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
     assert_eq!(times(), 2, "once");
     call.congest();
     call.changed(&waker);
-    assert!(call.pay(Pay::Items(1), true));
+    assert!(call.grant(Grant::Items(1), true));
     assert_eq!(times(), 2, "credit helps nothing while the connection is congested");
     assert!(!call.cancel());
     assert_eq!(times(), 3);
@@ -99,7 +99,7 @@ fn whoever_asks_is_told_of_a_cancel_and_of_nothing_else() {
     let times = || *counted.0.lock();
     call.when_cancelled(&waker);
     assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
-    assert!(call.pay(Pay::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
     assert_eq!(times(), 0, "credit is nothing to mourn");
     call.renew(1);
     let _ = call.cancel();
