@@ -114,7 +114,7 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
         // The resolver may know it at the next start.
         (["--listen", "nosuch.invalid:0", "--data", other], 1, "cannot find the address of nosuch.invalid:0"),
         (["--listen", server.address(), "--data", other], 1, "--listen"),
-        (["--listen", "127.0.0.1:0", "--data", data], 1, "is held by"),
+        (["--listen", "127.0.0.1:0", "--data", data], 1, "is open in process"),
     ] {
         let (code, complaint) = fails("", &[&["serve", "--log-level", "error"][..], &arguments].concat());
         assert!(code == wanted && complaint.contains(hint), "{arguments:?}: {complaint}");
