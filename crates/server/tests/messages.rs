@@ -178,3 +178,23 @@ fn a_server_says_where_programs_on_this_machine_find_it_and_who_has_a_store_open
     let wanted = format!("{data} is open in process {}: stop it, or give another --data", server.child.id());
     assert!(code == 1 && said.contains(&wanted), "{said}");
 }
+
+#[test]
+fn a_token_with_a_prefix_is_told_what_it_lacks_for_what_it_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = run("", &["token", "me", "--prefix", "pub/"], "");
+    let tokens = directory.path().join("tokens.toml");
+    std::fs::write(&tokens, &made.stdout).unwrap();
+    let said = String::from_utf8(made.stderr).unwrap();
+    let token = said.split_whitespace().find(|word| word.starts_with("thalweg_")).unwrap();
+    let more = ["--tokens", tokens.to_str().unwrap()];
+    let server = Server::start(&directory.path().join("data"), "127.0.0.1:0", &more);
+    for (verb, wanted) in [
+        (&["stats"][..], "This takes a token with the scope read and without a prefix."),
+        (&["read", "other"], "does not allow to read this stream (of a fork: its source)"),
+        (&["ls"], "lists only names that begin with its prefix: thalweg ls 'pub/**' for pub/"),
+    ] {
+        let (code, said) = fails(&server.url, &[verb, &["--token", token]].concat());
+        assert!(code == 1 && said.contains(wanted), "{verb:?}: {said}");
+    }
+}

@@ -357,7 +357,7 @@ fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     assert!(status.success(), "{status}");
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains("ending at once"), "{said}");
-    assert!(said.contains("nothing is yet") && !said.contains("clean=false"), "a new store: {said}");
+    assert!(said.contains("opened an empty store") && !said.contains("clean=false"), "a new store: {said}");
     // The next start finds all of it.
     let server = Server::start(&data, "127.0.0.1:0", &[]);
     assert_eq!(says(&server.url, &["read", "a"]), "first\n");
