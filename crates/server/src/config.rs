@@ -261,8 +261,8 @@ impl Configuration {
         }
     }
 
-    /// The configuration as a file, each value with where it comes from, and what a bound comes to that is not
-    /// set.
+    /// The configuration as a file, each value with where it comes from. A bound that is not set is printed
+    /// with what it comes to.
     pub(crate) fn print(&self, limits: &Limits) -> String {
         let mut text = String::new();
         for setting in &self.settings {

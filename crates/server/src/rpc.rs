@@ -231,7 +231,7 @@ impl<S: Service> Beside<S> {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
 
-    /// Whether a path is one of the services', if there are any: where they are, or where one would look for them. Whether the server answers may be asked
+    /// Whether a path is one of the services', if there are any. Whether the server answers may be asked
     /// anywhere.
     fn is_called(&self, path: &str) -> bool {
         self.gateway.is_some() && (self.alone && path != HEALTH || is_of_services(path))

@@ -1,5 +1,5 @@
-//! No table of the pages has the same row twice: one of them was forgotten when the other was moved. Reads the
-//! Markdown files of the root and of `docs`, as lines.
+//! No table of the pages has the same row twice: one of them was forgotten when the other was moved. Reads
+//! the Markdown files of the root and of `docs`, as lines.
 
 use super::Finding;
 use std::collections::HashMap;

@@ -228,8 +228,8 @@ impl Reason {
     }
 }
 
-/// What a refusal says: the detail of a problem document (RFC 9457), behind the header or parameter that it is
-/// about, or its text.
+/// What a refusal says: the detail of a problem document (RFC 9457), behind the header or parameter at fault,
+/// or its text.
 pub(super) fn refusal(said: &[u8]) -> Reason {
     if let Some(detail) = problem::told(said) {
         let members: Value = serde_json::from_slice(said).unwrap_or_default();
