@@ -179,7 +179,7 @@ impl Gateway {
     fn route(&mut self, request: &Request<'_>) -> Result<usize, Box<Response>> {
         let name = request.path.strip_prefix(PREFIX);
         let place = name.and_then(|name| self.served.iter().position(|served| served.name == name));
-        let place = place.ok_or_else(|| Box::new(door::no_service()))?;
+        let place = place.ok_or_else(|| Box::new(door::no_service(request.path, self.names())))?;
         door::admit(request, &mut self.hosts).map(|()| place)
     }
 
