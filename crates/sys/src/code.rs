@@ -89,7 +89,7 @@ impl Object<'_> {
             if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 {
                 let span = self.span(header);
                 let (start, length) = pages(span.start as u64, span.len() as u64);
-                // SAFETY: whole pages of a segment that is mapped from a file and never writable, of an object
+                // SAFETY: whole pages of a segment mapped from a file and never writable, in an object
                 // without text relocations: nothing was written to them, so dropping the mapped copies loses
                 // nothing, and the next use brings them back from the file.
                 let _ = unsafe { madvise(start as *mut c_void, length, Advice::LinuxDontNeed) };

@@ -300,7 +300,7 @@ impl Control {
         self.durable().max(self.clean_end()).max(kept)
     }
 
-    /// End of what is neither stored to nor taken back, by the writer there is or by one that opens the store.
+    /// End of what is neither stored to nor taken back, by a writer or by one that opens the store.
     pub(crate) fn final_end(&self) -> Position {
         let is_of_this_run = self.boot != 0 && self.words.load(BOOT) == self.boot;
         let written = if is_of_this_run { self.file_end() } else { 0 };

@@ -6,7 +6,7 @@
 //! left out while a process has the store open. Where none has, it is what a crash left: it is copied before
 //! it is looked at, because a process may open the store at any moment, and blanks what it discards.
 //!
-//! `file_end` counts only in the run of the machine that stored it: a power cut may leave the word in front of
+//! `file_end` counts only in the run of the machine that stored it: a power cut may leave the word ahead of
 //! the batches that it speaks of. What is known to be durable is never taken back. *Checked by* the tests of
 //! stores that are looked at while they are written.
 

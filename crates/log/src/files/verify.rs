@@ -52,8 +52,8 @@ pub struct Report {
 const LOOKS_MAX: u32 = 16;
 
 /// Verifies the store in a directory, up to the last batch that is published where a process has it open.
-/// Changes nothing. If such a store seems to have lost something, it is looked at again: a file may have come or gone between two
-/// reads of the directory.
+/// Changes nothing. If such a store seems to have lost something, it is looked at again: a file may have come
+/// or gone between two reads of the directory.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be read as a store at all.

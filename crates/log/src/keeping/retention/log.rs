@@ -5,7 +5,7 @@
 //! to do and not before: once its oldest entry may be too old, or when a commit brought it beyond its size;
 //! one that is empty, or has no bounds, never.
 //!
-//! Times are whatever the writers of entries say. One that lies in the future of the caller of `maintain` says
+//! Times are whatever the writers of entries say. One that lies in the future of `maintain`'s clock says
 //! nothing about the age of its entry, which goes with what was written behind it. Checked by the tests here.
 
 use crate::error::CommitError;
