@@ -13,19 +13,19 @@ pub struct Config {
     /// Bytes of a request body; more is refused with 413 before it is read.
     pub body_bytes_max: u64,
     /// Bytes of all bodies that are still arriving, each with the next stride of it (16 KiB, or a 64th of a
-    /// larger body). At the bound bodies that were slow for a 16th of `body_timeout_ms` are answered 408; where
-    /// none was, the body that needs more is refused with 503.
+    /// larger body). At the bound bodies that were slow for a 16th of `body_timeout_ms` are answered 408;
+    /// where none was, the body that needs more is refused with 503.
     pub bodies_bytes_max: u64,
     /// Answers to writes that may wait for the store; one more is refused with 503 before anything is done.
     pub writes_max: usize,
     /// Connections that may follow a topic; one more is answered 503.
     pub subscribers_max: usize,
     /// Bytes of all connections that the kernel has not taken, those that lie in the store's files included,
-    /// and of answers that wait for one before them. What the kernel has taken does not count: on this machine
-    /// that is about 256 KiB for a peer that is sent from files, else what its socket may grow to (`tcp_wmem`).
-    /// At the bound readers are cut that took no stride for a 16th of `stall_timeout_ms`; where there is none,
-    /// reads are refused with 503. Where those who follow a topic bring it a quarter beyond, the slowest are
-    /// cut, however slow they are.
+    /// and of answers that wait for one before them. What the kernel has taken does not count: on this
+    /// machine that is about 256 KiB for a peer that is sent from files, else what its socket may grow to
+    /// (`tcp_wmem`). At the bound readers are cut that took no stride for a 16th of `stall_timeout_ms`; where
+    /// there is none, reads are refused with 503. Where those who follow a topic bring it a quarter beyond,
+    /// the slowest are cut, however slow they are.
     pub unsent_bytes_max: u64,
     /// Reads that may wait for the disk; one more is refused with 503, and who follows a topic already waits
     /// for one of them.

@@ -286,9 +286,9 @@ impl<S: Service> Http<S> {
         self.warnings.reached(core.now_ms(), self.meters.overloads());
     }
 
-    /// Cuts readers until there is `enough` room, who have taken no stride for longest first, and none that has
-    /// taken one within `slow_ms`. What they miss they get from where they stood: the last event they took says
-    /// where that is.
+    /// Cuts readers until there is `enough` room, who have taken no stride for longest first, and none that
+    /// has taken one within `slow_ms`. What they miss they get from where they stood: the last event they
+    /// took says where that is.
     fn part_with_slowest(&mut self, core: &mut HttpCore<S>, slow_ms: u32, enough: impl Fn(&Load) -> bool) {
         let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();

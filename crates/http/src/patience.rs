@@ -17,12 +17,12 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
 
-/// Patience with a body or an answer begins anew after each stride: so many bytes, or so large a part of it. A
-/// trickle does not keep what is held for it.
+/// Patience with a body or an answer begins anew after each stride: so many bytes, or so large a part of it.
+/// A trickle does not keep what is held for it.
 const STRIDE_BYTES: usize = 16 * 1024;
 const STRIDE_PART: usize = 64;
-/// A peer that takes longer over a stride than this part of the patience there is with it is slow. Where there
-/// is no room, it makes room.
+/// A peer that takes longer over a stride than this part of the patience there is with it is slow. Where
+/// there is no room, it makes room.
 const SLOW_PART: u32 = 16;
 /// Where the slow ones did not make enough room, they are looked for again after so many milliseconds: a look
 /// goes over all connections.
@@ -134,8 +134,8 @@ impl<S: Service> Http<S> {
         at.active.note_left(queued, now_ms);
     }
 
-    /// Whether a connection has bytes that its peer does not take. A peer that took less than a stride for too
-    /// long is cut.
+    /// Whether a connection has bytes that its peer does not take. A peer that took less than a stride for
+    /// too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
         // However much of its answer is left: others wait for a guest's place.

@@ -4,8 +4,8 @@
 //! of it: what the socket does not take of one write waits in the connection's output, before what is not
 //! sealed yet.
 //!
-//! Invariants: `handshakes` is the number of sessions that are in theirs; whoever has not sent a whole record is
-//! in `silent`, the oldest first, where keys may be of others and of the gone. *Checked by* the tests in
+//! Invariants: `handshakes` is the number of sessions that are in theirs; whoever has not sent a whole record
+//! is in `silent`, the oldest first, where keys may be of others and of the gone. *Checked by* the tests in
 //! `tests/tls.rs`.
 
 use super::Identity;
