@@ -59,8 +59,8 @@ pub(crate) trait Role {
     /// The answer is whole.
     fn answered(&mut self, shared: &mut Shared);
 
-    /// The span ends while an answer is owed: counts the request that waits for it and what was due behind it,
-    /// each at its age. Whoever follows or rests waits for no answer.
+    /// The span ends while an answer is owed: counts the request that waits for it and what was due behind
+    /// it, each at its age. Whoever follows or rests waits for no answer.
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
         let _ = (now_ns, counts);
     }
