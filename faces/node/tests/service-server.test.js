@@ -127,7 +127,7 @@ test("every handler hears that its client went away, however many they are", asy
   const failures = Array.from({ length: calls }, () => failure(client.call(bytes("x"))))
   while (started < calls) await soon()
   // The area that is filled with the news has room for some of it only.
-  const room = () => server.inbox.bytes.length - server.inbox.at
+  const room = () => server.turns.inbox.bytes.length - server.turns.inbox.at
   while (room() > 8000 || room() < 4096) await other.call(Buffer.alloc(1000))
   client.close()
   await Promise.all(failures)
