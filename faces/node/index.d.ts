@@ -430,7 +430,11 @@ export interface Log {
   /** Its number within the store, never used again: by it damage and `parse` name the log. */
   readonly id: number
   readonly store: Store
-  /** Appends an entry with whatever else is appended in this turn; resolves with its offset once it is as durable as the store promises. */
+  /**
+   * Appends an entry with whatever else is appended to this log in this turn, in order; resolves with its offset once it is as durable as
+   * the store promises. Entries of several logs in one turn are handed over log by log. `appendSync`, `appendMany` and the commit of a
+   * transaction come behind all that was appended before, to whichever log.
+   */
   append(data: Data, options?: TimeOption): Promise<number>
   /**
    * Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were, once they are
