@@ -199,3 +199,18 @@ for (const [streams, itemBytes] of [[1, (1 << 20) + 1], [6, 300_000]]) {
     for (const lengths of all) assert.deepEqual(lengths, [itemBytes, itemBytes, itemBytes, itemBytes, 3])
   })
 }
+
+test("a stream that is given up without a reason does not look complete", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_frame, reply) => {
+    await reply.item(bytes("first"))
+    await new Promise(() => {})
+  }, { drainGraceMs: 1 })
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const stream = client.stream(bytes("go"), { signal: controller.signal })
+  assert.equal(text((await stream.next()).value), "first")
+  controller.abort(null)
+  await assert.rejects(stream.next(), (reason) => reason === null)
+  assert.equal((await stream.next()).done, true)
+})

@@ -8,7 +8,7 @@
 const binding = require("../binding.js")
 const { Outbox } = require("./area.js")
 const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
-const { checkedCredit, connectOptions, milliseconds } = require("./options.js")
+const { callOptions, checkedCredit, connectOptions, milliseconds } = require("./options.js")
 const { Queue } = require("./queue.js")
 const { Turns } = require("./turns.js")
 const { Call, Items } = require("./waiter.js")
@@ -36,7 +36,7 @@ function capture(resolve, reject) {
 
 class Client {
   /** Connects to a server's endpoint; resolves once the server said welcome. */
-  static async connect(endpoint, options = {}) {
+  static async connect(endpoint, options) {
     const client = new Client(endpoint, options)
     await client.joined()
     return client
@@ -44,8 +44,9 @@ class Client {
 
   constructor(endpoint, options) {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
+    const settings = connectOptions(options)
     this.endpoint = endpoint
-    this.inFlightMax = options.inFlightMax ?? IN_FLIGHT_MAX
+    this.inFlightMax = settings.inFlightMax ?? IN_FLIGHT_MAX
     this.turns = new Turns(this)
     this.outbox = new Outbox()
     this.isClosed = false
@@ -57,14 +58,13 @@ class Client {
     this.free = []
     this.inFlight = 0
     // Calls beyond the bound.
-    this.queue = new Queue(options.unsentBytesMax ?? UNSENT_BYTES_MAX)
+    this.queue = new Queue(settings.unsentBytesMax ?? UNSENT_BYTES_MAX)
     // Who waits for the connection.
     this.joiners = []
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
-    const settings = connectOptions(options)
     // What a call that says nothing else has.
-    this.deadline = milliseconds(options.deadlineMs, "deadlineMs")
+    this.deadline = milliseconds(settings.deadlineMs, "deadlineMs")
     this.native = native(() => binding.connectService(endpoint, settings))
     native(() => this.native.watch(() => this.turns.begin()))
   }
@@ -78,7 +78,7 @@ class Client {
 
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   stream(request, options) {
-    const credit = checkedCredit(options)
+    const credit = checkedCredit(callOptions(options))
     return new Items(credit, (items) => this.ask(items, STREAM, request, options, credit))
   }
 
@@ -131,7 +131,7 @@ class Client {
     let { deadline } = this
     if (options !== undefined) {
       try {
-        deadline = milliseconds(options.deadlineMs, "deadlineMs") || deadline
+        deadline = milliseconds(callOptions(options).deadlineMs, "deadlineMs") || deadline
       } catch (error) {
         return waiter.fail(error)
       }

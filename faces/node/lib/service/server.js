@@ -8,8 +8,8 @@
 const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
 const { Outbox } = require("./area.js")
-const { badArgument, faulty, native } = require("./error.js")
-const { listenOptions } = require("./options.js")
+const { badArgument, faulty, native, options: checked, wordsOf } = require("./error.js")
+const { LISTEN, listenOptions } = require("./options.js")
 const { Reply } = require("./reply.js")
 const { Turns } = require("./turns.js")
 
@@ -25,19 +25,10 @@ const SAID_BYTES_MAX = 1 << 20
 const DRAIN_GRACE_MS = 5_000
 const NO_BYTES = new Uint8Array(0)
 
-/** What a handler threw, as text: anything can be thrown, and not everything says what it is. */
-function wordsOf(error) {
-  try {
-    return String(error?.message ?? error)
-  } catch {
-    return "the handler threw what has no words"
-  }
-}
-
 class Server {
   /** Listens at an endpoint, or at several. A service is what the generated `service(handler)` makes, or a function
    * `(frame, reply)`. */
-  static async listen(endpoint, service, options = {}) {
+  static async listen(endpoint, service, options) {
     return new Server(endpoint, service, options)
   }
 
@@ -50,8 +41,9 @@ class Server {
     if (!isBare && typeof service?.dispatch !== "function") throw badArgument("a service has a function dispatch")
     this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
     const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
-    this.drainGraceMs = options.drainGraceMs ?? DRAIN_GRACE_MS
-    const settings = listenOptions({ ...known, ...options, drainGraceMs: this.drainGraceMs })
+    const said = checked(options, LISTEN, "listen")
+    const settings = listenOptions({ ...known, ...said })
+    this.drainGraceMs = settings.drainGraceMs ??= DRAIN_GRACE_MS
     this.turns = new Turns(this)
     this.outbox = new Outbox()
     // By slot: what was not answered.
