@@ -29,9 +29,12 @@ export type ErrorCode =
   | "UNSUPPORTED"
 
 /** Every error that this package throws or rejects with. */
-export class ThalwegError extends Error {
-  readonly name: "ThalwegError"
-  readonly code: ErrorCode
+export class ThalwegError<Code extends string = ErrorCode> extends Error {
+  /** Made by this package alone. */
+  protected constructor()
+  readonly name: string
+  /** Of the log's errors an `ErrorCode`; those of services, JSON-RPC and the state have codes of their own. */
+  readonly code: Code
   /** Of `DAMAGED`: the file. */
   readonly file?: string
   /** Of `DAMAGED`: position of the first damaged byte. */
