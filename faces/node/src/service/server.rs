@@ -171,12 +171,13 @@ impl Desk {
 
     /// Fills the area with what came.
     fn hear(&mut self, area: &mut [u8], from: usize) -> (usize, bool) {
-        let changed = self.changed();
         let mut spill = std::mem::take(&mut self.spill);
         let Some(mut filling) = spill.fill(area, from) else {
             self.spill = spill;
             return (from, false);
         };
+        // Only now: changes that are taken and not told would be lost.
+        let changed = self.changed();
         let mut is_all = true;
         for (slot, is_gone) in changed {
             let record = Record { what: CHANGED, slot, first: u32::from(is_gone), second: 0 };
