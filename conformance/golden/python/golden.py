@@ -5,7 +5,9 @@ frames, the file that takes what became of each mutation, and the generated pack
 """
 
 import asyncio
+import copy
 import math
+import pickle
 import sys
 import traceback
 from array import array
@@ -371,6 +373,9 @@ def placed() -> None:
             again(frame)
         except runtime.DecodeError as error:
             equal(error.place, place)
+            equal(str(error), f"{place}: {error.wrong} at byte {error.at}")
+            for same in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+                equal((type(same), str(same), vars(same)), (type(error), str(error), vars(error)))
         else:
             raise AssertionError(f"{frame!r} was taken")
 

@@ -42,13 +42,17 @@ class DecodeError(ValueError):
     """Of an answer: what was asked may have been done."""
 
     def __init__(self, place: str, wrong: str, at: int) -> None:
-        super().__init__(f"{place}: {wrong} at byte {at}")
+        # All of them, so that it can be copied and sent to another process.
+        super().__init__(place, wrong, at)
         self.place = place
         """The field or message being read; ``frame`` outside of any."""
         self.wrong = wrong
         """What is wrong."""
         self.at = at
         """Where in the frame."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.wrong} at byte {self.at}"
 
 
 class EncodeError(ValueError):

@@ -80,7 +80,7 @@ impl Listener {
             same_user_only,
         };
         let server = Server::bind(&endpoints, options).raise(py)?;
-        Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::default() })
+        Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::new() })
     }
 
     /// Sends what was answered and takes in what came: replies with the frames to answer. `finish` comes
