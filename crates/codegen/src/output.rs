@@ -1,9 +1,10 @@
 //! Writes generated files so that no reader ever sees half of one, and remembers which files are ours.
 //!
-//! The manifest says of which service and language the files are; a directory of another's is left as it is. It lists every file of the last run with the hash of what was written. Only files it lists are
-//! replaced or removed; a file it does not know that stands in the way stops the run before anything is
-//! written. A file that somebody changed since is ours to replace (it says so in its first line) but never
-//! removed silently: it is named.
+//! The manifest says of which service and language the files are; a directory of another's is left as it is.
+//! It lists every file of the last run with the hash of what was written. Only files it lists are replaced or
+//! removed; a file it does not know that stands in the way stops the run before anything is written. A file
+//! that somebody changed since is ours to replace (it says so in its first line) but never removed silently:
+//! it is named.
 
 use crate::{Error, File};
 use sha2::{Digest, Sha256};

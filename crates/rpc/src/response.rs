@@ -22,7 +22,8 @@ pub(crate) enum Says {
 /// What the JSON of a frame may take for each byte of the frame.
 const JSON_PER_BYTE: usize = 64;
 
-/// What it may take besides, however short the frame: an absent field takes nothing there, and its name in JSON.
+/// What it may take besides, however short the frame: an absent field takes nothing there, and its name in
+/// JSON.
 const JSON_BESIDES: usize = 16 << 20;
 
 /// How many bytes of JSON a frame may become.
@@ -30,8 +31,8 @@ pub(crate) fn json_bytes_max(frame: &[u8]) -> usize {
     frame.len().saturating_mul(JSON_PER_BYTE).saturating_add(JSON_BESIDES)
 }
 
-/// Appends the fields of a response or an item as an object, unless the frame is the service's error. The object
-/// has at most `room` bytes, and at most [`json_bytes_max`].
+/// Appends the fields of a response or an item as an object, unless the frame is the service's error. The
+/// object has at most `room` bytes, and at most [`json_bytes_max`].
 ///
 /// # Errors
 /// It is neither, or does not fit ([`Wrong::Memory`]); nothing was appended.
@@ -148,8 +149,8 @@ impl Walk<'_, '_> {
         self.reader.refuse(wrong, "fields")
     }
 
-    /// Ends a part of an object or an array. One part takes no more than a small multiple of what the frame or the
-    /// schema has of it, so that it is enough to look here whether there is room.
+    /// Ends a part of an object or an array. One part takes no more than a small multiple of what the frame
+    /// or the schema has of it, so that it is enough to look here whether there is room.
     fn part(&mut self) -> Result<(), DecodeError> {
         self.out.push(b',');
         if self.out.len() > self.end { Err(self.refuse(Wrong::Memory)) } else { Ok(()) }

@@ -77,8 +77,8 @@ impl Translator {
     /// Appends what a frame that answers a command says, as the object of a result.
     ///
     /// # Errors
-    /// [`Fault::Refused`], in the service's words; [`Fault::BadAnswer`], also for a frame that would become more
-    /// than 64 times its length and 16 MiB. Nothing was appended.
+    /// [`Fault::Refused`], in the service's words; [`Fault::BadAnswer`], also for a frame that would become
+    /// more than 64 times its length and 16 MiB. Nothing was appended.
     pub fn result(&self, method: &str, frame: &[u8], json: &mut Vec<u8>) -> Result<(), Error> {
         let message = &self.method(method)?.response;
         match response::decode(&self.plan, message, frame, usize::MAX, json)

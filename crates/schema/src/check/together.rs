@@ -168,8 +168,8 @@ impl Check {
 /// The ways from types through their contents back to themselves. Of those that share types, some: each
 /// type on such a way has a way told that it can reach.
 ///
-/// A depth-first search. A type is untouched, on the way that is being searched, or done with; a ring is closed
-/// where the search comes upon a type that is on its way.
+/// A depth-first search. A type is untouched, on the way that is being searched, or done with; a ring is
+/// closed where the search comes upon a type that is on its way.
 fn rings(inner: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy)]
     enum Visit {
