@@ -1,6 +1,8 @@
 //! Words that are taken: reserved by a target language, or used by the code around what is generated. A name
 //! that becomes one of them would compile in some languages and not in others, so it is refused for all.
 
+use crate::casing::{camel, snake};
+
 /// Words a value's name (field, enum member) may not become.
 const VALUES: &[(&str, &str)] = &[
     (
@@ -119,8 +121,28 @@ pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
         .map(|(language, _)| *language)
 }
 
+/// What the method of a command would be called in some language where that is reserved, and by whom, if
+/// anywhere.
+///
+/// ```
+/// assert_eq!(thalweg_schema::reserves_command("ToString"), Some(("toString".to_owned(), "TypeScript")));
+/// ```
+pub fn reserves_command(name: &str) -> Option<(String, &'static str)> {
+    let reserved = |word: String| reserves_method(&word).map(|owner| (word, owner));
+    [snake(name), camel(name)].into_iter().find_map(reserved)
+}
+
+/// Whether a language, by the name it has in messages, keeps this word for itself.
+///
+/// ```
+/// assert!(thalweg_schema::is_word_of("Rust", "match") && !thalweg_schema::is_word_of("Rust", "class"));
+/// ```
+pub fn is_word_of(language: &str, word: &str) -> bool {
+    VALUES.iter().any(|(of, words)| *of == language && words.split_whitespace().any(|w| w == word))
+}
+
 /// Who reserves this method's name, if anybody does.
-pub fn reserves_method(word: &str) -> Option<&'static str> {
+fn reserves_method(word: &str) -> Option<&'static str> {
     let taken = METHODS.split_whitespace().any(|w| w == word);
     reserves_value(word).or(taken.then_some("the generated code")).or(is_zig_type(word).then_some("Zig"))
 }
