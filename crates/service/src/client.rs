@@ -336,7 +336,7 @@ impl Client {
     /// As [`Client::wait`], and tells an item from the end.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain
+    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overrun`] when too many items of plain
     /// streams before it were not taken, and then the call is still in flight.
     pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
         let found = loop {
@@ -351,7 +351,7 @@ impl Client {
             }
             if self.session.is_choked() {
                 let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
-                return Err(Error::new(Fault::Overloaded, detail));
+                return Err(Error::new(Fault::Overrun, detail));
             }
             self.advance(None)?;
         };
