@@ -61,8 +61,8 @@ const VALUES: &[(&str, &str)] = &[
 const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error error_tag init \
     module_info mp new ok own over service std then types";
 
-/// Macros of C's library that stand in place of a method's name, since they take arguments as it does. A field
-/// or an enum's word may have such a name.
+/// Macros of C's library that stand in place of a method's name, since they take arguments as it does. A
+/// field or an enum's word may have such a name.
 const CALLED: &str = "assert assert_perror major makedev minor setjmp sigmask sigsetjmp strdupa strndupa timeradd timerclear \
     timercmp timerisset timersub va_arg va_copy va_end va_start";
 

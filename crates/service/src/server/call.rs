@@ -4,9 +4,9 @@
 //! client sends credit, cancels or goes. A call that is answered at once never locks it.
 //!
 //! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in
-//! which they were made; what is held back has a bound, and a producer that exceeds it has its call ended. A
-//! waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer than
-//! the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
+//! which they were made; what is held back has a bound, and a producer that exceeds it has its call ended.
+//! A waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer
+//! than the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
 
 use crate::server::answers::Answers;
 use parking_lot::Mutex;

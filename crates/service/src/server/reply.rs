@@ -122,9 +122,9 @@ impl Reply {
         self.call.as_ref().is_none_or(|call| call.is_cancelled())
     }
 
-    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once, on this thread, if it
-    /// is so already. A waker that was given before is forgotten, and so is this one with the answer: both are
-    /// dropped then. A wake that another thread has begun by that time may still run.
+    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once, on this thread, if
+    /// it is so already. A waker that was given before is forgotten, and so is this one with the answer:
+    /// both are dropped then. A wake that another thread has begun by that time may still run.
     pub fn changed(&mut self, waker: &Waker) {
         self.watches = true;
         match &self.call {
@@ -133,8 +133,8 @@ impl Reply {
         }
     }
 
-    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. It is forgotten as
-    /// that of [`Reply::changed`] is, which is another.
+    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. It is
+    /// forgotten as that of [`Reply::changed`] is, which is another.
     pub fn when_cancelled(&mut self, waker: &Waker) {
         self.watches = true;
         match &self.call {
