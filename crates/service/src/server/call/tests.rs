@@ -180,7 +180,8 @@ fn a_call_is_used_again_only_when_nobody_else_knows_it_and_is_as_good_as_new() {
 
 #[test]
 fn an_answer_drops_the_wakers_before_it_returns_and_nothing_wakes_them_any_more() {
-    let ways: [(&str, fn(Reply)); 5] = [
+    type Way = (&'static str, fn(Reply));
+    let ways: [Way; 5] = [
         ("the end", |reply| reply.end(b"end")),
         ("an end that is written in place", |reply| reply.end_with(|frame| frame.push(b'e'))),
         ("a fault", |reply| reply.fail(Fault::Overloaded, "later")),
