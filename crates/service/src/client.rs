@@ -243,7 +243,7 @@ impl Client {
     /// does not end it.
     ///
     /// # Errors
-    /// As of [`Client::turn`]; [`Fault::Overloaded`] as of [`Client::wait_event`].
+    /// As of [`Client::turn`]; [`Fault::Overrun`] as of [`Client::wait_event`].
     pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
         let is_ready = self.session.is_ready_for(call);
         if !is_ready {
@@ -347,7 +347,7 @@ impl Client {
     /// As [`Client::wait`], and tells an item from the end.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain
+    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overrun`] when too many items of plain
     /// streams before it were not taken, and then the call is still in flight.
     pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
         let found = loop {
@@ -373,7 +373,7 @@ impl Client {
             return Ok(());
         }
         let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
-        Err(Error::new(Fault::Overloaded, detail))
+        Err(Error::new(Fault::Overrun, detail))
     }
 
     /// Whether anything will come, or has come and was not taken, of a call.

@@ -72,10 +72,13 @@ pub const Reply = struct {
         return c.thalweg_reply_cancelled(self.handle);
     }
 
-    /// Has `wake` called with `of` once a stream may go on or nobody waits for the answer any more; at once if it is so
-    /// already. A credit, a cancellation and a client that is gone are seen, and told, by the thread that runs the server.
-    pub fn changed(self: Reply, wake: c.Call, of: ?*anyopaque) void {
-        _ = c.thalweg_reply_changed(self.handle, wake, of, null);
+    /// Has `wake` called with `of` once a stream may go on or nobody waits for the answer any more; at once, on this thread,
+    /// if it is so already. A credit, a cancellation and a client that is gone are seen, and told, by the thread that runs the
+    /// server, which must not be held up. A `wake` that was given before is forgotten, and an answer forgets this one; of one
+    /// that another thread has begun by then, `released` says when it is over: it is called once, from any thread, when nobody
+    /// uses `of` any more.
+    pub fn changed(self: Reply, wake: c.Call, of: ?*anyopaque, released: ?c.Call) void {
+        _ = c.thalweg_reply_changed(self.handle, wake, of, released);
     }
 };
 

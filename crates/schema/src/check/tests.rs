@@ -165,7 +165,7 @@ fn a_message_is_not_called_what_generated_code_uses() {
 
 #[test]
 fn words_that_some_language_has_already_are_refused() {
-    for method in ["ErrorTag", "Then", "Be16toh", "Service"] {
+    for method in ["ErrorTag", "Then", "Be16toh", "Service", "Major", "VaArg", "StMtime"] {
         let problems = parse("t", &types("").replace("Say", method)).expect_err(method);
         let is_told = problems.list.iter().any(|problem| problem.what.contains("a method cannot be called"));
         assert!(is_told, "{problems}");
@@ -174,6 +174,11 @@ fn words_that_some_language_has_already_are_refused() {
         broken(&types(&format!("\"types\": {{ \"{name}\": {{}} }},")), "\"", "a macro of C's library");
         broken(&types(&format!("\"enums\": {{ \"{name}\": [\"one\"] }},")), "\"", "a macro of C's library");
     }
+    for field in ["si_pid", "saHandler", "st_mtime", "h_addr", "s6_addr", "d_fileno", "ifr_name"] {
+        broken(&types(&format!("\"types\": {{ \"T\": {{ \"{field}\": \"u8\" }} }},")), "\"", "reserved");
+    }
+    let fine = types("\"types\": { \"Version\": { \"major\": \"u8\", \"minor\": \"u8\" } },");
+    assert!(parse("echo.jsonc", &fine).is_ok(), "a macro that takes arguments is in no field's way");
     broken(&types("\"types\": { \"ValueError\": {} },"), "\"ValueError\"", "taken by the generated code");
     let both = "\"types\": { \"BasicInner\": {},\n\"InnerView\": {} },";
     broken(

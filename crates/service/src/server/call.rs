@@ -4,8 +4,9 @@
 //! client sends credit, cancels or goes. A call that is answered at once never locks it.
 //!
 //! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in
-//! which they were made; what is held back has a bound, and whoever exceeds it has its call ended. A waker is
-//! somebody else's code, so it is cloned, woken and dropped without the lock.
+//! which they were made; what is held back has a bound, and a producer that exceeds it has its call ended.
+//! A waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer
+//! than the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
 
 use crate::server::answers::Answers;
 use parking_lot::Mutex;
@@ -97,8 +98,7 @@ impl Call {
     /// Makes a call that nobody else knows any more as good as new.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
-        let waits = state.waker.is_some() || state.cancel_waker.is_some();
-        if state.cancelled || waits || !state.held.is_empty() || state.congested {
+        if state.cancelled || !state.held.is_empty() || state.congested {
             *state = State::default();
         }
         state.credit = credit;
@@ -177,6 +177,15 @@ impl Call {
         }
         drop(state);
         waker.wake_by_ref();
+    }
+
+    /// The reply is answered: neither waker is used any more, and both are dropped before this returns. A
+    /// wake that another thread has begun already may still run.
+    pub(crate) fn forget_wakers(&self) {
+        let mut state = self.state.lock();
+        let forgotten = (state.waker.take(), state.cancel_waker.take());
+        drop(state);
+        drop(forgotten);
     }
 
     // For the connection.
