@@ -201,7 +201,7 @@ fn an_answer_drops_the_wakers_before_it_returns_and_nothing_wakes_them_any_more(
         assert_eq!(Arc::strong_count(&counted), 3);
         answer(reply);
         assert_eq!(Arc::strong_count(&counted), 1, "{way} keeps a waker");
-        let _ = call.pay(Pay::Items(1), false);
+        let _ = call.grant(Grant::Items(1), false);
         let _ = released(&call);
         let _ = call.cancel();
         assert_eq!(*counted.0.lock(), 0, "{way} wakes who has answered");
