@@ -39,8 +39,8 @@ impl Replies {
     }
 }
 
-/// Answers one call, once, from any thread. Let go of unanswered, it answers that it was abandoned. In a child
-/// after a fork it is refused, and nothing is answered: the call is the parent's.
+/// Answers one call, once, from any thread. Let go of unanswered, it answers that it was abandoned. In a
+/// child after a fork it is refused, and nothing is answered: the call is the parent's.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Reply {
     number: u64,
