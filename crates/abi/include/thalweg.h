@@ -771,7 +771,7 @@ uint16_t thalweg_client_take(struct thalweg_client *client,
 /**
  * Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other
  * calls meanwhile is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says
- * that there is no such call, THALWEG_OVERLOADED that 4 MiB of items of plain streams before it were kept
+ * that there is no such call, THALWEG_OVERRUN that 4 MiB of items of plain streams before it were kept
  * and not taken: then it is still in flight.
  *
  * Requires:

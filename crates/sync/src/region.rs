@@ -13,8 +13,8 @@
 //! Another process that maps the same file *follows*: it reads how far its writer came from a word of
 //! theirs (`Words`, `Acquire`) and moves a mark of its own up to it, from any of its threads, which may race.
 //! It takes the writer's word that bytes below are final, as it takes the file system's that nobody cuts the
-//! file short. The mark is a [word](crate::words), with the orderings of one. Checked by the tests below and by
-//! loom models of words and of the mark.
+//! file short. The mark is a [word](crate::words), with the orderings of one. Checked by the tests below and
+//! by loom models of words and of the mark.
 
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use crate::words::{Strong, Told};

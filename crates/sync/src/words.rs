@@ -301,8 +301,8 @@ mod models {
         });
     }
 
-    /// Two who race claim a word, each behind a byte of its own. The one that came first stays. A reader that sees
-    /// its value sees its byte.
+    /// Two who race claim a word, each behind a byte of its own. The one that came first stays. A reader
+    /// that sees its value sees its byte.
     fn who_reads_a_word_that_was_claimed_sees_what_it_tells_of<O: Orderings>() {
         loom::model(|| {
             let shared = Shared::new();

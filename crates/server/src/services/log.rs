@@ -283,7 +283,7 @@ mod tests {
     use crate::arguments::Durability;
     use crate::engine::{Engine, Retain};
     use thalweg_log::Watch;
-    use thalweg_service::{LocalCallOptions, Local};
+    use thalweg_service::{Local, LocalCallOptions};
 
     /// The log's service, and who calls it.
     fn world(directory: &tempfile::TempDir) -> (LogService, Arc<News>, Local) {
@@ -372,9 +372,10 @@ mod tests {
             LogRequest::Remove(LogRemove { name: name.into() }),
         ] {
             let mut said = String::new();
-            let call = local.call(&mut service, &frame(&request), LocalCallOptions::default(), |_, answer| {
-                said += &String::from_utf8_lossy(answer);
-            });
+            let call =
+                local.call(&mut service, &frame(&request), LocalCallOptions::default(), |_, answer| {
+                    said += &String::from_utf8_lossy(answer);
+                });
             assert_eq!(call, None, "{request:?} waits");
             assert!(said.contains("404 name-reserved: "), "{request:?}: {said}");
         }

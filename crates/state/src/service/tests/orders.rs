@@ -6,7 +6,7 @@ use super::super::writes::ToWrite;
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
-use thalweg_service::{LocalCallOptions, CallId, LocalEvent, Local};
+use thalweg_service::{CallId, Local, LocalCallOptions, LocalEvent};
 
 /// A client, and what it was answered.
 struct Caller {
@@ -37,7 +37,8 @@ impl Caller {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         let mut answered = None;
-        self.local.call(&mut self.service, &frame, LocalCallOptions::default(), |came, _| answered = Some(came));
+        self.local
+            .call(&mut self.service, &frame, LocalCallOptions::default(), |came, _| answered = Some(came));
         answered
     }
 
