@@ -29,9 +29,12 @@ export type ErrorCode =
   | "UNSUPPORTED"
 
 /** Every error that this package throws or rejects with. */
-export class ThalwegError extends Error {
-  readonly name: "ThalwegError"
-  readonly code: ErrorCode
+export class ThalwegError<Code extends string = ErrorCode> extends Error {
+  /** Made by this package alone. */
+  protected constructor()
+  readonly name: string
+  /** Of the log's errors an `ErrorCode`; those of services, JSON-RPC and the state have codes of their own. */
+  readonly code: Code
   /** Of `DAMAGED`: the file. */
   readonly file?: string
   /** Of `DAMAGED`: position of the first damaged byte. */
@@ -430,7 +433,11 @@ export interface Log {
   /** Its number within the store, never used again: by it damage and `parse` name the log. */
   readonly id: number
   readonly store: Store
-  /** Appends an entry with whatever else is appended in this turn; resolves with its offset once it is as durable as the store promises. */
+  /**
+   * Appends an entry with whatever else is appended to this log in this turn, in order; resolves with its offset once it is as durable as
+   * the store promises. Entries of several logs in one turn are handed over log by log. `appendSync`, `appendMany` and the commit of a
+   * transaction come behind all that was appended before, to whichever log.
+   */
   append(data: Data, options?: TimeOption): Promise<number>
   /**
    * Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were, once they are

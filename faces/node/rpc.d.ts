@@ -1,8 +1,9 @@
 // JSON-RPC, as a user of `thalweg/rpc` sees it.
 
+import { ThalwegError } from "./index.js"
 import type { FaultName, Retry } from "./lib/faults.js"
 
-/** Parameters by their names or in their order. A `bigint` goes as an integer, a `Uint8Array` as base64. */
+/** Parameters by their names or in their order. A `bigint` goes as an integer, a `Uint8Array` as base64, a `Map` as an object. */
 export type Params = { readonly [name: string]: unknown } | readonly unknown[] | null | undefined
 
 /** A method and its parameters. */
@@ -48,8 +49,8 @@ export interface RpcStatistics {
 }
 
 /** The server answered a call with an error. */
-export class RemoteError extends Error {
-  constructor(number: number, message: string, data?: unknown)
+export class RemoteError extends ThalwegError<"REMOTE_ERROR"> {
+  private constructor()
   readonly name: "RemoteError"
   readonly code: "REMOTE_ERROR"
   /** Its number in JSON-RPC. */
@@ -78,6 +79,8 @@ export class RpcClient {
   readonly statistics: RpcStatistics
   /** Closes every connection. */
   close(): void
+  /** Closes it, for `using`. */
+  [Symbol.dispose](): void
 }
 
 /** A service's schema: calls it over a socket without generated code. */

@@ -1,5 +1,6 @@
 // Typed services, as a user of `thalweg/service` sees them. Frames are what generated code makes and reads.
 
+import { ThalwegError } from "./index.js"
 import type { FaultName, Faults, Retry } from "./lib/faults.js"
 
 export type { FaultName, FaultRow, Faults, Retry } from "./lib/faults.js"
@@ -8,10 +9,11 @@ export type { FaultName, FaultRow, Faults, Retry } from "./lib/faults.js"
 export const FAULTS: Faults
 
 /** Why a call, a connection or a server did not do what was asked. */
-export class ServiceError extends Error {
-  readonly name: "ServiceError"
+export class ServiceError<Code extends string = FaultName | `FAULT_${number}`> extends ThalwegError<Code> {
+  protected constructor()
+  readonly name: "ServiceError" | "StateError"
   /** The fault's name; `FAULT_` and its number where a newer version knows it. */
-  readonly code: FaultName | `FAULT_${number}`
+  readonly code: Code
   /** Whether the same call may be made again: never (it would go wrong again), safe (it was not carried out), unknown. */
   readonly retry: Retry
   /** The fault's number. */
@@ -76,6 +78,8 @@ export class Client {
   unref(): this
   /** Hangs up. Calls under way fail with `CLOSED`. */
   close(): void
+  /** Closes it, for `using`. */
+  [Symbol.dispose](): void
 }
 
 /** A client that blocks its thread until the answer is there: for scripts and worker threads. */
@@ -91,6 +95,8 @@ export class SyncClient {
   readonly isShared: boolean
   /** Hangs up. */
   close(): void
+  /** Closes it, for `using`. */
+  [Symbol.dispose](): void
 }
 
 /** Where the frames that answer one request go. */
@@ -127,6 +133,8 @@ export interface ListenOptions {
   clientsMax?: number
   /** Calls of one connection under way; a connection at this bound is not read from. */
   inFlightMax?: number
+  /** Bytes of their requests, 64 MiB unless said otherwise; a connection at this bound is not read from. */
+  inFlightBytesMax?: number
   /** Bytes of answers that one connection may leave lying before it is no longer read from. */
   unsentBytesMax?: number
   /** Items that a new stream may send before its client asks for more. */
@@ -145,6 +153,8 @@ export interface ServerStats {
   sharedClients: number
   /** Calls under way. */
   inFlight: number
+  /** Bytes of their requests, as far as their clients are connected. */
+  inFlightBytes: number
   /** Since it began. */
   requests: number
   answers: number
@@ -161,6 +171,8 @@ export class Server {
   ): Promise<Server>
   /** Takes nothing new, lets what is under way be answered, and ends. */
   close(): Promise<void>
+  /** Closes it, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
   stats(): ServerStats
   /** Keeps the process alive while it listens, as it does unless told otherwise. */
   ref(): this
@@ -169,7 +181,8 @@ export class Server {
 }
 
 /** Why a program that serves is not there. */
-export class SpawnError extends Error {
+export class SpawnError extends ThalwegError<"NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"> {
+  private constructor()
   readonly name: "SpawnError"
   /** It cannot be started; it ended; it did not answer in time and was ended; the service was closed. */
   readonly code: "NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"
@@ -211,6 +224,8 @@ export interface Spawned {
   readonly ready: Promise<void>
   /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended. */
   close(): Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  /** Closes it, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
 }
 
 /** Starts a program that serves an endpoint; resolves once it answers there. */

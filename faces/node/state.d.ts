@@ -11,11 +11,10 @@ export type StateCode =
   | "UNREADABLE"
 
 /** The state did not do what it was asked; `code` is a `StateCode`. */
-export class StateError extends Error implements Omit<ServiceError, "name" | "code"> {
+export class StateError extends ServiceError<StateCode> {
+  private constructor()
   readonly name: "StateError"
   readonly code: StateCode
-  readonly retry: ServiceError["retry"]
-  readonly number: number
 }
 
 export interface OpenOptions {
@@ -23,7 +22,7 @@ export interface OpenOptions {
   fork?: string
   /** How long the session stays when nobody uses it; 30,000 ms unless said. */
   leaseMs?: number
-  /** What the client is told that calls over HTTP: a token where the server has some. */
+  /** What the client is told that calls over HTTP: a token where the server has some. It has one connection, so that calls keep their order. */
   http?: RpcOptions
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(_: &Options) -> Outcome {
         connection.request("POST", &path(name), &TEXT, b", and more")?;
     }
     let held = launch.start(&data).err().unwrap_or_default();
-    tally.check(held.contains("is held by process"), || format!("a held store was opened: {held}"));
+    tally.check(held.contains("is open in process"), || format!("a held store was opened: {held}"));
     server.kill()?;
     flip(&data)?;
 

@@ -232,7 +232,12 @@ impl Bench {
         counts(tally, "golden-cpp", Command::new(program).arg(self.frames()).arg(self.outcomes("cpp")))?;
         for (service, folder) in self.compiled("cpp") {
             let source = self.work.join(service).join("all.cpp");
-            let text = format!("#include \"{service}_client.hpp\"\n#include \"{service}_server.hpp\"\n");
+            // Behind the headers of C whose macros have names that a schema's words could have.
+            let text = format!(
+                "#include <bits/stdc++.h>\n#include <dirent.h>\n#include <net/if.h>\n#include <netdb.h>\n#include <netinet/in.h>\n\
+                 #include <sys/msg.h>\n#include <sys/stat.h>\n#include <sys/sysmacros.h>\n#include <sys/time.h>\n\
+                 #include \"{service}_client.hpp\"\n#include \"{service}_server.hpp\"\n"
+            );
             write(&source, &text)?;
             let mut build = compiler(&folder);
             passes(tally, &format!("cpp: {service} compile"), build.arg("-fsyntax-only").arg(source))?;

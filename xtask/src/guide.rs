@@ -73,7 +73,7 @@ fn build(home: &Path, dependencies: &str, schema: &str, main: &str) -> Result<st
     let failed = |e: std::io::Error| format!("{}: {e}", package.display());
     fs::create_dir_all(package.join("src")).map_err(failed)?;
     let manifest = format!(
-        "[package]\nname = \"greeter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n{}",
+        "[package]\nname = \"greeter\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n{}",
         from_here(dependencies)
     );
     fs::write(package.join("Cargo.toml"), manifest).map_err(failed)?;

@@ -161,7 +161,8 @@ fn examples(folder: &Path, tally: &mut Tally) -> Result<(), String> {
 fn types(folder: &Path, tally: &mut Tally) -> Result<(), String> {
     let home = folder.join("types");
     fs::create_dir_all(&home).map_err(|e| e.to_string())?;
-    for name in ["tsconfig.json", "use.mts", "use.cts", "service.mts", "service.cts", "rpc.mts"] {
+    for name in ["tsconfig.json", "use.mts", "use.cts", "service.mts", "service.cts", "rpc.mts", "state.mts"]
+    {
         fs::copy(face().join("tests/types").join(name), home.join(name))
             .map_err(|e| format!("{name}: {e}"))?;
     }

@@ -230,8 +230,11 @@ private:
 
 class Wire : public thalweg::Transport {
 public:
-    void send(FrameView request) override { echo::dispatch(service_, request, std::make_unique<Sink>(queue_)); }
-    FrameView receive() override {
+    std::uint64_t send(FrameView request) override {
+        echo::dispatch(service_, request, std::make_unique<Sink>(queue_));
+        return 1;
+    }
+    FrameView receive(std::uint64_t) override {
         frame_ = std::move(queue_.front());
         queue_.pop_front();
         return frame_;
@@ -267,8 +270,7 @@ void calls() {
     const std::string wrong = "counts: a string that is not UTF-8";
     holds(refusal([&] { client.places(echo::EchoPlaces{}); }) == wrong, "an answer that nobody could read");
     throws<thalweg::EncodeError>("taken", [&] { client.fail(echo::EchoFail{.reason = "caf\xe9"}); });
-    wire.send(Frame{1, 2, 3});
-    const Frame answer = thalweg::own(thalweg::BytesView(wire.receive()));
+    const Frame answer = thalweg::own(thalweg::BytesView(wire.receive(wire.send(Frame{1, 2, 3}))));
     holds(std::holds_alternative<echo::EchoErrorResponseView>(echo::decode_response(answer)), "nonsense");
 }
 

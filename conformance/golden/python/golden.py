@@ -5,7 +5,9 @@ frames, the file that takes what became of each mutation, and the generated pack
 """
 
 import asyncio
+import copy
 import math
+import pickle
 import sys
 import traceback
 from array import array
@@ -366,11 +368,23 @@ def ended() -> None:
 def placed() -> None:
     trailing = frames(directory / "refused")["trailing_byte"]
     missing, other = b"\x91\x92\xabEchoAliases\x80", b"\x91\x92\xabEchoAliases\x81\xaesequenceNumber\xc0"
-    for frame, place in ((trailing, "frame"), (missing, "EchoAliases.sequenceNumber"), (other, "EchoAliases.sequenceNumber")):
+    head = b"\x91\x92\xaaEchoPlaces\x82\xa6places\x91\x83\xa4name\xa0"
+    for frame, place, at in (
+        (trailing, "frame", len(trailing) - 1),
+        (missing, "EchoAliases.sequenceNumber", 15),
+        (other, "EchoAliases.sequenceNumber", 30),
+        # An enum's word, by its field and where it begins.
+        (head + b"\xa5moods\x81\xa1a\xa4glad", "Place.moods", 38),
+        # The struct, behind a field that holds another.
+        (head + b"\xa5inner\x81\xa6values\x90\x07", "Place", 44),
+    ):
         try:
             again(frame)
         except runtime.DecodeError as error:
-            equal(error.place, place)
+            equal((error.place, error.at), (place, at))
+            equal(str(error), f"{place}: {error.wrong} at byte {error.at}")
+            for same in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+                equal((type(same), str(same), vars(same)), (type(error), str(error), vars(error)))
         else:
             raise AssertionError(f"{frame!r} was taken")
 

@@ -79,6 +79,14 @@ for (const [name, frame] of frames(join(directory, "refused"))) {
   await check(`refused ${name}`, () => throws(() => again(frame), DecodeError));
 }
 await check("what is wrong is placed by its name on the wire", () => {
+  const placed = (frame: Uint8Array, place: string, wrong: string, at: number) =>
+    throws(() => again(frame), { place, wrong, at });
+  const head = "\x91\x92\xaaEchoPlaces\x82\xa6places\x91\x83\xa4name\xa0";
+  const frame = (rest: string) => Buffer.from(head + rest, "latin1");
+  // An enum's word, by its field and where it begins.
+  placed(frame("\xa5moods\x81\xa1a\xa4glad"), "Place.moods", "a word the enum does not have", 38);
+  // The struct, behind a field that holds another.
+  placed(frame("\xa5inner\x81\xa6values\x90\x07"), "Place", "expected a string, found byte 0x07", 44);
   throws(() => again(frames(join(directory, "refused")).get("trailing_byte") as Uint8Array), { place: "frame" });
   throws(() => again(Buffer.from("\x91\x92\xabEchoAliases\x80", "latin1")), { place: "EchoAliases.sequenceNumber" });
 });
@@ -164,7 +172,8 @@ await check("values that do not fit are refused", () => {
       /^moods: a value of Object is no Map$/],
     // Each alone would be read as the same key, and both together as one that is there twice.
     ["half a character for a key", "EchoPlaces", { places: [{ name: "", moods: new Map([["\ud800", "calm"], ["\ud801", "lost"]]) }] },
-      /^moods: "\\ud800" is no key: UTF-8 has no lone surrogate$/],
+      /^moods: "\\ud800" is no string: UTF-8 has no lone surrogate$/],
+    ["half a character", "EchoFail", { reason: "a \udc00 b" }, /^reason: "a \\udc00 b" is no string: UTF-8 has no lone surrogate$/],
     ["a string for an i64", "EchoNumbers", { ...numbers, signedLarge: "5" }, /^signedLarge: "5" is no bigint/],
     ["a string for an f64", "EchoNumbers", { ...numbers, precise: "5" }, /^precise: "5" is no number$/],
     ["too much for an f32", "EchoNumbers", { ...numbers, single: 1e300 }, /^single: 1e\+300 is no 32-bit float$/],
@@ -243,6 +252,63 @@ await check("streams bring items and then their end", async () => {
   const endless = await carry(echo.encodeRequest({ tag: "EchoCount", value: { first: 0, last: 0xffffffff } }));
   strictEqual(endless.length, 6);
   strictEqual(echo.decodeResponse(endless[5] as Uint8Array).tag, "EchoErrorResponse");
+});
+
+await check("closing a stream that waits closes the transport's stream", async () => {
+  for (const how of ["return", "throw"] as const) {
+    let closed = 0;
+    let wake: ((over: IteratorResult<Uint8Array>) => void) | undefined;
+    const over: IteratorResult<Uint8Array> = { done: true, value: undefined };
+    const never: AsyncIterableIterator<Uint8Array> = {
+      [Symbol.asyncIterator]: () => never,
+      next: () => new Promise((resolve) => { wake = resolve; }),
+      return: async () => {
+        closed++;
+        wake?.(over);
+        return over;
+      },
+    };
+    const items = new EchoClient({ ...transport, stream: () => never }).count({ first: 1, last: 2 });
+    const waiting = items.next();
+    const closing = items[how](undefined as never).catch(() => over);
+    strictEqual(closed, 1);
+    deepStrictEqual(await waiting, over);
+    ok((await closing).done);
+    strictEqual(closed, 1);
+  }
+});
+
+await check("what a stream is asked is checked as it is called", () => {
+  throws(() => new EchoClient(transport).count({ first: -1, last: 0 }), { field: "first" });
+  const sync = new EchoSyncClient({ call: () => Uint8Array.of(), stream: () => [] });
+  throws(() => sync.count({ first: -1, last: 0 }), { field: "first" });
+});
+
+await check("a call that was given up while it waited is not begun", async () => {
+  const begun: string[] = [];
+  const ends: (() => void)[] = [];
+  const slow: EchoHandler = {
+    ...service,
+    async put({ fork, value }) {
+      begun.push(`${fork} ${value[0]}`);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { version: 1n };
+    },
+  };
+  const { dispatch } = echoService(slow);
+  const put = (value: number) => {
+    const given = new AbortController();
+    const frame = echo.encodeRequest({ tag: "EchoPut", value: { fork: "a", value: Uint8Array.of(value) } });
+    return { given, over: dispatch(frame, { signal: given.signal, item: async () => true, end: () => {} }) };
+  };
+  const [first, second, third] = [put(1), put(2), put(3)];
+  second.given.abort();
+  ends.shift()?.();
+  await first.over;
+  await new Promise((resolve) => setImmediate(resolve));
+  deepStrictEqual(begun, ["a 1", "a 3"]);
+  ends.shift()?.();
+  await Promise.all([second.over, third.over]);
 });
 
 await check("a stream whose item cannot be written lets go of what it holds", async () => {

@@ -437,6 +437,11 @@ struct thalweg_server_options {
    */
   uint64_t unsent_bytes_max;
   /**
+   * Bytes of the requests of one connection's calls that have begun and not ended. A connection at this
+   * bound is not read from; one request always fits.
+   */
+  uint64_t in_flight_bytes_max;
+  /**
    * How long clients may take, once the server was stopped, to take their last answers.
    */
   uint64_t drain_grace_ms;
@@ -517,6 +522,10 @@ struct thalweg_server_statistics {
    * Calls that were handed out and have not been answered.
    */
   uint64_t in_flight;
+  /**
+   * Bytes of their requests, as far as their clients are connected.
+   */
+  uint64_t in_flight_bytes;
   /**
    * Requests that came.
    */
@@ -727,7 +736,8 @@ uint16_t thalweg_client_turn(struct thalweg_client *client,
 
 /**
  * As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
- * came of others, and was not taken, does not keep it from waiting.
+ * came of others, and was not taken, does not keep it from waiting. THALWEG_OVERLOADED as of
+ * `thalweg_client_wait`.
  *
  * Requires:
  * As of `thalweg_client_turn`.
@@ -761,7 +771,8 @@ uint16_t thalweg_client_take(struct thalweg_client *client,
 /**
  * Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other
  * calls meanwhile is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says
- * that there is no such call.
+ * that there is no such call, THALWEG_OVERRUN that 4 MiB of items of plain streams before it were kept
+ * and not taken: then it is still in flight.
  *
  * Requires:
  * As of `thalweg_client_next`.
@@ -840,10 +851,12 @@ bool thalweg_reply_cancelled(const struct thalweg_reply *reply);
 
 /**
  * Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once
- * if it is so already. It is called from whatever thread brought that about, which must not be held up: let
- * it set a flag or wake somebody, and not use the reply. One that was given before is forgotten. `release`,
- * which may be null, is called once, from any thread, when `wake` will not be called (any more), whatever
- * this function answers: then nobody uses `context`. That may be some time after the reply was taken away.
+ * if it is so already, before this returns. It is called from whatever thread brought that about, which must
+ * not be held up: let it set a flag or wake somebody, and not use the reply. One that was given before is
+ * forgotten. What takes the reply away forgets it too: no `wake` begins after that, but one that another
+ * thread has begun may still run. `release`, which may be null, is called once, from any thread, when `wake`
+ * will not be called (any more), whatever this function answers: then nobody uses `context`. What takes the
+ * reply away calls it before it returns, unless such a wake still runs, which calls it when it is over.
  *
  * Requires:
  * `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any

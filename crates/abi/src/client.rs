@@ -270,7 +270,8 @@ pub unsafe extern "C" fn thalweg_client_turn(
 }
 
 /// As `thalweg_client_turn`, for a caller that takes what comes of one call by `thalweg_client_take`: what
-/// came of others, and was not taken, does not keep it from waiting.
+/// came of others, and was not taken, does not keep it from waiting. THALWEG_OVERLOADED as of
+/// `thalweg_client_wait`.
 ///
 /// # Safety
 /// As of `thalweg_client_turn`.
@@ -332,7 +333,8 @@ pub unsafe extern "C" fn thalweg_client_take(
 
 /// Waits for what comes next of one call: its answer, or of a stream an item or the end. What comes of other
 /// calls meanwhile is kept for them. Why the call has no answer is an event too; THALWEG_BAD_ARGUMENT says
-/// that there is no such call.
+/// that there is no such call, THALWEG_OVERRUN that 4 MiB of items of plain streams before it were kept
+/// and not taken: then it is still in flight.
 ///
 /// # Safety
 /// As of `thalweg_client_next`.

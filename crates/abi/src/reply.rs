@@ -126,10 +126,12 @@ pub unsafe extern "C" fn thalweg_reply_cancelled(reply: *const ThalwegReply) -> 
 }
 
 /// Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once
-/// if it is so already. It is called from whatever thread brought that about, which must not be held up: let
-/// it set a flag or wake somebody, and not use the reply. One that was given before is forgotten. `release`,
-/// which may be null, is called once, from any thread, when `wake` will not be called (any more), whatever
-/// this function answers: then nobody uses `context`. That may be some time after the reply was taken away.
+/// if it is so already, before this returns. It is called from whatever thread brought that about, which must
+/// not be held up: let it set a flag or wake somebody, and not use the reply. One that was given before is
+/// forgotten. What takes the reply away forgets it too: no `wake` begins after that, but one that another
+/// thread has begun may still run. `release`, which may be null, is called once, from any thread, when `wake`
+/// will not be called (any more), whatever this function answers: then nobody uses `context`. What takes the
+/// reply away calls it before it returns, unless such a wake still runs, which calls it when it is over.
 ///
 /// # Safety
 /// `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any

@@ -18,6 +18,9 @@ pub struct ThalwegServerOptions {
     /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from,
     /// and its streams are told to wait.
     pub unsent_bytes_max: u64,
+    /// Bytes of the requests of one connection's calls that have begun and not ended. A connection at this
+    /// bound is not read from; one request always fits.
+    pub in_flight_bytes_max: u64,
     /// How long clients may take, once the server was stopped, to take their last answers.
     pub drain_grace_ms: u64,
     /// The longest request. A longer one is refused and skipped.
@@ -46,6 +49,8 @@ pub struct ThalwegServerStatistics {
     pub shared_clients: u64,
     /// Calls that were handed out and have not been answered.
     pub in_flight: u64,
+    /// Bytes of their requests, as far as their clients are connected.
+    pub in_flight_bytes: u64,
     /// Requests that came.
     pub requests: u64,
     /// Calls that ended, refused ones included.
@@ -68,6 +73,7 @@ pub extern "C" fn thalweg_server_defaults() -> ThalwegServerOptions {
         schema: of.schema,
         error_tag: std::ptr::null(),
         unsent_bytes_max: of.unsent_bytes_max as u64,
+        in_flight_bytes_max: of.in_flight_bytes_max as u64,
         drain_grace_ms: milliseconds(of.drain_grace),
         frame_bytes_max: of.frame_bytes_max,
         ring_bytes_max: of.ring_bytes_max,
@@ -92,6 +98,7 @@ impl ThalwegServerOptions {
             clients_max: self.clients_max,
             in_flight_max: self.in_flight_max,
             unsent_bytes_max: usize::try_from(self.unsent_bytes_max).unwrap_or(usize::MAX),
+            in_flight_bytes_max: usize::try_from(self.in_flight_bytes_max).unwrap_or(usize::MAX),
             stream_credit: self.stream_credit,
             spin: self.spin,
             drain_grace: Duration::from_millis(self.drain_grace_ms),
@@ -112,6 +119,7 @@ impl From<Statistics> for ThalwegServerStatistics {
             clients: of.clients,
             shared_clients: of.shared_clients,
             in_flight: of.in_flight,
+            in_flight_bytes: of.in_flight_bytes,
             requests: of.requests,
             answers: of.answers,
             reads: of.reads,

@@ -10,7 +10,7 @@ use crate::outcome::{code, value};
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use thalweg_service::{Error, Exit, Respawn, SpawnOptions, Spawned, Tended};
+use thalweg_service::{Error, Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 use thalweg_wire::fault::Fault;
 
 /// What `respawn_within_ms` is unless somebody says otherwise.
@@ -229,8 +229,8 @@ pub unsafe extern "C" fn thalweg_spawned_tend(
         // SAFETY: the caller's promise.
         let ThalwegSpawned { spawned } = unsafe { borrowed::handle(spawned, "the program") }?;
         let before = match spawned.tend()? {
-            Tended::Running => None,
-            Tended::Respawned(exit) => Some(exit),
+            ProgramEvent::Running => None,
+            ProgramEvent::Respawned(exit) => Some(exit),
         };
         if !respawned.is_null() {
             // SAFETY: the caller's promise; what stands there is not read.

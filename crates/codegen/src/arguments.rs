@@ -26,6 +26,37 @@ pub enum Language {
     Erlang,
 }
 
+/// What no crate can be called beside Rust's own words: the crates that every program has.
+const RUST_CRATES: [&str; 5] = ["alloc", "core", "proc_macro", "std", "test"];
+/// What CMake has targets for already.
+const CMAKE_TARGETS: [&str; 7] = ["all", "clean", "edit_cache", "help", "install", "package", "test"];
+
+impl Language {
+    /// The language, as it is named in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpp => "C++",
+            Self::Rust => "Rust",
+            Self::Ts => "TypeScript",
+            Self::Python => "Python",
+            Self::Zig => "Zig",
+            Self::Erlang => "Erlang",
+        }
+    }
+
+    /// Who keeps this word, so that no package can be called so, if anybody does.
+    fn keeps(self, word: &str) -> Option<&'static str> {
+        let (owner, is_kept) = match self {
+            Self::Cpp => ("CMake", CMAKE_TARGETS.contains(&word)),
+            // A package of npm is imported by a path, which may be any word.
+            Self::Ts => return None,
+            _ => (self.name(), thalweg_schema::is_word_of(self.name(), word)),
+        };
+        let is_crate = self == Self::Rust && RUST_CRATES.contains(&word);
+        (is_kept || is_crate).then_some(owner)
+    }
+}
+
 /// The generator's options.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
@@ -96,6 +127,13 @@ impl Arguments {
         {
             return Err(format!("--prefix {prefix}: {made} is taken by {owner}"));
         }
+        self.check_package()?;
+        self.check_runtime()?;
+        self.check_methods(service)
+    }
+
+    /// Refuses a package that its language's tools, or those who import it, could not name.
+    fn check_package(&self) -> Result<(), String> {
         if let Some(package) = &self.package {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
             if !package.starts_with(|c: char| c.is_ascii_lowercase()) || !package.chars().all(fits) {
@@ -109,12 +147,40 @@ impl Arguments {
                 ));
             }
         }
-        if self.runtime.is_some() && matches!(self.lang, Language::Zig | Language::Erlang) {
-            return Err(
-                "--runtime is for cpp, rust, ts and python: the others import by file or module name".into(),
-            );
+        if let Some(package) = &self.package
+            && let Some(owner) = self.lang.keeps(&package.replace('-', "_"))
+        {
+            return Err(format!(
+                "--package {package}: {owner} keeps this word for itself: choose another name"
+            ));
         }
-        self.check_methods(service)
+        Ok(())
+    }
+
+    /// Refuses a runtime that could not be imported.
+    fn check_runtime(&self) -> Result<(), String> {
+        let Some(runtime) = &self.runtime else { return Ok(()) };
+        // A module may begin with an underscore.
+        let is_module = |part: &str| is_identifier(part.trim_start_matches('_'));
+        let (fits, like) = match self.lang {
+            Language::Rust => (runtime.split("::").all(is_module), "a path of modules, as in crate::runtime"),
+            Language::Python => {
+                let path = runtime.trim_start_matches('.');
+                let relative = path.is_empty() && !runtime.is_empty();
+                (relative || path.split('.').all(is_module), "a module, as in own.runtime or ..runtime")
+            }
+            Language::Ts | Language::Cpp => {
+                let plain = |c: char| !c.is_control() && !"\"\\<>".contains(c);
+                (!runtime.is_empty() && runtime.chars().all(plain), "a path, as in own/runtime")
+            }
+            Language::Zig | Language::Erlang => {
+                return Err(
+                    "--runtime is for cpp, rust, ts and python: the others import by file or module name"
+                        .into(),
+                );
+            }
+        };
+        if fits { Ok(()) } else { Err(format!("--runtime {runtime:?}: write {like}")) }
     }
 
     /// Refuses a namespace that would not compile, be it the service's name or one that was asked for.
@@ -167,8 +233,8 @@ impl Arguments {
         for command in &service.commands {
             let method = stripped(&command.name, prefix);
             let snake = casing::snake(method);
-            if let Some(owner) = thalweg_schema::reserves_method(&snake) {
-                return Err(format!("--strip-method-prefix {prefix}: {snake} is reserved by {owner}"));
+            if let Some((word, owner)) = thalweg_schema::reserves_command(method) {
+                return Err(format!("--strip-method-prefix {prefix}: {word} is reserved by {owner}"));
             }
             if methods.contains(&snake) {
                 return Err(format!("--strip-method-prefix {prefix}: two commands become {snake}"));

@@ -49,10 +49,13 @@ pub enum Error {
     /// Options that do not go together.
     #[error("{0}")]
     Options(String),
-    /// Rust that could not be laid out.
+    /// There is no `rustfmt`.
     #[error(
-        "rustfmt lays generated Rust out, and could not: {0}; `rustup component add rustfmt` installs it"
+        "rustfmt lays generated Rust out, and did not start: {0}; `rustup component add rustfmt` installs it"
     )]
+    NoLayout(std::io::Error),
+    /// Rust that `rustfmt` refused.
+    #[error("rustfmt lays generated Rust out, and refused it: {0}")]
     Layout(String),
     /// A file could not be read or written.
     #[error("{path}: {error}")]
@@ -65,6 +68,14 @@ pub enum Error {
     /// A file stands where one would be written, and the generator did not write it.
     #[error("{0} was not written by the generator: move it away, or choose another --out")]
     Foreign(String),
+    /// The directory is another service's, or another language's.
+    #[error("{out} holds what was generated of {owner}, whose files would go: choose another --out")]
+    Occupied {
+        /// The directory.
+        out: String,
+        /// What its files were generated of.
+        owner: String,
+    },
 }
 
 /// Reads the schema, generates, and writes what changed.
@@ -73,7 +84,8 @@ pub enum Error {
 /// The schema or the options are wrong, or a file cannot be read or written; then nothing was changed, or,
 /// when the disk failed in between, each file is as before or as it should be.
 pub fn run(arguments: &Arguments) -> Result<Report, Error> {
-    output::write(&arguments.out, &files(arguments)?)
+    let (owner, files) = files(arguments)?;
+    output::write(&arguments.out, &owner, &files)
 }
 
 /// What [`run`] would change.
@@ -81,13 +93,17 @@ pub fn run(arguments: &Arguments) -> Result<Report, Error> {
 /// # Errors
 /// As [`run`].
 pub fn check(arguments: &Arguments) -> Result<Vec<Difference>, Error> {
-    output::compare(&arguments.out, &files(arguments)?)
+    let (owner, files) = files(arguments)?;
+    output::compare(&arguments.out, &owner, &files)
 }
 
-fn files(arguments: &Arguments) -> Result<Vec<File>, Error> {
+/// The files, and of what they are: the service and the language.
+fn files(arguments: &Arguments) -> Result<(String, Vec<File>), Error> {
     let path = arguments.schema.display().to_string();
     let bytes = fs::read(&arguments.schema).map_err(|error| Error::File { path: path.clone(), error })?;
-    generate(&thalweg_schema::parse_bytes(&path, &bytes)?, arguments)
+    let service = thalweg_schema::parse_bytes(&path, &bytes)?;
+    let owner = format!("{} for {}", service.name, arguments.lang.name());
+    Ok((owner, generate(&service, arguments)?))
 }
 
 /// The files for a service.

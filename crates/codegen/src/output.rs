@@ -1,9 +1,10 @@
 //! Writes generated files so that no reader ever sees half of one, and remembers which files are ours.
 //!
-//! The manifest lists every file of the last run with the hash of what was written. Only files it lists are
-//! replaced or removed; a file it does not know that stands in the way stops the run before anything is
-//! written. A file that somebody changed since is ours to replace (it says so in its first line) but never
-//! removed silently: it is named.
+//! The manifest says of which service and language the files are; a directory of another's is left as it is.
+//! It lists every file of the last run with the hash of what was written. Only files it lists are replaced or
+//! removed; a file it does not know that stands in the way stops the run before anything is written. A file
+//! that somebody changed since is ours to replace (it says so in its first line) but never removed silently:
+//! it is named.
 
 use crate::{Error, File};
 use sha2::{Digest, Sha256};
@@ -40,11 +41,15 @@ pub enum Difference {
     Stale(String),
 }
 
+/// Files' paths and hashes.
 type Manifest = BTreeMap<String, String>;
 
+/// Stands in the manifest before what the files are of.
+const OWNER: &str = "# Of ";
+
 /// Brings a directory to these files.
-pub(crate) fn write(out: &Path, files: &[File]) -> Result<Report, Error> {
-    let before = manifest(out)?;
+pub(crate) fn write(out: &Path, owner: &str, files: &[File]) -> Result<Report, Error> {
+    let before = manifest(out, owner)?;
     for file in files {
         let stands = out.join(&file.path).exists();
         if stands && !before.contains_key(&file.path) && read(&out.join(&file.path))? != file.text {
@@ -77,7 +82,7 @@ pub(crate) fn write(out: &Path, files: &[File]) -> Result<Report, Error> {
         // A directory that something else lives in stays.
         let _ = path.parent().filter(|parent| *parent != out).map(fs::remove_dir);
     }
-    let text = manifest_text(&after);
+    let text = manifest_text(owner, &after);
     let path = out.join(MANIFEST);
     if !path.exists() || read(&path)? != text {
         replace(&path, &text)?;
@@ -86,7 +91,7 @@ pub(crate) fn write(out: &Path, files: &[File]) -> Result<Report, Error> {
 }
 
 /// How a directory differs from these files.
-pub(crate) fn compare(out: &Path, files: &[File]) -> Result<Vec<Difference>, Error> {
+pub(crate) fn compare(out: &Path, owner: &str, files: &[File]) -> Result<Vec<Difference>, Error> {
     let mut differences = Vec::new();
     for file in files {
         let path = out.join(&file.path);
@@ -97,17 +102,23 @@ pub(crate) fn compare(out: &Path, files: &[File]) -> Result<Vec<Difference>, Err
         }
     }
     let made = |path: &str| files.iter().any(|file| file.path == path);
-    let stale = manifest(out)?.into_keys().filter(|path| !made(path));
+    let stale = manifest(out, owner)?.into_keys().filter(|path| !made(path));
     differences.extend(stale.map(Difference::Stale));
     Ok(differences)
 }
 
-fn manifest(out: &Path) -> Result<Manifest, Error> {
+/// What stands in a directory's manifest, which is this owner's.
+fn manifest(out: &Path, owner: &str) -> Result<Manifest, Error> {
     let path = out.join(MANIFEST);
     if !path.exists() {
         return Ok(Manifest::new());
     }
     let text = read(&path)?;
+    // Manifests of earlier releases do not say of what the files are.
+    let of = text.lines().find_map(|line| line.strip_prefix(OWNER));
+    if let Some(other) = of.filter(|of| *of != owner) {
+        return Err(Error::Occupied { out: out.display().to_string(), owner: other.to_owned() });
+    }
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let entries = lines.filter_map(|line| line.split_once("  "));
     // A path that leads out of the directory is none we wrote.
@@ -115,9 +126,9 @@ fn manifest(out: &Path) -> Result<Manifest, Error> {
     Ok(ours.map(|(hash, path)| (path.to_owned(), hash.to_owned())).collect())
 }
 
-fn manifest_text(manifest: &Manifest) -> String {
-    let lines = manifest.iter().map(|(path, hash)| format!("{hash}  {path}\n"));
-    format!("{HEADING}\n{}", lines.collect::<String>())
+fn manifest_text(owner: &str, files: &Manifest) -> String {
+    let lines = files.iter().map(|(path, hash)| format!("{hash}  {path}\n"));
+    format!("{HEADING}\n{OWNER}{owner}\n{}", lines.collect::<String>())
 }
 
 fn hash(text: &str) -> String {
@@ -150,6 +161,29 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn write(out: &Path, files: &[File]) -> Result<Report, Error> {
+        super::write(out, "Echo for Rust", files)
+    }
+
+    fn compare(out: &Path, files: &[File]) -> Result<Vec<Difference>, Error> {
+        super::compare(out, "Echo for Rust", files)
+    }
+
+    #[test]
+    fn a_directory_of_another_service_or_language_is_left_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path();
+        write(out, &[file("a", "1")]).unwrap();
+        let of_other = super::write(out, "Log for Rust", &[file("b", "2")]).unwrap_err();
+        assert!(of_other.to_string().contains("generated of Echo for Rust"), "{of_other}");
+        assert!(matches!(super::compare(out, "Echo for Zig", &[]), Err(Error::Occupied { .. })));
+        assert_eq!(names(out), [MANIFEST, "a"]);
+        // An earlier release's manifest says nothing of its owner.
+        let manifest = fs::read_to_string(out.join(MANIFEST)).unwrap();
+        fs::write(out.join(MANIFEST), manifest.replace("# Of Echo for Rust\n", "")).unwrap();
+        assert_eq!(write(out, &[file("b", "2")]).unwrap().removed, ["a"]);
+    }
 
     fn file(path: &str, text: &str) -> File {
         File { path: path.to_owned(), text: text.to_owned() }

@@ -442,11 +442,7 @@ fn enumeration(text: &mut Text, of: &Enum) {
     });
     text.lines("\n");
     text.block(format!("def read_{}(reader: Reader) -> {name}:", snake(name)), "", |text| {
-        text.lines(&format!(
-            "word = _{}__WORDS.get(reader.key())\nif word is None:\n    \
-             raise reader.refuse(\"a word the enum does not have\", \"{name}\")\nreturn word",
-            shouting(name)
-        ));
+        text.lines(&format!("return reader.word(_{}__WORDS)", shouting(name)));
     });
     text.trim_end();
 }

@@ -39,26 +39,26 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Result<Vec<File>, Error>
     let root = if names.arguments.package.is_some() { "lib.rs" } else { "mod.rs" };
     files.push((root, modules.finish()));
     for (_, text) in &mut files {
-        *text = formatted(text).map_err(Error::Layout)?;
+        *text = formatted(text)?;
     }
     Ok(names.placed("src/", files))
 }
 
 /// The text as `rustfmt` lays it out; the empty file keeps it from settings it would look for in the caller's
 /// directory.
-fn formatted(text: &str) -> Result<String, String> {
+fn formatted(text: &str) -> Result<String, Error> {
     let settings = ["--edition", "2024", "--config-path", "/dev/null"];
     let mut process = Process::new("rustfmt");
     process.args(settings).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = process.spawn().map_err(|error| error.to_string())?;
+    let mut child = process.spawn().map_err(Error::NoLayout)?;
     // `rustfmt` reads everything before it writes anything, so no pipe can stall another.
     let sent = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(text.as_bytes()));
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let output = child.wait_with_output().map_err(|error| Error::Layout(error.to_string()))?;
     if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        return Err(Error::Layout(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    sent.map_err(|error| error.to_string())?;
-    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+    sent.map_err(|error| Error::Layout(error.to_string()))?;
+    String::from_utf8(output.stdout).map_err(|error| Error::Layout(error.to_string()))
 }
 
 struct Rust<'a> {
@@ -492,11 +492,11 @@ fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
         text.lines("fn write(out: &mut Vec<u8>, value: &Self) {\n    write::string(out, value.word());\n}");
         text.line("");
         text.block("fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {", "}", |text| {
-            text.block("match reader.key()? {", "}", |text| {
+            text.block("reader.word(|word| match word {", "})", |text| {
                 for member in &of.members {
-                    text.line(format!("b\"{member}\" => Ok(Self::{}),", pascal(member)));
+                    text.line(format!("b\"{member}\" => Some(Self::{}),", pascal(member)));
                 }
-                text.line(format!("_ => Err(reader.refuse(Wrong::UnknownWord, \"{}\")),", of.name));
+                text.line("_ => None,");
             });
         });
     });

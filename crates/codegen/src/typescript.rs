@@ -139,7 +139,7 @@ impl TypeScript<'_> {
                 }
             }
             text.block(format!("for (let left = reader.fields(\"{name}\", {}); left > 0; left--) {{", fields.len()), "}", |text| {
-                text.block("switch (reader.key()) {", "}", |text| {
+                text.block(format!("switch (reader.fieldOf(\"{name}\")) {{"), "}", |text| {
                     for field in fields {
                         self.read_field(text, name, field);
                     }
@@ -350,13 +350,12 @@ fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
     });
     text.line("");
     text.block(format!("function read{name}(reader: Reader): {name} {{"), "}", |text| {
+        text.line("const { at } = reader;");
         text.line("const word = reader.key();");
         text.block("switch (word) {", "}", |text| {
             of.members.iter().for_each(|member| text.line(format!("case \"{member}\":")));
             text.line("  return word;");
-            text.line(format!(
-                "default: throw reader.refuse(\"a word the enum does not have\", \"{name}\");"
-            ));
+            text.line("default: throw reader.unknownWord(at);");
         });
     });
 }

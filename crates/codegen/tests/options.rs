@@ -61,6 +61,34 @@ fn options_that_do_not_go_together_are_refused() {
         generated("zig", &["--package", &fits]).is_ok() && generated("rust", &["--package", &longer]).is_ok()
     );
     assert!(refused("zig", &["--runtime", "x"]).contains("--runtime is for"));
+    for (lang, runtime) in
+        [("rust", "own runtime"), ("rust", ""), ("python", "own/runtime"), ("ts", "a\"b"), ("cpp", "a\nb")]
+    {
+        assert!(refused(lang, &["--runtime", runtime]).contains("--runtime"), "{lang} {runtime:?}");
+    }
+    for (lang, runtime) in [
+        ("rust", "crate::own"),
+        ("python", "..own.runtime"),
+        ("python", "."),
+        ("ts", "@own/runtime"),
+        ("cpp", "own/../runtime"),
+    ] {
+        assert!(generated(lang, &["--runtime", runtime]).is_ok(), "{lang} {runtime:?}");
+    }
+    for (lang, package) in [
+        ("python", "class"),
+        ("rust", "match"),
+        ("rust", "proc-macro"),
+        ("zig", "error"),
+        ("erlang", "receive"),
+        ("cpp", "test"),
+    ] {
+        assert!(refused(lang, &["--package", package]).contains("keeps this word"), "{lang} {package}");
+    }
+    assert!(
+        generated("rust", &["--package", "class"]).is_ok()
+            && generated("ts", &["--package", "match"]).is_ok()
+    );
     assert!(refused("rust", &["--strip-method-prefix", "Peek"]).contains("add --client or --server"));
     assert!(refused("rust", &["--client", "--strip-method-prefix", "Poke"]).contains("no command begins"));
 }
@@ -75,6 +103,11 @@ fn no_prefix_is_stripped_down_to_what_generated_code_uses() {
     let told = generate(&service, &stripped).unwrap_err().to_string();
     assert!(told.contains("service is reserved by the generated code"), "{told}");
     assert!(generate(&service, &arguments("zig", &["--client"])).is_ok());
+    // In TypeScript's casing, too.
+    let text = text.replace("OddService", "OddToString");
+    let service = thalweg_schema::parse("t.jsonc", &text).unwrap();
+    let told = generate(&service, &stripped).unwrap_err().to_string();
+    assert!(told.contains("toString is reserved by TypeScript"), "{told}");
 }
 
 /// What is generated for a service of this name.

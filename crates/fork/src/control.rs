@@ -33,7 +33,7 @@ impl Handler for Control {
         dispatch(&self.0.asked_by(asker), request.frame, Box::new(reply));
     }
 
-    fn unheard(&mut self, client: ClientId) {
+    fn undelivered(&mut self, client: ClientId) {
         self.0.end_unheard(client.number());
     }
 }

@@ -71,7 +71,7 @@ impl<S: Service> Http<S> {
         identity: Option<&Identity>,
         naming: bool,
     ) {
-        let greeted = identity.is_none() || self.secure.handshakes() < self.config.handshakes_max;
+        let greeted = identity.is_none() || self.has_room_for_handshake(core);
         let room = greeted && self.places.take();
         let guests_max = if identity.is_some() { 0 } else { self.config.guests_max.min(GUESTS_MAX) };
         if !room && self.guests >= guests_max {
@@ -109,6 +109,18 @@ impl<S: Service> Http<S> {
         };
         note_deadline(core, key, patience_ms);
         core.set_timer(key, patience_ms);
+    }
+
+    /// Whether one more handshake may begin. At the bound, the oldest connection makes room that has sent no
+    /// record yet: it costs its peer nothing, and whoever means it sends one at once.
+    fn has_room_for_handshake(&mut self, core: &mut HttpCore<S>) -> bool {
+        if self.secure.handshakes() >= self.config.handshakes_max
+            && let Some(key) = self.secure.oldest_silent()
+        {
+            self.meters.overload(Limit::Handshakes);
+            self.remove(core, key);
+        }
+        self.secure.handshakes() < self.config.handshakes_max
     }
 
     /// Says to somebody who gets no place that there is none; a sealed peer would need the handshake first.

@@ -12,16 +12,20 @@ pub struct Config {
     pub head_limits: Limits,
     /// Bytes of a request body; more is refused with 413 before it is read.
     pub body_bytes_max: u64,
-    /// Bytes of all bodies that are still arriving; more are refused with 503 before they are read.
+    /// Bytes of all bodies that are still arriving, each with the next stride of it (16 KiB, or a 64th of a
+    /// larger body). At the bound bodies that were slow for a 16th of `body_timeout_ms` are answered 408;
+    /// where none was, the body that needs more is refused with 503.
     pub bodies_bytes_max: u64,
     /// Answers to writes that may wait for the store; one more is refused with 503 before anything is done.
     pub writes_max: usize,
     /// Connections that may follow a topic; one more is answered 503.
     pub subscribers_max: usize,
-    /// Bytes of all connections that peers have not taken, those that lie in the store's files included: a
-    /// peer on this machine that reads much has about 256 KiB under way, everything else counts here, and so
-    /// do answers that wait for one before them. From there on reads are refused with 503; where those who
-    /// follow a topic bring it a quarter beyond, the slowest are cut.
+    /// Bytes of all connections that the kernel has not taken, those that lie in the store's files included,
+    /// and of answers that wait for one before them. What the kernel has taken does not count: on this
+    /// machine that is about 256 KiB for a peer that is sent from files, else what its socket may grow to
+    /// (`tcp_wmem`). At the bound readers are cut that took no stride for a 16th of `stall_timeout_ms`; where
+    /// there is none, reads are refused with 503. Where those who follow a topic bring it a quarter beyond,
+    /// the slowest are cut, however slow they are.
     pub unsent_bytes_max: u64,
     /// Reads that may wait for the disk; one more is refused with 503, and who follows a topic already waits
     /// for one of them.
@@ -37,7 +41,8 @@ pub struct Config {
     /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more
     /// is answered 503 at once.
     pub guests_max: usize,
-    /// TLS handshakes under way at once; a connection more is closed before anything is said.
+    /// TLS handshakes under way at once. For a connection more the oldest is closed that has sent no record
+    /// yet; where there is none, the new connection is.
     pub handshakes_max: usize,
     /// From the first byte of a request to the end of its head, else 408.
     pub head_timeout_ms: u32,
@@ -47,8 +52,8 @@ pub struct Config {
     pub body_timeout_ms: u32,
     /// Between two requests.
     pub idle_timeout_ms: u32,
-    /// Without the peer taking any of the bytes it was sent; then the connection is cut. Whether it took any
-    /// is looked at as often, so it may have twice as long.
+    /// For each further 16 KiB of what the peer is sent, 64th part of more than 1 MiB, or what is left of it;
+    /// then the connection is cut. What it took is looked at as often, so it may have twice as long.
     pub stall_timeout_ms: u32,
     /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has
     /// to ask.

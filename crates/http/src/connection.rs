@@ -201,10 +201,12 @@ pub(crate) struct Active<T> {
     pub(crate) starting: Option<Box<Starting<T>>>,
     /// Bytes the kernel did not take.
     pub(crate) output: Output,
-    /// When the peer last took any of them, in the reactor's milliseconds.
+    /// When the peer had last taken a stride of them, in the reactor's milliseconds.
     pub(crate) progressed_ms: u32,
-    /// How many the kernel holds if the peer took none since it was last asked.
-    pub(crate) queued_bytes: u32,
+    /// How many the peer had not taken by then, those that the kernel holds included.
+    pub(crate) left_bytes: u64,
+    /// How many are a stride; see `patience`.
+    pub(crate) stride_bytes: u64,
     /// The peer waits for `100 Continue`.
     pub(crate) continue_owed: bool,
     /// No further request is read.
@@ -245,7 +247,8 @@ impl<T> Default for Active<T> {
             starting: None,
             output: Output::default(),
             progressed_ms: 0,
-            queued_bytes: 0,
+            left_bytes: 0,
+            stride_bytes: 0,
             continue_owed: false,
             closing: false,
             linger: false,
@@ -314,6 +317,22 @@ impl<T> Active<T> {
         Some(reply)
     }
 
+    /// The kernel holds `queued_bytes` of what the peer was sent: the patience with it begins anew if it has
+    /// taken a stride since that last happened.
+    pub(crate) fn note_left(&mut self, queued_bytes: u64, now_ms: u32) {
+        let left_bytes = self.output.bytes() + queued_bytes;
+        if left_bytes + self.stride_bytes <= self.left_bytes {
+            (self.left_bytes, self.progressed_ms) = (left_bytes, now_ms);
+        }
+    }
+
+    /// How long the peer has taken no stride of what it was sent, in milliseconds. `None`: nothing waits for
+    /// the peer. Where the reactor put its connection off, the peer waits for the reactor.
+    pub(crate) fn waits_for_peer_ms(&self, now_ms: u32) -> Option<u32> {
+        let waits = !(self.output.is_empty() || self.put_off);
+        waits.then(|| now_ms.wrapping_sub(self.progressed_ms))
+    }
+
     /// Makes it as new; the input's buffer is for the caller to keep.
     pub(crate) fn reset(&mut self) -> Buffer {
         let input = std::mem::take(&mut self.input);
@@ -372,6 +391,24 @@ mod tests {
     #[test]
     fn an_entry_has_24_bytes() {
         assert_eq!(std::mem::size_of::<Connection<Vec<u8>>>(), 24);
+    }
+
+    #[test]
+    fn a_peer_has_progressed_when_it_has_taken_a_stride() {
+        let mut active = Active::<()> { stride_bytes: 100, ..Active::default() };
+        assert_eq!(active.waits_for_peer_ms(50), None, "there is nothing to take");
+        active.output.push(vec![b'x'; 1_000].into());
+        active.left_bytes = 1_500;
+        // What moves from here to the kernel is not taken by anybody.
+        active.output.advance(400);
+        active.note_left(801, 7);
+        assert_eq!(active.waits_for_peer_ms(50), Some(50));
+        active.note_left(800, 8);
+        assert_eq!((active.left_bytes, active.waits_for_peer_ms(50)), (1_400, Some(42)));
+        active.note_left(701, 9);
+        assert_eq!(active.waits_for_peer_ms(50), Some(42), "less than a stride");
+        active.put_off = true;
+        assert_eq!(active.waits_for_peer_ms(50), None, "it is the reactor that it waits for");
     }
 
     #[test]

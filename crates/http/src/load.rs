@@ -18,7 +18,7 @@ use crate::connection::{Active, Peer, Role, Starting};
 use crate::guest::CONNECTIONS;
 use crate::limit::Limit;
 use crate::live::Pumped;
-use crate::patience::now_ms;
+use crate::patience::{LOOK_AGAIN_MS, now_ms, slow_ms};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Announced, Refusal, Service, Weight};
@@ -54,6 +54,8 @@ pub(crate) struct Load {
     writes_come: bool,
     /// Until the pacer's timer.
     rests: bool,
+    /// When the slow readers were last looked for and did not make enough room.
+    looked_ms: u32,
     writes: Writes,
 }
 
@@ -154,13 +156,16 @@ impl Load {
 impl<S: Service> Http<S> {
     /// Why a request of that weight is refused for want of room, before anything is done about it. What is
     /// small never is: whoever looks after the server sees it whatever it has to do.
-    pub(crate) fn overload(&self, weight: Weight, peer: Peer) -> Option<&'static Refusal> {
+    pub(crate) fn overload(
+        &mut self,
+        core: &mut HttpCore<S>,
+        weight: Weight,
+        peer: Peer,
+    ) -> Option<&'static Refusal> {
         let full = match weight {
             Weight::Small => None,
             Weight::Read | Weight::Write if peer.guest => Some((Limit::Connections, &CONNECTIONS)),
-            Weight::Read => {
-                (self.load.kept_bytes() >= self.config.unsent_bytes_max).then_some((Limit::Unsent, &UNSENT))
-            }
+            Weight::Read => (!self.has_room(core)).then_some((Limit::Unsent, &UNSENT)),
             Weight::Write => {
                 (self.waiting.len() >= self.config.writes_max).then_some((Limit::Writes, &WRITES))
             }
@@ -169,6 +174,20 @@ impl<S: Service> Http<S> {
             self.meters.overload(limit);
             refusal
         })
+    }
+
+    /// Whether there is room for what one more reader may leave. At the bound, slow readers make it.
+    fn has_room(&mut self, core: &mut HttpCore<S>) -> bool {
+        let most = self.config.unsent_bytes_max;
+        let has_room = |load: &Load| load.kept_bytes() < most;
+        let now_ms = now_ms(core);
+        if !has_room(&self.load) && now_ms.wrapping_sub(self.load.looked_ms) >= LOOK_AGAIN_MS {
+            self.part_with_slowest(core, slow_ms(self.config.stall_timeout_ms), has_room);
+            if !has_room(&self.load) {
+                self.load.looked_ms = now_ms;
+            }
+        }
+        has_room(&self.load)
     }
 
     /// Answers a live request that there is no room for; its connection goes on.
@@ -262,26 +281,26 @@ impl<S: Service> Http<S> {
         // Reads are refused at the bound itself; what goes beyond it is sent to those who follow.
         let most = self.config.unsent_bytes_max;
         if self.load.unsent_bytes > most.saturating_add(most / 4) {
-            self.part_with_slowest(core, most);
+            self.part_with_slowest(core, 0, |load| load.unsent_bytes <= most);
         }
         self.warnings.reached(core.now_ms(), self.meters.overloads());
     }
 
-    /// Cuts those who have taken nothing for longest, until there is room again. What they miss they get from
-    /// where they stood: the last event they took says where that is.
-    fn part_with_slowest(&mut self, core: &mut HttpCore<S>, most: u64) {
+    /// Cuts readers until there is `enough` room, who have taken no stride for longest first, and none that
+    /// has taken one within `slow_ms`. What they miss they get from where they stood: the last event they
+    /// took says where that is.
+    fn part_with_slowest(&mut self, core: &mut HttpCore<S>, slow_ms: u32, enough: impl Fn(&Load) -> bool) {
         let now_ms = now_ms(core);
         let keys: Vec<Key> = core.keys().collect();
-        let mut slow: Vec<(u32, Key)> = Vec::new();
-        for key in keys {
-            let Some(active) = core.entry(key).and_then(|entry| entry.active.as_ref()) else { continue };
-            if !active.output.is_empty() {
-                slow.push((now_ms.wrapping_sub(active.progressed_ms), key));
-            }
-        }
+        let waits = |key: Key| {
+            let active = core.entry(key)?.active.as_ref()?;
+            Some((active.waits_for_peer_ms(now_ms)?, key))
+        };
+        let mut slow: Vec<(u32, Key)> = keys.into_iter().filter_map(waits).collect();
+        slow.retain(|(waited_ms, _)| *waited_ms >= slow_ms);
         slow.sort_unstable_by_key(|(waited_ms, _)| std::cmp::Reverse(*waited_ms));
         for (_, key) in slow {
-            if self.load.unsent_bytes <= most {
+            if enough(&self.load) {
                 break;
             }
             self.meters.overload(Limit::UnsentBeyond);

@@ -17,10 +17,26 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
 
-/// A body's patience begins anew with so many more of its bytes, or so large a part of it: a trickle does not
-/// keep it, nor what is reserved for it.
-const BODY_STRIDE_BYTES: usize = 16 * 1024;
-const BODY_STRIDE_PART: usize = 64;
+/// Patience with a body or an answer begins anew after each stride: so many bytes, or so large a part of it.
+/// A trickle does not keep what is held for it.
+const STRIDE_BYTES: usize = 16 * 1024;
+const STRIDE_PART: usize = 64;
+/// A peer that takes longer over a stride than this part of the patience there is with it is slow. Where
+/// there is no room, it makes room.
+const SLOW_PART: u32 = 16;
+/// Where the slow ones did not make enough room, they are looked for again after so many milliseconds: a look
+/// goes over all connections.
+pub(crate) const LOOK_AGAIN_MS: u32 = 100;
+
+/// Bytes of one stride of a body or an answer of so many bytes.
+pub(crate) fn stride_bytes(total_bytes: usize) -> usize {
+    STRIDE_BYTES.max(total_bytes / STRIDE_PART)
+}
+
+/// After how many milliseconds without a stride a peer is slow.
+pub(crate) fn slow_ms(patience_ms: u32) -> u32 {
+    patience_ms / SLOW_PART
+}
 
 /// Which patience is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +86,7 @@ impl<S: Service> Http<S> {
             Phase::Idle | Phase::Head => {}
             Phase::Body => {
                 let bytes = at.active.body_bytes();
-                let stride = BODY_STRIDE_BYTES.max(at.active.announced_bytes() / BODY_STRIDE_PART);
+                let stride = stride_bytes(at.active.announced_bytes());
                 if before == Phase::Body && bytes < at.active.body_mark + stride {
                     return;
                 }
@@ -84,10 +100,11 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Bytes are kept until the peer takes some of those the kernel has: its patience for that begins.
+    /// Bytes are kept until the peer takes some of those the kernel has: the patience with that begins.
     pub(crate) fn await_peer(&self, at: &mut At<'_, S>) {
         at.active.progressed_ms = now_ms(at.core);
-        at.active.queued_bytes = queued(at.core, at.key);
+        at.active.left_bytes = at.active.output.bytes() + queued(at.core, at.key);
+        at.active.stride_bytes = stride_bytes(at.active.output.bytes() as usize) as u64;
         let patience_ms = self.config.stall_timeout_ms;
         let left_ms =
             if self.is_guest(at.core, at.key) { deadline_left_ms(at.core, at.key) } else { patience_ms };
@@ -111,7 +128,14 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
+    /// Some of what was kept is the kernel's now, which may have room because the peer took something.
+    pub(crate) fn note_taken(&self, at: &mut At<'_, S>) {
+        let (queued, now_ms) = (queued(at.core, at.key), now_ms(at.core));
+        at.active.note_left(queued, now_ms);
+    }
+
+    /// Whether a connection has bytes that its peer does not take. A peer that took less than a stride for
+    /// too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
         // However much of its answer is left: others wait for a guest's place.
@@ -126,11 +150,7 @@ impl<S: Service> Http<S> {
         }
         if now_ms.wrapping_sub(active.progressed_ms) >= patience_ms {
             // The kernel tells of room only when there is much, which a slow reader takes long to make.
-            let queued = queued_bytes(descriptor).unwrap_or(u32::MAX);
-            if queued < active.queued_bytes {
-                active.progressed_ms = now_ms;
-            }
-            active.queued_bytes = queued;
+            active.note_left(queued_bytes(descriptor).unwrap_or(0).into(), now_ms);
         }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
         if is_overdue || waited_ms >= patience_ms {
@@ -215,6 +235,6 @@ pub(crate) fn deadline_left_ms<S: Service>(core: &mut HttpCore<S>, key: Key) -> 
 }
 
 /// Bytes that the kernel holds for a peer to take; none where it does not say.
-fn queued<S: Service>(core: &HttpCore<S>, key: Key) -> u32 {
-    core.descriptor(key).and_then(|descriptor| queued_bytes(descriptor).ok()).unwrap_or(0)
+fn queued<S: Service>(core: &HttpCore<S>, key: Key) -> u64 {
+    core.descriptor(key).and_then(|descriptor| queued_bytes(descriptor).ok()).unwrap_or(0).into()
 }

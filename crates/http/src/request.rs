@@ -55,7 +55,7 @@ impl<S: Service> Http<S> {
         match taken {
             Taken::Nothing => {
                 let body = std::mem::replace(&mut at.active.body, Body::Unknown);
-                let fits = self.bodies.reserve(at.active, &body, &self.config);
+                let fits = self.reserve_body(at, &body);
                 at.active.body = body;
                 if fits {
                     return false;
@@ -63,7 +63,7 @@ impl<S: Service> Http<S> {
                 self.refuse_full(at);
             }
             Taken::Head(body, expects_continue) => {
-                if !self.bodies.reserve(at.active, &body, &self.config) {
+                if !self.reserve_body(at, &body) {
                     self.refuse_full(at);
                     return true;
                 }
@@ -151,7 +151,7 @@ impl<S: Service> Http<S> {
         }
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
-        if let Some(refusal) = self.unheard(&asked, weight, peer) {
+        if let Some(refusal) = self.unheard(core, &asked, weight, peer) {
             let answer =
                 Answer::Respond(self.service.refuse(&refusal, Announced::of(&asked), Self::now(core)));
             return Taken::Whole { answer, manner: manner(head), end };
@@ -183,7 +183,7 @@ impl<S: Service> Http<S> {
     ) -> Taken<S::Topic> {
         let asked = request(head, &[], peer);
         let weight = self.service.weight(&asked);
-        if let Some(refusal) = self.unheard(&asked, weight, peer) {
+        if let Some(refusal) = self.unheard(core, &asked, weight, peer) {
             return Taken::Refused(refusal);
         }
         match self.service.admit(&asked, Self::now(core)) {
@@ -193,10 +193,16 @@ impl<S: Service> Http<S> {
     }
 
     /// Why the service does not hear of a request.
-    fn unheard(&mut self, asked: &Request<'_>, weight: Weight, peer: Peer) -> Option<Refusal> {
+    fn unheard(
+        &mut self,
+        core: &mut HttpCore<S>,
+        asked: &Request<'_>,
+        weight: Weight,
+        peer: Peer,
+    ) -> Option<Refusal> {
         let mistaken = self.mistaken(asked, peer).copied();
         let repeated = || asked.repeated().map(|name| Refusal { field: name.as_str(), ..HEADER_DUPLICATE });
-        mistaken.or_else(repeated).or_else(|| self.overload(weight, peer).copied())
+        mistaken.or_else(repeated).or_else(|| self.overload(core, weight, peer).copied())
     }
 
     /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no

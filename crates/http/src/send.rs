@@ -7,7 +7,6 @@
 use crate::at::At;
 use crate::connection::{Active, Flags, Manner, Output};
 use crate::meters::Meters;
-use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::tls::{Secure, Sent};
 use bytes::Bytes;
@@ -239,11 +238,10 @@ impl<S: Service> Http<S> {
             }
             let Sent { wire, .. } = self.send_kept(at)?;
             self.load.spend(wire);
-            if wire > 0 {
-                at.active.progressed_ms = now_ms(at.core);
-                at.active.queued_bytes = at.active.queued_bytes.saturating_add(wire as u32);
-            }
             if !at.active.output.is_empty() {
+                if wire > 0 {
+                    self.note_taken(at);
+                }
                 return Ok(());
             }
             self.reader_caught_up(at.core, at.key, at.active.phase);

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Client, Server};
-use thalweg_http::{Config, Message};
+use thalweg_http::{Config, Limit, Message};
 
 fn patient() -> Config {
     // However long a turn takes, writes are seen to come in the one behind it.
@@ -158,6 +158,29 @@ fn what_readers_leave_unread_is_bounded_by_refusing_reads() {
     server.until("gone", |census| census.connections == 2);
     probe.get("/echo");
     assert_eq!(probe.answer().status, 200, "there is room again");
+}
+
+#[test]
+fn readers_that_take_nothing_make_room_for_those_who_ask() {
+    let server = Server::start(Config { unsent_bytes_max: 64 << 20, stall_timeout_ms: 16_000, ..patient() });
+    let mut probe = server.connect();
+    let mut echo = move || {
+        probe.get("/echo");
+        probe.answer().status
+    };
+    let mut silent = Vec::new();
+    while echo() == 200 {
+        assert!(silent.len() < 200, "reads are taken without end");
+        let mut client = server.connect();
+        client.get(&format!("/big/{}", 16 << 20));
+        client.head(false);
+        silent.push(client);
+    }
+    // All of them began just now. A 16th part of the patience later they are slow.
+    common::until("room", || echo() == 200);
+    let overloads = server.meters.traffic().overloads;
+    let cut = (overloads[Limit::UnsentBeyond as usize], overloads[Limit::Stalled as usize]);
+    assert_eq!(cut, (1, 0), "no more than it takes, and before patience ends");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use common::{Client, Server};
 use std::io::{Read, Write};
 use std::time::Duration;
-use thalweg_http::Config;
+use thalweg_http::{Config, Limit};
 
 fn patient() -> Config {
     Config { connections_max: 1_000, ..Config::default() }
@@ -98,4 +98,20 @@ fn a_large_body_that_trickles_does_not_keep_what_is_reserved_for_it() {
     }
     assert_eq!(client.answer().status, 408, "{sent} bytes sent");
     assert!(sent < BODY_BYTES / 8);
+}
+
+#[test]
+fn who_takes_a_trickle_of_a_large_answer_is_cut() {
+    const ANSWER_BYTES: usize = 64 << 20;
+    let server = Server::start(Config { stall_timeout_ms: 1_000, ..patient() });
+    let mut reader = server.connect();
+    reader.get(&format!("/big/{ANSWER_BYTES}"));
+    let is_cut = || server.meters.traffic().overloads[Limit::Stalled as usize] > 0;
+    // A second's worth of these lets the kernel hold less, and is less than the 64th part that it is for.
+    let (mut some, mut taken) = (vec![0; 64 << 10], 0);
+    while !is_cut() {
+        assert!(taken < ANSWER_BYTES / 16, "{taken} bytes taken, and not cut");
+        std::thread::sleep(Duration::from_millis(100));
+        taken += reader.stream.read(&mut some).unwrap();
+    }
 }

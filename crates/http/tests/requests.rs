@@ -336,6 +336,35 @@ fn bodies_share_what_memory_there_is_for_them() {
 }
 
 #[test]
+fn bodies_that_do_not_come_keep_no_room_from_those_that_do() {
+    const ROOM: u64 = 1 << 20;
+    let body_timeout_ms = 16_000;
+    let server = Server::start(Config { bodies_bytes_max: ROOM, body_timeout_ms, ..patient() });
+    let head = |bytes: usize| format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {bytes}\r\n\r\n");
+    let mut silent = Vec::new();
+    for count in 1..=64 {
+        let mut client = server.connect();
+        client.send(&head(ROOM as usize));
+        server.until("it is let in", |census| census.connections - census.quiet == count);
+        silent.push(client);
+        // Each has room for what comes next of it, and no more.
+        assert_eq!(server.meters.traffic().bodies_bytes, count as u64 * ROOM / 64);
+    }
+    // All of them began just now. A 16th part of the patience later they are slow.
+    common::until("room", || {
+        let mut writer = server.connect();
+        writer.send(&head(20_000).replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n"));
+        if writer.answer().status != 100 {
+            return false;
+        }
+        writer.send(&"x".repeat(20_000));
+        writer.answer().status == 200
+    });
+    assert_eq!(silent[0].answer().status, 408, "who has brought nothing for longest");
+    assert_eq!(server.meters.traffic().responses[3], 1, "no more than it takes");
+}
+
+#[test]
 fn a_body_of_exactly_what_there_is_for_bodies_is_taken() {
     let server = Server::start(Config { body_bytes_max: 100_000, bodies_bytes_max: 100_000, ..patient() });
     let mut client = server.connect();

@@ -227,8 +227,7 @@ pub struct Span {
     /// Seconds that are measured.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
-    /// Before that nothing is counted for so long; by default 1000, and 0 with --operations, or they might be
-    /// over by then.
+    /// Time before the measurement that is not counted; 0 with `--operations` unless it is given.
     #[arg(
         long,
         value_name = "MS",

@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     pub(crate) measuring: bool,
     /// Operations: answers, or records that were delivered.
     pub(crate) operations: u64,
+    /// Requests that were under way, or due behind one that was, when the span ended.
+    pub(crate) unanswered: u64,
     /// Bytes of bodies that were received.
     pub(crate) body_bytes: u64,
     /// Records that were appended and answered, measured or not.
@@ -40,6 +42,7 @@ impl Counts {
         Self {
             measuring: false,
             operations: 0,
+            unanswered: 0,
             body_bytes: 0,
             appended: 0,
             created: 0,
@@ -57,6 +60,15 @@ impl Counts {
             self.operations += 1;
             // It grows as far as it has to.
             let _ = self.latencies.record(latency_ns);
+        }
+    }
+
+    /// A request that the span's end found without an answer. It took longer than its age.
+    pub(crate) fn unanswered(&mut self, age_ns: u64) {
+        if self.measuring {
+            self.unanswered += 1;
+            // It grows as far as it has to.
+            let _ = self.latencies.record(age_ns);
         }
     }
 
@@ -83,6 +95,7 @@ impl Counts {
         let mut report = Map::new();
         let mut put = |name: &str, value: Value| report.insert(name.to_owned(), value);
         put("operations", self.operations.into());
+        put("unanswered", self.unanswered.into());
         put("failed", self.failed.into());
         put("outOfOrder", self.out_of_order.into());
         put("complaints", json!(self.complaints));

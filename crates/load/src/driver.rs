@@ -8,6 +8,7 @@ use crate::roles::{Next, Role};
 use crate::target::Target;
 use std::io;
 use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Rejected};
+use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::socket;
 use thalweg_wire::http1::ResponseHead;
 
@@ -172,6 +173,17 @@ impl Driver {
             Ok(false) if line.last && !line.owed => self.anew(core, key),
             Ok(false) => {}
             Err(problem) => self.lose(core, key, &problem),
+        }
+    }
+
+    /// Counts what is owed an answer as the span ends.
+    pub(crate) fn count_unanswered(&mut self, core: &mut Core<Self>) {
+        let now_ns = monotonic_ns();
+        let keys: Vec<Key> = core.keys().collect();
+        for key in keys {
+            if let Some(line) = core.entry(key).filter(|line| line.owed) {
+                line.role.unanswered(now_ns, &mut self.shared.counts);
+            }
         }
     }
 

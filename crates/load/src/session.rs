@@ -7,6 +7,7 @@ use crate::roles::Role;
 use crate::target::Target;
 use serde_json::{Map, Value};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use thalweg_reactor::{Config, Reactor, Wait};
@@ -23,9 +24,20 @@ const PREPARING_MAX: Duration = Duration::from_secs(600);
 /// A connection that takes longer is none.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
 
-/// Whether somebody listens there.
-fn reachable(target: &Target) -> io::Result<()> {
-    let socket = socket::connect_tcp(target.address)?;
+/// The first of the addresses that somebody listens at.
+fn first_reachable(addresses: &[SocketAddr]) -> io::Result<SocketAddr> {
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for address in addresses {
+        outcome = reach(*address).map(|()| *address);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn reach(address: SocketAddr) -> io::Result<()> {
+    let socket = socket::connect_tcp(address)?;
     socket::wait(socket.as_fd(), true, Some(CONNECTING_MAX))?;
     socket::take_error(socket.as_fd())
 }
@@ -46,14 +58,14 @@ impl Session {
     /// # Errors
     /// The server cannot be named or reached; out of descriptors.
     pub(crate) fn new(common: &Common, connections: u64) -> Result<Self, Error> {
-        let target = Target::new(common)?;
+        let mut target = Target::new(common)?;
         let wanted = connections + DESCRIPTORS_SPARE;
         let limit = raise_descriptors_max(wanted)?;
         if limit < wanted {
             return Err(Error::Descriptors { connections, limit });
         }
         let reach = |error| Error::Unreachable { url: target.url.clone(), error };
-        reachable(&target).map_err(reach)?;
+        target.address = first_reachable(&target.addresses).map_err(reach)?;
         // What looks instead of waiting takes a processor from the server.
         let config = Config { entries_max: 1 << 20, spin: false, spin_for_peers: false, ..Config::default() };
         let reactor = Reactor::new(config, |_| Ok::<_, io::Error>(Driver::new(target)))?;
@@ -185,6 +197,8 @@ impl Session {
         let left = Duration::from_secs(span.seconds).saturating_sub(begun.at.elapsed());
         self.drive(left, &done)?;
         let span_us = u64::try_from(begun.at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (core, driver) = self.reactor.parts();
+        driver.count_unanswered(core);
         self.shared().counts.measuring = false;
         let after_us = self.processor_us()?;
         let server_us = after_us.zip(begun.server_us).map(|(after, before)| after - before);
@@ -220,4 +234,19 @@ fn used<T>(process: u32, of: impl FnOnce(u32) -> io::Result<T>) -> Result<T, Err
         io::Error::new(error.kind(), format!("cannot look at --process {process}: {error}"))
     };
     of(process).map_err(|error| gone(error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_name_is_tried_at_each_of_its_addresses() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let nobody: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        assert_eq!(first_reachable(&[nobody, there]).unwrap(), there);
+        assert_eq!(first_reachable(&[nobody]).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
 }

@@ -10,6 +10,8 @@ use thalweg_wire::url::{Url, shown};
 /// A server, and how its streams are named.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
+    /// All that the host's name stands for, and the one that is connected to.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) address: SocketAddr,
     pub(crate) url: String,
     /// Behind https://: whom to trust, and the name that the server has to prove.
@@ -34,12 +36,14 @@ impl Target {
         };
         let parts = Url::split(url).ok().filter(|parts| parts.rest.is_empty()).ok_or_else(bad)?;
         let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
-        let mut addresses = (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unreachable)?;
-        let address = addresses.next().ok_or_else(bad)?;
+        let addresses = (parts.host, parts.port_or_own()).to_socket_addrs().map_err(unreachable)?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        let address = *addresses.first().ok_or_else(bad)?;
         let trust = || common.tls_ca.as_deref().map_or_else(Trust::of_system, Trust::in_file);
         let tls = if parts.secure { Some((trust()?, parts.host.to_owned())) } else { None };
         let token = common.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         Ok(Self {
+            addresses,
             address,
             url: url.to_owned(),
             tls,

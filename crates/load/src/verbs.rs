@@ -8,6 +8,7 @@ use crate::record;
 use crate::roles::{Churn, Follow, Pace, Read, Rest, Role, Work, Write};
 use crate::session::Session;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Connections that prepare.
@@ -132,6 +133,7 @@ impl Appends {
         let mut report = session
             .open_and_measure(span, (0..connections).map(role), |shared| shared.over >= connections)?;
         report.insert("appended".to_owned(), session.shared().counts.appended.into());
+        report.insert("offeredPerSecond".to_owned(), json!(self.rate));
         Ok(report)
     }
 }
@@ -170,10 +172,10 @@ impl CatchUp {
         if !self.created {
             // Others would hold more than is looked for.
             create_new(&mut session, streams, BYTES, "--created reads what is there")?;
-            let chunk = record::blank(usize::try_from(FILL_BYTES).unwrap_or(usize::MAX));
-            let fill =
-                |stream| boxed(Write::new(Work::Fill { stream, chunk: chunk.clone(), times }, BYTES, None));
-            session.prepare((0..streams).map(fill).collect(), u64::MAX)?;
+            let chunk: Arc<[u8]> = record::blank(usize::try_from(FILL_BYTES).unwrap_or(usize::MAX)).into();
+            let work = Work::Fill { chunk, times, left: 0 };
+            let roles = (0..PREPARING.min(streams)).map(|_| boxed(Write::new(work.clone(), BYTES, None)));
+            session.prepare(roles.collect(), streams)?;
         }
         if only_fill {
             let filled = [("filled".to_owned(), streams.into()), ("failed".to_owned(), 0.into())];
@@ -210,6 +212,7 @@ impl FanOut {
         publish(&mut session, common, streams, f64::from(self.rate))?;
         let mut report = session.measure(span, |shared| shared.over >= streams)?;
         arrive(&mut session, &mut report, |stream| followers(connections, streams, stream))?;
+        report.insert("offeredPerSecond".to_owned(), (u64::from(self.rate) * streams).into());
         Ok(report)
     }
 }
@@ -332,6 +335,7 @@ impl Mixed {
         let mut report = session.measure(span, gone)?;
         let on = |stream| followers(sse, streams, stream) + followers(polls, streams, stream);
         arrive(&mut session, &mut report, on)?;
+        report.insert("offeredPerSecond".to_owned(), self.rate.into());
         Ok(report)
     }
 }

@@ -65,8 +65,8 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, credible, format, index, lacking, layout, parse, runs, scan, segment, segment_file, settled,
-    signal, times, verify,
+    control, credible, final_end, format, index, lacking, layout, parse, runs, scan, segment, segment_file,
+    settled, signal, times, verify,
 };
 pub(crate) use keeping::{
     backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,

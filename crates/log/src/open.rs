@@ -4,6 +4,7 @@ use crate::Position;
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
+use crate::final_end::LOCK_NAME;
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::options::{Durability, Options};
 use crate::reclaim::Reclaim;
@@ -251,7 +252,7 @@ pub(crate) fn absolute(directory: &Path) -> Result<PathBuf, OpenError> {
 }
 
 fn lock_directory(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK_NAME);
     let holder = format!("process {}", std::process::id());
     disk.lock(&path, &holder).map_err(|source| match source.kind() {
         io::ErrorKind::WouldBlock => {

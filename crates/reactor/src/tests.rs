@@ -479,6 +479,23 @@ mod invariant_5_inline_only_when_nothing_else_waits {
         reactor.handle().post(Message::Number(6)).unwrap();
         assert_eq!(turn(&mut reactor), [false, true], "a message waits behind a nudge");
     }
+
+    #[test]
+    fn messages_that_wait_for_the_next_turn_wait() {
+        let mut reactor = reactor();
+        let (_, peer) = connect(&mut reactor, Interest::READ);
+        let alone = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let noted = alone.clone();
+        reactor.handler().on_ready = Box::new(move |core, _, _| noted.borrow_mut().push(core.alone()));
+        say(&peer, b"x");
+        (0..300).for_each(|number| drop(reactor.handle().post(Message::Number(number))));
+        // 256 of them have their turn, and the descriptor is ready in each.
+        for heard in [256, 300, 300] {
+            reactor.turn(256, due_soon()).unwrap();
+            assert_eq!(reactor.handler().messages.len(), heard);
+        }
+        assert_eq!(*alone.borrow(), [false, false, true], "the rest of them comes after it");
+    }
 }
 
 mod invariant_6_an_idle_connection_owns_nothing_but_its_slot {

@@ -286,7 +286,8 @@ impl<H: Handler> Reactor<H> {
         if heard > 0 {
             self.core.mailbox.waker().meter.add(MESSAGES, heard as u64);
         }
-        self.core.messages_left = 0;
+        // Beyond the budget they wait for the next turn.
+        self.core.messages_left = self.inbox.len();
         trim(&mut self.inbox);
         heard
     }
@@ -295,10 +296,8 @@ impl<H: Handler> Reactor<H> {
         let count = self.core.ready_queue.len().min(budget);
         for _ in 0..count {
             let Some(message) = self.core.ready_queue.pop_front() else { break };
-            self.core.messages_left = self.inbox.len();
             self.handler.message(&mut self.core, message);
         }
-        self.core.messages_left = 0;
         trim(&mut self.core.ready_queue);
         count
     }

@@ -10,6 +10,7 @@ use thalweg_wire::excerpt::excerpt;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::json::write as json;
 use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
+use thalweg_wire::messagepack::Wrong;
 
 /// What is said of an answer that there is no room for beside all others that wait.
 pub(crate) const NO_ROOM: &str =
@@ -51,7 +52,7 @@ pub(crate) fn ended(
         out.extend_from_slice(items.bytes.strip_suffix(b",").unwrap_or_default());
         out.extend_from_slice(b"],\"end\":");
     }
-    match response::decode(plan, &method.response, frame, out) {
+    match response::decode(plan, &method.response, frame, usize::MAX, out) {
         Ok(Says::Fields) => {
             if method.item.is_some() {
                 out.push(b'}');
@@ -69,7 +70,7 @@ pub(crate) fn ended(
     }
 }
 
-/// An item of a stream.
+/// An item of a stream, of which at most so many items and so many bytes are collected.
 pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize, usize), frame: &[u8]) {
     let Items { bytes, count, broken } = items;
     if broken.is_some() {
@@ -79,9 +80,13 @@ pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize
         *broken = Some(Broken::Unfit("an item of what is no stream".to_owned()));
         return;
     };
-    match response::decode(plan, message, frame, bytes) {
+    let room = most.1.saturating_sub(bytes.len());
+    match response::decode(plan, message, frame, room, bytes) {
         Ok(Says::Fields) => bytes.push(b','),
         Ok(Says::Refusal(_)) => *broken = Some(Broken::Unfit("an item that is an error".to_owned())),
+        Err(error) if error.wrong == Wrong::Memory && room < response::json_bytes_max(frame) => {
+            *broken = Some(Broken::TooMany);
+        }
         Err(error) => *broken = Some(Broken::Unfit(error.to_string())),
     }
     *count += 1;
@@ -143,4 +148,30 @@ pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
 pub(crate) fn unknown(out: &mut Vec<u8>, id: Id<'_>, plan: &Plan, method: &str) {
     let message = format!("{} has no method {:?}: rpc.discover lists them", plan.name, excerpt(method));
     fault(out, id, Fault::UnknownCommand, &message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_stops_where_the_room_for_its_stream_ends() {
+        let fields: Vec<String> = (0..200).map(|n| format!("\"a_field_{n}\": \"u8?\"")).collect();
+        let text = format!(
+            r#"{{ "service": "Wide", "error": {{ "message": "string" }}, "types": {{ "Row": {{ {} }} }},
+                "commands": {{ "Get": {{ "request": {{}}, "stream": {{ "rows": "Row[]" }}, "response": {{}} }} }} }}"#,
+            fields.join(", ")
+        );
+        let plan = Plan::of(&thalweg_schema::parse("wide.jsonc", &text).unwrap());
+        let frame = |rows: u8| {
+            [b"\x92\xabWideGetItem\x81\xa4rows\xdc\x00", &[rows][..], &vec![0x80; rows.into()]].concat()
+        };
+        let mut items = Items::default();
+        item(&plan, &plan.methods[0], &mut items, (10, 20_000), &frame(1));
+        assert_eq!((items.count, &items.broken), (1, &None));
+        // What is wrong behind the bound is not come to.
+        let wrong = [frame(200), vec![0]].concat();
+        item(&plan, &plan.methods[0], &mut items, (10, 20_000), &wrong);
+        assert_eq!((&items.broken, items.bytes.capacity()), (&Some(Broken::TooMany), 0));
+    }
 }

@@ -25,8 +25,14 @@ pub(crate) fn refusal(problem: &Problem<'_>, fields: &str) -> Response {
     Response { status: problem.status, fields: lines, body }
 }
 
-pub(crate) fn no_service() -> Response {
-    let detail = "services are called at /rpc/<service>";
+/// What is answered where no service is, with the names of those there are.
+pub(crate) fn no_service<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Response {
+    let names = names.collect::<Vec<_>>().join(", ");
+    let detail = match path.strip_prefix(PREFIX) {
+        Some(name) if !name.is_empty() => format!("there is no service `{name}` here; there are: {names}"),
+        _ => format!("a service is called at /rpc/<service>; there are: {names}"),
+    };
+    let detail = detail.as_str();
     refusal(&Problem { status: 404, rule: "path-unknown", field: "path", detail, error: None }, "")
 }
 

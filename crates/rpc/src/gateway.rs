@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_http::Message;
 use thalweg_reactor::Handle;
-use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
+use thalweg_service::{CallId, CallOptions, Error, LocalCallOptions, LocalEvent};
 use thalweg_wire::exchange::{Advance, Announced, Answer, Live, Now, Refusal, Request, Response, Service};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::host::Hosts;
@@ -179,7 +179,7 @@ impl Gateway {
     fn route(&mut self, request: &Request<'_>) -> Result<usize, Box<Response>> {
         let name = request.path.strip_prefix(PREFIX);
         let place = name.and_then(|name| self.served.iter().position(|served| served.name == name));
-        let place = place.ok_or_else(|| Box::new(door::no_service()))?;
+        let place = place.ok_or_else(|| Box::new(door::no_service(request.path, self.names())))?;
         door::admit(request, &mut self.hosts).map(|()| place)
     }
 
@@ -262,15 +262,15 @@ impl Gateway {
             return reply(flight, call, overloaded);
         }
         let mut items = Items::default();
-        let asked = Asked { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
+        let asked = LocalCallOptions { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
         let options = CallOptions {
             deadline: Some(bounds.patience),
             credit: Some(bounds.credit()),
             unary: method.item.is_none(),
         };
         let made = backend.call(frame, asked, options, |came, frame| match came {
-            Came::Item => answer::item(plan, method, &mut items, bounds.stream(), frame),
-            Came::End(code) => {
+            LocalEvent::Item => answer::item(plan, method, &mut items, bounds.stream(), frame),
+            LocalEvent::End(code) => {
                 reply(flight, call, |out, id| answer::ended(plan, method, &items, id, code, frame, out));
             }
         });
@@ -321,7 +321,7 @@ impl Gateway {
         let Served { plan, backend, awaited, .. } = &mut served[place];
         let mut broken = Vec::new();
         backend.turn(|under, came, frame| match came {
-            Came::Item => {
+            LocalEvent::Item => {
                 let Some(call) = awaited.get_mut(&under) else { return };
                 let was = call.held_bytes();
                 answer::item(plan, &plan.methods[call.method], &mut call.items, bounds.stream(), frame);
@@ -333,7 +333,7 @@ impl Gateway {
                     broken.push(under);
                 }
             }
-            Came::End(code) => {
+            LocalEvent::End(code) => {
                 let Some(call) = awaited.remove(&under) else { return };
                 settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
                     answer::ended(plan, &plan.methods[call.method], &call.items, id, code, frame, out);

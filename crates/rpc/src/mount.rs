@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_schema as schema;
 use thalweg_service::{
-    Asked, Bell, CallId, CallOptions, Came, Client, ClientOptions, Endpoint, Error, EventKind, Handler,
-    Local, Reconnect, Wait,
+    Bell, CallId, CallOptions, Client, ClientOptions, Endpoint, Error, EventKind, Handler, Local,
+    LocalCallOptions, LocalEvent, Reconnect, Wait,
 };
 use thalweg_wire::fault::Fault;
 
@@ -111,9 +111,9 @@ impl Backend {
     pub(crate) fn call(
         &mut self,
         frame: &[u8],
-        asked: Asked,
+        asked: LocalCallOptions,
         options: CallOptions,
-        each: impl FnMut(Came, &[u8]),
+        each: impl FnMut(LocalEvent, &[u8]),
     ) -> Result<Option<CallId>, Error> {
         match self {
             Self::Here(local, handler) => Ok(local.call(&mut **handler, frame, asked, each)),
@@ -125,7 +125,7 @@ impl Backend {
     }
 
     /// Sends what was called, and brings what came.
-    pub(crate) fn turn(&mut self, mut each: impl FnMut(CallId, Came, &[u8])) {
+    pub(crate) fn turn(&mut self, mut each: impl FnMut(CallId, LocalEvent, &[u8])) {
         match self {
             Self::Here(local, handler) => local.turn(&mut **handler, each),
             Self::Elsewhere { client, owes_turn } => {
@@ -134,14 +134,14 @@ impl Backend {
                 let _ = client.turn(Wait::Poll);
                 while let Some(event) = client.next() {
                     match event.kind {
-                        EventKind::Item => each(event.call, Came::Item, event.frame),
-                        EventKind::End => each(event.call, Came::End(0), event.frame),
+                        EventKind::Item => each(event.call, LocalEvent::Item, event.frame),
+                        EventKind::End => each(event.call, LocalEvent::End(0), event.frame),
                         EventKind::Failed(error) if event.frame.is_empty() => {
                             let frame = thalweg_wire::service::error_frame("", &error.to_string());
-                            each(event.call, Came::End(error.fault as u16), &frame);
+                            each(event.call, LocalEvent::End(error.fault as u16), &frame);
                         }
                         EventKind::Failed(error) => {
-                            each(event.call, Came::End(error.fault as u16), event.frame)
+                            each(event.call, LocalEvent::End(error.fault as u16), event.frame)
                         }
                     }
                 }

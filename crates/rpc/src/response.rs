@@ -19,14 +19,28 @@ pub(crate) enum Says {
     Refusal(String),
 }
 
-/// Appends the fields of a response or an item as an object, unless the frame is the service's error.
+/// What the JSON of a frame may take for each byte of the frame.
+const JSON_PER_BYTE: usize = 64;
+
+/// What it may take besides, however short the frame: an absent field takes nothing there, and its name in
+/// JSON.
+const JSON_BESIDES: usize = 16 << 20;
+
+/// How many bytes of JSON a frame may become.
+pub(crate) fn json_bytes_max(frame: &[u8]) -> usize {
+    frame.len().saturating_mul(JSON_PER_BYTE).saturating_add(JSON_BESIDES)
+}
+
+/// Appends the fields of a response or an item as an object, unless the frame is the service's error. The
+/// object has at most `room` bytes, and at most [`json_bytes_max`].
 ///
 /// # Errors
-/// It is neither; nothing was appended.
+/// It is neither, or does not fit ([`Wrong::Memory`]); nothing was appended.
 pub(crate) fn decode(
     plan: &Plan,
     message: &Message,
     frame: &[u8],
+    room: usize,
     out: &mut Vec<u8>,
 ) -> Result<Says, DecodeError> {
     let mut reader = Reader::new(frame);
@@ -37,21 +51,15 @@ pub(crate) fn decode(
         }
         return Err(reader.refuse(Wrong::UnknownMessage, "frame"));
     }
-    let start = out.len();
-    let walked = fields(plan, &message.fields, &mut reader, out).and_then(|()| reader.finish());
-    match walked {
-        Ok(()) => Ok(Says::Fields),
-        Err(error) => {
-            out.truncate(start);
-            Err(error)
-        }
-    }
+    whole(plan, &message.fields, reader, room.min(json_bytes_max(frame)), out)?;
+    Ok(Says::Fields)
 }
 
-/// Appends the fields of a request as an object, and says which command it is of.
+/// Appends the fields of a request as an object, and says which command it is of. The object has at most
+/// [`json_bytes_max`] bytes.
 ///
 /// # Errors
-/// It is no request of this service; nothing was appended.
+/// It is no request of this service, or does not fit; nothing was appended.
 pub(crate) fn decode_request<'p>(
     plan: &'p Plan,
     frame: &[u8],
@@ -60,10 +68,22 @@ pub(crate) fn decode_request<'p>(
     let mut reader = Reader::new(frame);
     let tag = reader.request()?;
     let (name, method) = plan.of_tag(tag).ok_or_else(|| reader.refuse(Wrong::UnknownMessage, "frame"))?;
-    let start = out.len();
-    let walked = fields(plan, &method.request.fields, &mut reader, out).and_then(|()| reader.finish());
-    walked.inspect_err(|_| out.truncate(start))?;
+    whole(plan, &method.request.fields, reader, json_bytes_max(frame), out)?;
     Ok((name, method))
+}
+
+/// Appends the rest of a frame, or nothing.
+fn whole(
+    plan: &Plan,
+    fields: &Struct,
+    reader: Reader<'_>,
+    room: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let start = out.len();
+    let mut walk = Walk { plan, reader, end: start.saturating_add(room), out };
+    let walked = walk.fields(fields).and_then(|()| walk.reader.finish());
+    walked.inspect_err(|_| out.truncate(start))
 }
 
 /// The words in which a service refuses: its error has one field, and a fault's frame is such an error, too.
@@ -85,38 +105,140 @@ fn refusal(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
     reader.required(message, "error.message").map(|message| message.into_owned())
 }
 
-fn fields(
-    plan: &Plan,
-    fields: &Struct,
-    reader: &mut Reader<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), DecodeError> {
-    let mut seen = Seen::none_of(fields);
-    out.push(b'{');
-    for count in 0..reader.fields("fields")? {
-        let name = reader.key()?;
-        let place = fields.find(name, count).ok_or_else(|| reader.refuse(Wrong::UnknownField, "fields"))?;
-        if !seen.note(place) {
-            return Err(reader.refuse(Wrong::Duplicate, "fields"));
+/// The walk over one frame.
+struct Walk<'w, 'f> {
+    plan: &'w Plan,
+    reader: Reader<'f>,
+    out: &'w mut Vec<u8>,
+    /// What `out` may grow to.
+    end: usize,
+}
+
+impl Walk<'_, '_> {
+    fn fields(&mut self, fields: &Struct) -> Result<(), DecodeError> {
+        let mut seen = Seen::none_of(fields);
+        self.out.push(b'{');
+        for count in 0..self.reader.fields("fields")? {
+            let name = self.reader.key()?;
+            let place = fields.find(name, count).ok_or_else(|| self.refuse(Wrong::UnknownField))?;
+            if !seen.note(place) {
+                return Err(self.refuse(Wrong::Duplicate));
+            }
+            let field = &fields.fields[place];
+            self.out.extend_from_slice(&field.label);
+            self.value(&field.shape)?;
+            self.part()?;
         }
-        let field = &fields.fields[place];
-        out.extend_from_slice(&field.label);
-        value(plan, &field.shape, reader, out)?;
-        out.push(b',');
+        for (place, field) in fields.fields.iter().enumerate() {
+            if seen.has(place) {
+                continue;
+            }
+            if !field.is_optional() {
+                return Err(self.refuse(Wrong::Missing));
+            }
+            // What is absent is null, so that every answer has every field.
+            self.out.extend_from_slice(&field.label);
+            self.out.extend_from_slice(b"null");
+            self.part()?;
+        }
+        close(self.out, b'{', b'}');
+        Ok(())
     }
-    for (place, field) in fields.fields.iter().enumerate() {
-        if seen.has(place) {
-            continue;
-        }
-        if !field.is_optional() {
-            return Err(reader.refuse(Wrong::Missing, "fields"));
-        }
-        // What is absent is null, so that every answer has every field.
-        out.extend_from_slice(&field.label);
-        out.extend_from_slice(b"null,");
+
+    fn refuse(&self, wrong: Wrong) -> DecodeError {
+        self.reader.refuse(wrong, "fields")
     }
-    close(out, b'{', b'}');
-    Ok(())
+
+    /// Ends a part of an object or an array. One part takes no more than a small multiple of what the frame
+    /// or the schema has of it, so that it is enough to look here whether there is room.
+    fn part(&mut self) -> Result<(), DecodeError> {
+        self.out.push(b',');
+        if self.out.len() > self.end { Err(self.refuse(Wrong::Memory)) } else { Ok(()) }
+    }
+
+    fn value(&mut self, shape: &Shape) -> Result<(), DecodeError> {
+        let Self { plan, reader, out, .. } = self;
+        match shape {
+            Shape::Bool => out.extend_from_slice(if reader.boolean()? { b"true" } else { b"false" }),
+            Shape::Unsigned(bits) => match reader.u64()? {
+                number if number <= u64::MAX >> (64 - bits) => json::unsigned(out, number),
+                _ => return Err(self.refuse(Wrong::Range)),
+            },
+            Shape::Signed(bits) => match reader.i64()? {
+                number if number == number << (64 - bits) >> (64 - bits) => json::signed(out, number),
+                _ => return Err(self.refuse(Wrong::Range)),
+            },
+            Shape::F32 => {
+                let number = reader.f32()?;
+                float(
+                    out,
+                    number.is_nan(),
+                    f64::from(number),
+                    format_args!("{number}"),
+                    format_args!("{number:e}"),
+                );
+            }
+            Shape::F64 => {
+                let number = reader.f64()?;
+                float(out, number.is_nan(), number, format_args!("{number}"), format_args!("{number:e}"));
+            }
+            Shape::String => json::string(out, &reader.string()?),
+            Shape::Bytes => json::base64(out, &reader.bytes()?),
+            Shape::Bin32 => json::base64(out, &reader.bin32()?),
+            Shape::Enum(place) => {
+                let word = reader.string()?;
+                if !plan.words(*place).iter().any(|known| *known == *word) {
+                    return Err(self.refuse(Wrong::UnknownWord));
+                }
+                json::string(out, &word);
+            }
+            Shape::Struct(place) => return self.fields(self.plan.structure(*place)),
+            Shape::Optional(of) => {
+                if !reader.nil() {
+                    return self.value(of);
+                }
+                out.extend_from_slice(b"null");
+            }
+            Shape::List(of) => {
+                let count = reader.begin_list(1)?;
+                return self.elements(of, count);
+            }
+            Shape::Array(of, count) => {
+                reader.begin_array(*count)?;
+                return self.elements(of, *count);
+            }
+            Shape::Map(of) => return self.map(of),
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, of: &Shape) -> Result<(), DecodeError> {
+        let count = self.reader.begin_map(1)?;
+        self.out.push(b'{');
+        let mut keys = HashSet::new();
+        for _ in 0..count {
+            let key = self.reader.string()?;
+            json::string(self.out, &key);
+            self.out.push(b':');
+            self.value(of)?;
+            self.part()?;
+            if !keys.insert(key) {
+                return Err(self.refuse(Wrong::Duplicate));
+            }
+        }
+        close(self.out, b'{', b'}');
+        Ok(())
+    }
+
+    fn elements(&mut self, of: &Shape, count: usize) -> Result<(), DecodeError> {
+        self.out.push(b'[');
+        for _ in 0..count {
+            self.value(of)?;
+            self.part()?;
+        }
+        close(self.out, b'[', b']');
+        Ok(())
+    }
 }
 
 /// Ends what was written with a comma behind each part.
@@ -128,92 +250,6 @@ fn close(out: &mut Vec<u8>, open: u8, end: u8) {
             out.push(end);
         }
     }
-}
-
-fn value(plan: &Plan, shape: &Shape, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-    match shape {
-        Shape::Bool => out.extend_from_slice(if reader.boolean()? { b"true" } else { b"false" }),
-        Shape::Unsigned(bits) => match reader.u64()? {
-            number if number <= u64::MAX >> (64 - bits) => json::unsigned(out, number),
-            _ => return Err(reader.refuse(Wrong::Range, "fields")),
-        },
-        Shape::Signed(bits) => match reader.i64()? {
-            number if number == number << (64 - bits) >> (64 - bits) => json::signed(out, number),
-            _ => return Err(reader.refuse(Wrong::Range, "fields")),
-        },
-        Shape::F32 => {
-            let number = reader.f32()?;
-            float(
-                out,
-                number.is_nan(),
-                f64::from(number),
-                format_args!("{number}"),
-                format_args!("{number:e}"),
-            );
-        }
-        Shape::F64 => {
-            let number = reader.f64()?;
-            float(out, number.is_nan(), number, format_args!("{number}"), format_args!("{number:e}"));
-        }
-        Shape::String => json::string(out, &reader.string()?),
-        Shape::Bytes => json::base64(out, &reader.bytes()?),
-        Shape::Bin32 => json::base64(out, &reader.bin32()?),
-        Shape::Enum(place) => {
-            let word = reader.string()?;
-            if !plan.words(*place).iter().any(|known| *known == *word) {
-                return Err(reader.refuse(Wrong::UnknownWord, "fields"));
-            }
-            json::string(out, &word);
-        }
-        Shape::Struct(place) => fields(plan, plan.structure(*place), reader, out)?,
-        Shape::Optional(of) => {
-            if !reader.nil() {
-                return value(plan, of, reader, out);
-            }
-            out.extend_from_slice(b"null");
-        }
-        Shape::List(of) => {
-            let count = reader.begin_list(1)?;
-            elements(plan, of, count, reader, out)?;
-        }
-        Shape::Array(of, count) => {
-            reader.begin_array(*count)?;
-            elements(plan, of, *count, reader, out)?;
-        }
-        Shape::Map(of) => {
-            let count = reader.begin_map(1)?;
-            out.push(b'{');
-            let mut keys = HashSet::new();
-            for _ in 0..count {
-                let key = reader.string()?;
-                json::string(out, &key);
-                out.push(b':');
-                value(plan, of, reader, out)?;
-                out.push(b',');
-                if !keys.insert(key) {
-                    return Err(reader.refuse(Wrong::Duplicate, "fields"));
-                }
-            }
-            close(out, b'{', b'}');
-        }
-    }
-    Ok(())
-}
-
-fn elements(
-    plan: &Plan,
-    of: &Shape,
-    count: usize,
-    reader: &mut Reader<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), DecodeError> {
-    out.push(b'[');
-    for _ in 0..count {
-        value(plan, of, reader, out)?;
-        out.push(b',');
-    }
-    close(out, b'[', b']');
-    Ok(())
 }
 
 /// From here on digits alone would be taken for an integer that is to be kept exact.

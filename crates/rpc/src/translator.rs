@@ -77,10 +77,13 @@ impl Translator {
     /// Appends what a frame that answers a command says, as the object of a result.
     ///
     /// # Errors
-    /// [`Fault::Refused`], in the service's words; [`Fault::BadAnswer`]. Nothing was appended.
+    /// [`Fault::Refused`], in the service's words; [`Fault::BadAnswer`], also for a frame that would become
+    /// more than 64 times its length and 16 MiB. Nothing was appended.
     pub fn result(&self, method: &str, frame: &[u8], json: &mut Vec<u8>) -> Result<(), Error> {
         let message = &self.method(method)?.response;
-        match response::decode(&self.plan, message, frame, json).map_err(|error| nonsense(&error))? {
+        match response::decode(&self.plan, message, frame, usize::MAX, json)
+            .map_err(|error| nonsense(&error))?
+        {
             Says::Fields => Ok(()),
             Says::Refusal(words) => Err(Error::new(Fault::Refused, words)),
         }
@@ -185,5 +188,32 @@ mod tests {
         assert_eq!(corners.params(b"\x91\x92\xa3Put\x80", &mut json).unwrap_err().fault, Fault::BadRequest);
         assert_eq!(corners.result("Put", b"\x92", &mut json).unwrap_err().fault, Fault::BadAnswer);
         assert_eq!(json, [7]);
+    }
+
+    /// An absent field takes nothing of a frame, and its name in JSON.
+    #[test]
+    fn what_a_frame_may_become_is_bounded() {
+        let fields: Vec<String> = (0..200).map(|n| format!("\"a_field_{n}\": \"u8?\"")).collect();
+        let text = format!(
+            r#"{{ "service": "Wide", "error": {{ "message": "string" }}, "types": {{ "Row": {{ {} }} }},
+                "commands": {{ "Get": {{ "request": {{ "rows": "Row[]" }}, "response": {{ "rows": "Row[]" }} }} }} }}"#,
+            fields.join(", ")
+        );
+        let wide = Translator::new(&thalweg_schema::parse("wide.jsonc", &text).unwrap());
+        let frame = |head: &[u8], rows: u16| {
+            let rows = [&rows.to_be_bytes()[..], &vec![0x80; rows.into()]].concat();
+            [head, b"\x81\xa4rows\xdc", &rows].concat()
+        };
+        let answer = |rows| frame(b"\x92\xafWideGetResponse", rows);
+        let mut json = vec![7];
+        let error = wide.result("Get", &answer(20_000), &mut json).unwrap_err();
+        assert_eq!(error.fault, Fault::BadAnswer);
+        assert!(error.detail.contains("too much memory"), "{error}");
+        let error = wide.params(&frame(b"\x91\x92\xa7WideGet", 20_000), &mut json).unwrap_err();
+        assert_eq!(error.fault, Fault::BadRequest);
+        assert_eq!(json, [7]);
+        assert!(json.capacity() < 64 << 20, "{}", json.capacity());
+        wide.result("Get", &answer(1_000), &mut json).unwrap();
+        assert!(json.len() > 2_000_000);
     }
 }

@@ -19,7 +19,7 @@ mod words;
 pub use check::prefix_clash;
 pub use model::{Access, Alias, Command, Enum, Field, Int, Message, Schedule, Service, Struct, Type};
 pub use problem::{Problem, Problems};
-pub use words::{reserves_method, reserves_service};
+pub use words::{is_word_of, reserves_command, reserves_service};
 
 /// Reads a schema. `file` names it in messages.
 ///
@@ -36,7 +36,7 @@ pub use words::{reserves_method, reserves_service};
 ///
 /// let problems = thalweg_schema::parse("echo.jsonc", &text.replace("\"bytes\" }", "\"byte\" }")).unwrap_err();
 /// assert_eq!(problems.list.len(), 2);
-/// assert_eq!(problems.list[0].hint, "did you mean bytes?");
+/// assert_eq!(problems.list[0].hint, "did you mean \"bytes\"?");
 /// # Ok::<(), thalweg_schema::Problems>(())
 /// ```
 ///

@@ -1,5 +1,7 @@
 //! The validated description of a service: what emitters read. Owns no rule; `check` is the only maker.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// A service and everything it declares, in declaration order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
@@ -266,15 +268,27 @@ impl Service {
 
     /// The declared structs, each behind those it contains.
     pub fn types_by_dependency(&self) -> Vec<&Struct> {
-        let mut ordered: Vec<&Struct> = Vec::new();
-        while ordered.len() < self.types.len() {
-            let ready = self.types.iter().find(|of| {
-                let waits = |name: &str| ordered.iter().all(|done| done.name != name);
-                waits(&of.name) && of.fields.iter().all(|f| contained(&f.of).is_none_or(|name| !waits(name)))
-            });
-            // Every type has its turn, because none contains itself.
-            let Some(ready) = ready else { break };
-            ordered.push(ready);
+        let places: BTreeMap<&str, usize> = self.types.iter().map(|of| of.name.as_str()).zip(0..).collect();
+        let mut holders = vec![Vec::new(); self.types.len()];
+        let mut waits = vec![0_usize; self.types.len()];
+        for (holder, of) in self.types.iter().enumerate() {
+            let names = of.fields.iter().filter_map(|field| contained(&field.of));
+            for inner in names.filter_map(|name| places.get(name).copied()) {
+                holders[inner].push(holder);
+                waits[holder] += 1;
+            }
+        }
+        let mut ready: BTreeSet<usize> = (0..waits.len()).filter(|of| waits[*of] == 0).collect();
+        let mut ordered = Vec::with_capacity(self.types.len());
+        // Every type has its turn, because none contains itself.
+        while let Some(next) = ready.pop_first() {
+            ordered.push(&self.types[next]);
+            for holder in &holders[next] {
+                waits[*holder] -= 1;
+                if waits[*holder] == 0 {
+                    ready.insert(*holder);
+                }
+            }
         }
         ordered
     }

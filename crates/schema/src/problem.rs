@@ -57,19 +57,18 @@ impl Finding {
 /// Findings in the order of the text, as lines and columns.
 pub(crate) fn report(file: &str, text: &str, mut findings: Vec<Finding>) -> Problems {
     findings.sort_by_key(|finding| finding.at);
+    let (mut passed, mut line, mut column) = (0, 1, 1);
     let list = findings.into_iter().map(|finding| {
         let mut at = finding.at.min(text.len());
         while !text.is_char_boundary(at) {
             at -= 1;
         }
-        let before = &text[..at];
-        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
-        Problem {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            what: finding.what,
-            hint: finding.hint,
+        // In the order of the text, so that it is passed once.
+        for character in text[passed..at].chars() {
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
         }
+        passed = at;
+        Problem { line, column, what: finding.what, hint: finding.hint }
     });
     Problems { file: file.to_owned(), list: list.collect() }
 }
@@ -88,7 +87,7 @@ fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     let lower = word.to_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
     let best = known.into_iter().map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then(|| format!("did you mean {}?", best.1))
+    (best.0 > 0.75).then(|| format!("did you mean \"{}\"?", best.1))
 }
 
 #[cfg(test)]
@@ -100,12 +99,16 @@ mod tests {
         let text = "a\nåä x";
         let problems = report("f.jsonc", text, vec![Finding::at(7, "wrong", "right")]);
         assert_eq!((problems.list[0].line, problems.list[0].column), (2, 4));
+        let several = [9, 0, 7, 2].map(|at| Finding::at(at, "wrong", "right"));
+        let places = report("f.jsonc", "a\nåä x\ny", several.into()).list;
+        let places: Vec<_> = places.iter().map(|problem| (problem.line, problem.column)).collect();
+        assert_eq!(places, [(1, 1), (2, 1), (2, 4), (3, 1)]);
         assert_eq!(problems.to_string(), "f.jsonc:2:4: wrong\n  hint: right");
     }
 
     #[test]
     fn only_near_words_are_suggested() {
-        assert_eq!(did_you_mean("strin", ["string", "bytes"]).as_deref(), Some("did you mean string?"));
+        assert_eq!(did_you_mean("strin", ["string", "bytes"]).as_deref(), Some("did you mean \"string\"?"));
         assert_eq!(did_you_mean("zzz", ["string", "bytes"]), None);
     }
 }

@@ -1,6 +1,8 @@
 //! Words that are taken: reserved by a target language, or used by the code around what is generated. A name
 //! that becomes one of them would compile in some languages and not in others, so it is refused for all.
 
+use crate::casing::{camel, snake};
+
 /// Words a value's name (field, enum member) may not become.
 const VALUES: &[(&str, &str)] = &[
     (
@@ -12,9 +14,15 @@ const VALUES: &[(&str, &str)] = &[
          register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct \
          switch template this thread_local throw true try typedef typeid typename union unsigned using virtual \
          void volatile wchar_t while xor xor_eq \
-         alloca be16toh be32toh be64toh errno htobe16 htobe32 htobe64 htole16 htole32 htole64 issubnormal le16toh le32toh \
-         le64toh linux math_errhandling offsetof pthread_cleanup_pop pthread_cleanup_pop_restore_np pthread_cleanup_push \
-         pthread_cleanup_push_defer_np sched_priority stderr stdin stdout unix",
+         alloca basename be16toh be32toh be64toh d_fileno errno h_addr h_errno htobe16 htobe32 htobe64 htole16 \
+         htole32 htole64 ifa_broadaddr ifa_dstaddr ifc_buf ifc_req ifr_addr ifr_bandwidth ifr_broadaddr ifr_data \
+         ifr_dstaddr ifr_flags ifr_hwaddr ifr_ifindex ifr_map ifr_metric ifr_mtu ifr_name ifr_netmask ifr_newname \
+         ifr_qlen ifr_slave issubnormal le16toh le32toh le64toh linux math_errhandling msg_cbytes offsetof \
+         pthread_cleanup_pop pthread_cleanup_pop_restore_np pthread_cleanup_push pthread_cleanup_push_defer_np \
+         s6_addr s6_addr16 s6_addr32 sa_handler sa_sigaction sched_priority si_addr si_addr_lsb si_arch si_band \
+         si_call_addr si_fd si_int si_lower si_overrun si_pid si_pkey si_ptr si_status si_stime si_syscall \
+         si_timerid si_uid si_upper si_utime si_value sigev_notify_attributes sigev_notify_function st_atime \
+         st_ctime st_mtime stderr stdin stdout unix",
     ),
     (
         "Rust",
@@ -54,6 +62,11 @@ const VALUES: &[(&str, &str)] = &[
 /// already.
 const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error error_tag init \
     module_info mp new ok own over service std then types";
+
+/// Macros of C's library that stand in place of a method's name, since they take arguments as it does. A
+/// field or an enum's word may have such a name.
+const CALLED: &str = "assert assert_perror major makedev minor setjmp sigmask sigsetjmp strdupa strndupa timeradd timerclear \
+    timercmp timerisset timersub va_arg va_copy va_end va_start";
 
 /// Words a type's name, or a message's, may not become: the generated code or its language's prelude uses
 /// them.
@@ -119,10 +132,32 @@ pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
         .map(|(language, _)| *language)
 }
 
+/// What the method of a command would be called in some language where that is reserved, and by whom, if
+/// anywhere.
+///
+/// ```
+/// assert_eq!(thalweg_schema::reserves_command("ToString"), Some(("toString".to_owned(), "TypeScript")));
+/// ```
+pub fn reserves_command(name: &str) -> Option<(String, &'static str)> {
+    let reserved = |word: String| reserves_method(&word).map(|owner| (word, owner));
+    [snake(name), camel(name)].into_iter().find_map(reserved)
+}
+
+/// Whether a language, by the name it has in messages, keeps this word for itself.
+///
+/// ```
+/// assert!(thalweg_schema::is_word_of("Rust", "match") && !thalweg_schema::is_word_of("Rust", "class"));
+/// ```
+pub fn is_word_of(language: &str, word: &str) -> bool {
+    VALUES.iter().any(|(of, words)| *of == language && words.split_whitespace().any(|w| w == word))
+}
+
 /// Who reserves this method's name, if anybody does.
-pub fn reserves_method(word: &str) -> Option<&'static str> {
-    let taken = METHODS.split_whitespace().any(|w| w == word);
-    reserves_value(word).or(taken.then_some("the generated code")).or(is_zig_type(word).then_some("Zig"))
+fn reserves_method(word: &str) -> Option<&'static str> {
+    let is_one_of = |words: &str| words.split_whitespace().any(|w| w == word);
+    let taken = is_one_of(METHODS).then_some("the generated code");
+    let called = is_one_of(CALLED).then_some("a macro of C's library");
+    reserves_value(word).or(taken).or(called).or(is_zig_type(word).then_some("Zig"))
 }
 
 /// Whether this is a type in every Zig file, so that no function there can have its name.

@@ -5,11 +5,12 @@ use crate::client::{ClientVerb, Output};
 use crate::cors::Origin;
 use crate::listen::Place;
 use crate::rpc::Wish;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use thalweg_load::BenchVerb;
 use thalweg_service::Endpoint;
 use thalweg_wire::host::is_name;
@@ -23,6 +24,35 @@ pub(crate) struct Arguments {
     pub(crate) output: Output,
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Arguments {
+    /// What a line and the environment say. A variable that is empty is not set.
+    ///
+    /// # Errors
+    /// Clap says what is wrong, or what was asked for instead.
+    pub(crate) fn read(line: &[OsString]) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::in_environment().try_get_matches_from(line)?)
+    }
+
+    /// The command line, with the variables that are not empty.
+    pub(crate) fn in_environment() -> Command {
+        without_empty(Self::command())
+    }
+}
+
+fn without_empty(mut command: Command) -> Command {
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    for verb in verbs {
+        command = command.mut_subcommand(verb, without_empty);
+    }
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command.mut_args(|arg| if arg.get_env().is_some_and(is_empty) { arg.env(None::<&str>) } else { arg })
+}
+
+/// A value of a list, without the blanks around it.
+fn of_list<T: FromStr>(text: &str) -> Result<T, T::Err> {
+    text.trim().parse()
 }
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused or failed; 2 wrong command line or \
@@ -51,7 +81,8 @@ pub(crate) enum Verb {
         /// Directory of the store, which need not be there yet; by default the configuration's.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        /// The server's configuration file. The environment counts as it does for serve.
+        /// The server's configuration file; by default the one that THALWEG_CONFIG names. The rest of the
+        /// environment counts as it does for serve, too.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -169,6 +200,7 @@ pub(crate) struct ServeOptions {
         env = "THALWEG_LISTEN",
         value_name = "ADDRESS",
         value_delimiter = ',',
+        value_parser = of_list::<Place>,
         default_value = "127.0.0.1:4437"
     )]
     pub(crate) listen: Vec<Place>,
@@ -194,6 +226,7 @@ pub(crate) struct ServeOptions {
         env = "THALWEG_CORS_ORIGINS",
         value_name = "ORIGIN",
         value_delimiter = ',',
+        value_parser = of_list::<Origin>,
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
@@ -250,8 +283,8 @@ pub(crate) struct ServeOptions {
     /// Live reads at once; one more is answered 503. By default as many as there may be connections.
     #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) subscribers_max: Option<u32>,
-    /// Connections at once; one more is answered 503, unless it asks for what is small. By default as many as
-    /// the descriptor limit allows, at most 65536.
+    /// Connections at once; one more is answered 503; only /healthz, /metrics, /v1/stats, HEAD, OPTIONS and
+    /// the like are still answered. By default as many as the descriptor limit allows, at most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
@@ -273,10 +306,10 @@ pub(crate) struct ServeOptions {
     pub(crate) services: Switch,
     /// Services to be called by JSON-RPC at /rpc/NAME: "on" stands for those of this program, log and state;
     /// NAME=SCHEMA,ENDPOINT is one that another program serves. May be given several times.
-    #[arg(long, env = "THALWEG_RPC", value_name = "SERVICE", value_delimiter = ';', default_value = "off")]
+    #[arg(long, env = "THALWEG_RPC", value_name = "SERVICE", value_delimiter = ';', value_parser = of_list::<Wish>, default_value = "off")]
     pub(crate) rpc: Vec<Wish>,
     /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
-    #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
+    #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',', value_parser = of_list::<Place>)]
     pub(crate) rpc_listen: Vec<Place>,
     /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no
     /// such method.
@@ -315,6 +348,7 @@ pub(crate) struct ServeOptions {
 
 /// A name that the server goes by.
 fn host(text: &str) -> Result<String, String> {
+    let text = text.trim();
     if is_name(text) {
         return Ok(text.to_owned());
     }
@@ -371,7 +405,6 @@ pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn parse(line: &[&str]) -> Result<Verb, clap::Error> {
         Arguments::try_parse_from(std::iter::once(&"thalweg").chain(line)).map(|arguments| arguments.verb)

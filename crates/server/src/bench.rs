@@ -17,6 +17,10 @@ pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
                     "nothing was done while it was measured: it takes more --seconds, or less --warm-up-ms";
                 crate::complain(&why, EXIT_FAILED, output)
             }
+            Ok(()) if loses(&report) => {
+                let why = "records did not arrive, or not in their order: see `missing` and `outOfOrder`";
+                crate::complain(&why, EXIT_FAILED, output)
+            }
             said => crate::report(said, output),
         },
         Err(error) => {
@@ -42,6 +46,12 @@ fn is_in_vain(report: &Value) -> bool {
 /// Whether there is nothing that figures could be of.
 fn has_measured_nothing(report: &Value) -> bool {
     report.get("operations").and_then(Value::as_u64) == Some(0)
+}
+
+/// Whether a follower has not had each record that was taken, or not in its order.
+fn loses(report: &Value) -> bool {
+    let counts = ["missing", "outOfOrder"].map(|name| report.get(name).and_then(Value::as_u64));
+    counts.into_iter().flatten().any(|count| count > 0)
 }
 
 fn say(report: &Value, output: Output) -> Result<(), Failure> {

@@ -27,6 +27,9 @@ fn written(arguments: &Arguments, report: &Report, output: Output) -> Result<(),
         report.unchanged.len(),
         report.removed.len()
     );
+    for removed in &report.removed {
+        text += &format!("\nremoved {out}/{removed}");
+    }
     for kept in &report.kept {
         text += &format!("\n{out}/{kept} is no longer generated but was changed by hand: remove it yourself");
     }
@@ -64,8 +67,8 @@ fn compared(arguments: &Arguments, differences: &[Difference], output: Output) -
 fn failed(error: &Error, output: Output) -> ExitCode {
     let code = match error {
         Error::Schema(_) | Error::Options(_) => crate::EXIT_CONFIGURATION,
-        Error::Foreign(_) => crate::EXIT_CONFLICT,
-        Error::File { .. } | Error::Layout(_) => crate::EXIT_FAILED,
+        Error::Foreign(_) | Error::Occupied { .. } => crate::EXIT_CONFLICT,
+        Error::File { .. } | Error::NoLayout(_) | Error::Layout(_) => crate::EXIT_FAILED,
     };
     crate::complain(error, code, output)
 }

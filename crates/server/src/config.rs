@@ -6,8 +6,10 @@
 //! is wrong is refused with the file's name and line.
 
 use crate::arguments::{Arguments, ServeOptions, Verb};
+use crate::limits::Limits;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
@@ -175,7 +177,7 @@ impl Configuration {
     /// # Errors
     /// [`Failure`] says what is wrong and where.
     pub(crate) fn load(line: &[OsString]) -> Result<Self, Failure> {
-        let matches = Arguments::command().try_get_matches_from(line).map_err(Failure::CommandLine)?;
+        let matches = Arguments::in_environment().try_get_matches_from(line).map_err(Failure::CommandLine)?;
         let path = serve_matches(&matches).and_then(|serve| serve.get_one::<PathBuf>(NOT_IN_FILE)).cloned();
         let given = match &path {
             None => Vec::new(),
@@ -188,12 +190,12 @@ impl Configuration {
     }
 
     fn with(line: &[OsString], given: &[Given], path: Option<PathBuf>) -> Result<Self, Failure> {
-        let asked = Arguments::command().try_get_matches_from(line).map_err(Failure::CommandLine)?;
+        let asked = Arguments::in_environment().try_get_matches_from(line).map_err(Failure::CommandLine)?;
         let from = |key: Key| serve_matches(&asked).and_then(|serve| serve.value_source(key.name));
         let counts = |given: &&Given| {
             !matches!(from(given.key), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
         };
-        let command = Arguments::command().mut_subcommand("serve", |serve| {
+        let command = Arguments::in_environment().mut_subcommand("serve", |serve| {
             given.iter().filter(counts).fold(serve, |serve, given| {
                 serve.mut_arg(given.key.name, |arg| as_it_stands(arg).default_values(given.values.clone()))
             })
@@ -259,15 +261,20 @@ impl Configuration {
         }
     }
 
-    /// The configuration as a file, each value with where it comes from.
-    pub(crate) fn print(&self) -> String {
+    /// The configuration as a file, each value with where it comes from. A bound that is not set is printed
+    /// with what it comes to.
+    pub(crate) fn print(&self, limits: &Limits) -> String {
         let mut text = String::new();
         for setting in &self.settings {
             let source = self.place(setting);
             // Writing to a string cannot fail.
             let _ = match &setting.values[..] {
                 [] if setting.key.kind != Kind::Texts => {
-                    writeln!(text, "# {} is not set", setting.key.name)
+                    let name = setting.key.name;
+                    match unset(name, limits) {
+                        Some((value, why)) => writeln!(text, "# {name} is not set: {value}, {why}"),
+                        None => writeln!(text, "# {name} is not set"),
+                    }
                 }
                 // A file does not name itself.
                 values if setting.key.name == NOT_IN_FILE => {
@@ -285,6 +292,43 @@ impl Configuration {
         }
         text
     }
+
+    /// The same for programs: of each key its value, where that comes from, and what it comes to if it is not
+    /// set.
+    pub(crate) fn object(&self, limits: &Limits) -> Value {
+        let of = |setting: &Setting| {
+            let Setting { key, values, .. } = setting;
+            let mut told = json!({ "value": as_json(key.kind, values), "from": self.place(setting) });
+            if let Some((value, _)) = unset(key.name, limits).filter(|_| values.is_empty()) {
+                told["comesTo"] = value.into();
+            }
+            (key.name.to_owned(), told)
+        };
+        Value::Object(self.settings.iter().map(of).collect())
+    }
+}
+
+/// What a bound comes to that is not set, and by what.
+fn unset(name: &str, limits: &Limits) -> Option<(u64, &'static str)> {
+    match name {
+        "streams_max" => Some((limits.streams, "by a quarter of the memory")),
+        "subscribers_max" => Some((limits.connections, "as many as connections")),
+        "connections_max" => Some((limits.connections, "by the limit on descriptors, and at most 65536")),
+        "reactors" => Some((limits.streaming, "one per processor")),
+        _ => None,
+    }
+}
+
+/// Values as JSON, `null` where there is none.
+fn as_json(kind: Kind, values: &[String]) -> Value {
+    match kind {
+        Kind::Texts => values.into(),
+        Kind::Text => values.first().cloned().into(),
+        // Their parsers took them.
+        Kind::Integer | Kind::Boolean => {
+            values.first().and_then(|value| serde_json::from_str(value).ok()).unwrap_or_default()
+        }
+    }
 }
 
 fn serve_matches(matches: &ArgMatches) -> Option<&ArgMatches> {
@@ -298,7 +342,9 @@ fn variable(key: Key) -> String {
 
 fn setting(key: Key, serve: &ArgMatches, given: &[Given]) -> Setting {
     let raw = serve.get_raw(key.name).into_iter().flatten();
-    let values = raw.map(|value| value.to_string_lossy().into_owned()).collect();
+    let is_list = key.kind == Kind::Texts;
+    let plain = |text: &str| if is_list { text.trim().to_owned() } else { text.to_owned() };
+    let values = raw.map(|value| plain(&value.to_string_lossy())).collect();
     let in_file = given.iter().find(|given| given.key == key);
     let source = match (serve.value_source(key.name), in_file) {
         (Some(ValueSource::CommandLine), _) => Source::Flag,
@@ -332,6 +378,10 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Given>, Failure> {
         let at = name.span().start;
         let name: &str = name.get_ref();
         let key = KEYS.iter().find(|key| key.name == name && name != NOT_IN_FILE);
+        if let DeValue::Table(inner) = value.get_ref() {
+            let key = inner.keys().next().map_or("KEY", |key| key.get_ref());
+            return Err(fail(at, format!("the file has no tables: write `{key} = ...` without `[{name}]`")));
+        }
         let key = *key.ok_or_else(|| fail(at, unknown(name)))?;
         let values = texts(key, value.get_ref()).map_err(|why| fail(value.span().start, why))?;
         let line = text[..at].matches('\n').count() + 1;

@@ -87,7 +87,7 @@ impl Engine {
             );
         }
         if found == log::Recovered::default() {
-            tracing::info!(directory = %directory.display(), "store opened, in which nothing is yet");
+            tracing::info!(directory = %directory.display(), "opened an empty store");
         } else {
             tracing::info!(
                 directory = %directory.display(),
@@ -262,7 +262,13 @@ impl Engine {
 
 /// Why a store does not open, and what to do where the reason itself does not say.
 fn unopened(error: &log::OpenError) -> String {
-    let log::OpenError::Io { source, .. } = error else { return error.to_string() };
+    let source = match error {
+        log::OpenError::Io { source, .. } => source,
+        log::OpenError::Held { directory, holder } => {
+            return format!("{} is open in {holder}: stop it, or give another --data", directory.display());
+        }
+        _ => return error.to_string(),
+    };
     let advice = match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; let this user write there, or choose another directory with --data"

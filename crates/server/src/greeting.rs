@@ -35,11 +35,10 @@ impl Greeting<'_> {
             text += &format!("and for JSON-RPC on {place}\n");
         }
         for endpoint in self.neighbours {
-            text += &format!("and to its neighbours on {endpoint}\n");
+            text += &format!("and, for programs on this machine, at {endpoint}\n");
         }
         text += &format!("limits: {}\n", self.limits);
-        let url = self.places.iter().find(|place| !matches!(place, Listen::Unix(_))).map(Listen::to_string);
-        if let Some(url) = url {
+        if let Some(url) = self.places.iter().find_map(from_here) {
             text += &tries(&url, self.is_guarded);
         }
         text
@@ -54,6 +53,20 @@ impl Greeting<'_> {
             "neighbours": neighbours,
             "limits": self.limits.to_string(),
         })
+    }
+}
+
+/// The URL by which programs on this machine reach a place. One that stands for every address is reached at
+/// loopback, and behind TLS by a name that a certificate may have.
+fn from_here(place: &Listen) -> Option<String> {
+    match place {
+        Listen::Unix(_) => None,
+        Listen::Tcp(address) | Listen::Tls(address) if !address.ip().is_unspecified() => {
+            Some(place.to_string())
+        }
+        Listen::Tls(address) => Some(format!("https://localhost:{}", address.port())),
+        Listen::Tcp(address) if address.is_ipv4() => Some(format!("http://127.0.0.1:{}", address.port())),
+        Listen::Tcp(address) => Some(format!("http://[::1]:{}", address.port())),
     }
 }
 
@@ -75,4 +88,25 @@ fn tries(url: &str, is_guarded: bool) -> String {
 
 fn texts(places: &[impl Display]) -> Vec<String> {
     places.iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_tried_works_from_this_machine() {
+        let url = |place: Listen| from_here(&place);
+        let at = |text: &str| text.parse().unwrap();
+        for (place, wanted) in [
+            (Listen::Tcp(at("127.0.0.1:1")), Some("http://127.0.0.1:1")),
+            (Listen::Tcp(at("0.0.0.0:1")), Some("http://127.0.0.1:1")),
+            (Listen::Tcp(at("[::]:1")), Some("http://[::1]:1")),
+            (Listen::Tls(at("0.0.0.0:1")), Some("https://localhost:1")),
+            (Listen::Tls(at("192.0.2.1:1")), Some("https://192.0.2.1:1")),
+            (Listen::Unix("/s".into()), None),
+        ] {
+            assert_eq!(url(place).as_deref(), wanted);
+        }
+    }
 }

@@ -46,7 +46,6 @@ mod usage;
 mod webhooks;
 
 use arguments::{Arguments, Verb};
-use clap::Parser;
 use client::{Output, notice};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -77,7 +76,7 @@ pub fn main() -> ExitCode {
     // What the loader read of it is not needed any more; see `serve::serve`.
     code::release();
     let line: Vec<OsString> = std::env::args_os().collect();
-    let arguments = match Arguments::try_parse_from(&line) {
+    let arguments = match Arguments::read(&line) {
         Ok(arguments) => arguments,
         Err(error) => return usage::misused_in(&line, &error),
     };
@@ -114,12 +113,15 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
     code::release();
     let configuration = match config::Configuration::load(line) {
         Ok(configuration) => configuration,
-        Err(config::Failure::CommandLine(error)) => return usage::misused(&error, output),
+        Err(config::Failure::CommandLine(error)) => return usage::misused(line, &error, output),
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
     if configuration.options.print_config {
         return match serve::check(&configuration) {
-            Ok(()) => report(Output::Text.say(configuration.print(), ()), output),
+            Ok(reactors) => {
+                let limits = serve::limits(&configuration.options, reactors);
+                report(output.say(configuration.print(&limits), configuration.object(&limits)), output)
+            }
             Err(failure) => complain(&failure, failure.exit_code(), output),
         };
     }
@@ -137,7 +139,7 @@ fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> Exi
     }
     let options = match config::Configuration::load(&line) {
         Ok(configuration) => configuration.options,
-        Err(config::Failure::CommandLine(error)) => return usage::misused(&error, output),
+        Err(config::Failure::CommandLine(error)) => return usage::misused(&line, &error, output),
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
     let reactors = match plan::Plan::of(&options, std::iter::empty(), &options.listen) {

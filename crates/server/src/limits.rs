@@ -42,6 +42,8 @@ pub(crate) struct Limits {
     pub(crate) streams: u64,
     /// What is bounded by request or byte is shared out over so many reactors, evenly.
     pub(crate) reactors: u64,
+    /// The reactors among them that serve streams.
+    pub(crate) streaming: u64,
 }
 
 /// As many streams as were asked for, or as a part of the memory that there is holds.
@@ -73,6 +75,7 @@ impl Limits {
             calls_bytes: 0,
             streams: 0,
             reactors,
+            streaming: streaming as u64,
         }
     }
 

@@ -23,8 +23,8 @@ use thalweg_wire::path::HEALTH;
 
 const LOG: &str = include_str!("../../../schemas/log.jsonc");
 const STATE: &str = include_str!("../../../schemas/state.jsonc");
-/// Where all of it lies.
-const PREFIX: &str = "/rpc/";
+/// Where all of it lies: what comes behind it is a service's name.
+const ROOT: &str = "/rpc";
 
 const NOT_SERVED: Refusal = Refusal {
     status: 404,
@@ -204,6 +204,11 @@ fn built_in(file: &str, text: &str) -> Result<Arc<schema::Service>, Failure> {
     schema::parse(file, text).map(Arc::new).map_err(|problems| Failure::Rpc(problems.to_string()))
 }
 
+/// Whether services are called at such a path.
+fn is_of_services(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// What a reactor serves of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
@@ -229,7 +234,7 @@ impl<S: Service> Beside<S> {
     /// Whether a path is one of the services', if there are any. Whether the server answers may be asked
     /// anywhere.
     fn is_called(&self, path: &str) -> bool {
-        self.gateway.is_some() && (self.alone && path != HEALTH || path.starts_with(PREFIX))
+        self.gateway.is_some() && (self.alone && path != HEALTH || is_of_services(path))
     }
 
     fn gateway(&mut self, path: &str) -> Option<&mut Gateway> {
@@ -241,7 +246,7 @@ impl<S: Service> Service for Beside<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        let is_service = request.path.starts_with(PREFIX) && request.method != Method::Options;
+        let is_service = is_of_services(request.path) && request.method != Method::Options;
         let Some(gateway) = self.gateway(request.path) else {
             return if is_service {
                 Answer::Respond(self.inner.refuse(&NOT_SERVED, Announced::default(), now))

@@ -210,8 +210,8 @@ impl Intent {
 ///
 /// # Errors
 /// What is wrong with the configuration, or with what was handed over.
-pub(crate) fn check(configuration: &Configuration) -> Result<(), Failure> {
-    Intent::of(configuration).map(drop)
+pub(crate) fn check(configuration: &Configuration) -> Result<usize, Failure> {
+    Intent::of(configuration).map(|intent| intent.plan.reactors)
 }
 
 /// Runs the server until it is asked to end.

@@ -1,10 +1,11 @@
 //! Mistakes of a command line, said in the form that was asked for: for people as clap lays them out, for
 //! programs as any other complaint. Knows clap's errors and nothing of what a command line means.
 
+use crate::arguments::Arguments;
 use crate::client::{Failure, Output, notice};
 use crate::{EXIT_CONFIGURATION, bounds, complain, report};
-use clap::Error;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -26,14 +27,15 @@ pub(crate) fn misused_in(line: &[OsString], error: &Error) -> ExitCode {
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
     let with_bounds = if is_help { bounds::command().try_get_matches_from(line).err() } else { None };
-    misused(with_bounds.as_ref().unwrap_or(error), asked_for(line))
+    misused(line, with_bounds.as_ref().unwrap_or(error), asked_for(line))
 }
 
-/// Says what is wrong with a command line. That somebody asked for help or the version is no mistake, and
-/// ends with 0.
-pub(crate) fn misused(error: &Error, output: Output) -> ExitCode {
-    if output == Output::Text && error.to_string().contains(NO_DIGIT) {
-        notice(error.to_string().trim_end().replace(NO_DIGIT, NO_NUMBER));
+/// Says what is wrong with a command line, or with the environment beside it. That somebody asked for help or
+/// the version is no mistake, and ends with 0.
+pub(crate) fn misused(line: &[OsString], error: &Error, output: Output) -> ExitCode {
+    let text = told(line, error);
+    if output == Output::Text && text != error.to_string() {
+        notice(text.trim_end());
         return ExitCode::from(EXIT_CONFIGURATION);
     }
     if output == Output::Text || !error.use_stderr() {
@@ -45,15 +47,44 @@ pub(crate) fn misused(error: &Error, output: Output) -> ExitCode {
             _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_CONFIGURATION)),
         };
     }
-    complain(&complaint(error), EXIT_CONFIGURATION, output)
+    complain(&complaint(line, error), EXIT_CONFIGURATION, output)
+}
+
+/// What clap says, in words that name the variable where a value is the environment's.
+fn told(line: &[OsString], error: &Error) -> String {
+    let text = error.to_string().replace(NO_DIGIT, NO_NUMBER);
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else { return text };
+    let flag = named.split(' ').next().unwrap_or_default();
+    match variable(&Arguments::command(), line, flag) {
+        Some((key, variable)) => {
+            text.replace(&format!("'{named}'"), &format!("`{key}` (environment, {variable})"))
+        }
+        None => text,
+    }
+}
+
+/// The key of a flag that the line does not have, and the variable that has its value.
+fn variable(command: &Command, line: &[OsString], flag: &str) -> Option<(String, String)> {
+    let with_value = format!("{flag}=");
+    let mut words = line.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy());
+    if words.any(|word| word == flag || word.starts_with(&with_value)) {
+        return None;
+    }
+    let all = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
+    let mut named =
+        all.filter(|arg| arg.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long)));
+    named.find_map(|arg| {
+        let variable = arg.get_env().filter(|name| std::env::var_os(name).is_some())?;
+        Some((arg.get_id().to_string(), variable.to_string_lossy().into_owned()))
+    })
 }
 
 /// What is wrong in a line, without what is laid out for people.
-fn complaint(error: &Error) -> String {
+fn complaint(line: &[OsString], error: &Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a verb is missing: --help lists them".to_owned();
     }
-    let text = error.to_string().replace(NO_DIGIT, NO_NUMBER);
+    let text = told(line, error);
     let text = text.trim_start_matches("error: ");
     let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end));
     let said = &text[..ends.min().unwrap_or(text.len())];
@@ -64,7 +95,6 @@ fn complaint(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::Arguments;
     use clap::Parser;
 
     fn line(words: &[&str]) -> Vec<OsString> {
@@ -95,7 +125,7 @@ mod tests {
             (&[], "a verb is missing: --help lists them"),
             (&["bench"], "a verb is missing: --help lists them"),
         ] {
-            let said = complaint(&Arguments::try_parse_from(line(words)).unwrap_err());
+            let said = complaint(&line(words), &Arguments::try_parse_from(line(words)).unwrap_err());
             assert!(said.starts_with(wanted) && !said.contains("Usage") && !said.contains('\n'), "{said}");
         }
     }

@@ -36,7 +36,7 @@ fn what_is_written_is_what_a_check_expects_and_stale_files_go() {
     assert_eq!(out, "changed out/mod.rs\nstale out/server.rs\n");
     assert!(error.contains("without --check"), "{error}");
     let (code, out, _) = ended(&codegen(directory.path(), &["--lang", "rust", "--client"]));
-    assert_eq!((code, out.as_str()), (0, "out: 1 written, 2 unchanged, 1 removed\n"));
+    assert_eq!((code, out.as_str()), (0, "out: 1 written, 2 unchanged, 1 removed\nremoved out/server.rs\n"));
     assert!(!directory.path().join("out/server.rs").exists());
 }
 
@@ -48,7 +48,7 @@ fn a_schema_that_breaks_rules_is_told_with_its_place_and_nothing_is_written() {
     assert_eq!((code, out.as_str()), (2, ""));
     let error: serde_json::Value = serde_json::from_str(&error).unwrap();
     let words = error["error"].as_str().unwrap();
-    assert!(words.starts_with("store.jsonc:4:82: ") && words.contains("did you mean bytes?"), "{words}");
+    assert!(words.starts_with("store.jsonc:4:82: ") && words.contains("did you mean \"bytes\"?"), "{words}");
     assert_eq!(error["exitCode"], 2);
     assert!(!directory.path().join("out").exists());
 }

@@ -84,7 +84,7 @@ fn on_loopback_nothing_is_said_to_whoever_takes_it_for_somebody_else() {
 fn a_name_that_no_host_can_be_is_refused_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    for wrong in ["a.example:4437", "http://a.example", "a.example, b.example", "*.example", ""] {
+    for wrong in ["a.example:4437", "http://a.example", "a.example b.example", "*.example", ""] {
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--listen", "127.0.0.1:0", "--hosts", wrong, "--data"]).arg(&data);
         let output = command.output().unwrap();

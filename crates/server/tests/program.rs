@@ -114,7 +114,7 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
         // The resolver may know it at the next start.
         (["--listen", "nosuch.invalid:0", "--data", other], 1, "cannot find the address of nosuch.invalid:0"),
         (["--listen", server.address(), "--data", other], 1, "--listen"),
-        (["--listen", "127.0.0.1:0", "--data", data], 1, "is held by"),
+        (["--listen", "127.0.0.1:0", "--data", data], 1, "is open in process"),
     ] {
         let (code, complaint) = fails("", &[&["serve", "--log-level", "error"][..], &arguments].concat());
         assert!(code == wanted && complaint.contains(hint), "{arguments:?}: {complaint}");
@@ -357,7 +357,7 @@ fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
     assert!(status.success(), "{status}");
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains("ending at once"), "{said}");
-    assert!(said.contains("nothing is yet") && !said.contains("clean=false"), "a new store: {said}");
+    assert!(said.contains("opened an empty store") && !said.contains("clean=false"), "a new store: {said}");
     // The next start finds all of it.
     let server = Server::start(&data, "127.0.0.1:0", &[]);
     assert_eq!(says(&server.url, &["read", "a"]), "first\n");

@@ -10,13 +10,18 @@
 //! A request leaves at the latest when its future is polled for the second time, which it asks for at once:
 //! so the requests of all tasks that were ready together leave in one write, and none waits for a driver.
 //!
+//! What came and was not taken lies in a queue of its call. While no future waits for anything, and these
+//! hold [`BACKLOG_BYTES`] or more, nothing is read, so that the server's streams wait too. While one waits
+//! reading goes on, because what it waits for may stand behind items of streams: these are bounded by their
+//! credit alone.
+//!
 //! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of
 //! it stays; no wake is lost, whichever thread drives, and none waits for a thread that computes in the
 //! future it drives; a waker is somebody else's code, and may be the last of a task that has calls of its
 //! own, so it is cloned, woken and dropped without the lock.
 
 use crate::call::{CallId, CallOptions, EventKind};
-use crate::client::{Client, ClientOptions};
+use crate::client::{BACKLOG_BYTES, Client, ClientOptions};
 use crate::error::Error;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -81,6 +86,10 @@ struct State {
     watched: bool,
     /// Something was queued that no turn has seen.
     stale: bool,
+    /// Bytes of frames that came and were not taken.
+    kept_bytes: usize,
+    /// The last turn left what came with the client, because enough was kept.
+    sated: bool,
 }
 
 /// What came of one call, and who waits for it.
@@ -97,6 +106,13 @@ struct Waiting {
 enum Frame {
     Item(Vec<u8>),
     End(Vec<u8>),
+}
+
+fn kept_bytes(frame: &Result<Frame, Error>) -> usize {
+    match frame {
+        Ok(Frame::Item(frame) | Frame::End(frame)) => frame.len(),
+        Err(_) => 0,
+    }
 }
 
 /// How a turn is taken.
@@ -122,7 +138,15 @@ impl AsyncClient {
     /// Out of descriptors.
     pub fn new(mut client: Client) -> Result<Self, Error> {
         let descriptor = socket::duplicate(client.descriptor()?)?;
-        let state = State { client, calls: HashMap::new(), sleepers: 0, watched: false, stale: false };
+        let state = State {
+            client,
+            calls: HashMap::new(),
+            sleepers: 0,
+            watched: false,
+            stale: false,
+            kept_bytes: 0,
+            sated: false,
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), descriptor });
         Ok(Self { shared, options: CallOptions::default() })
     }
@@ -252,19 +276,41 @@ impl Shared {
 impl State {
     fn turn(&mut self, how: TakeTurn, wakers: &mut Vec<Waker>) -> Result<(), Error> {
         self.stale = false;
+        self.client.hold_back(self.keeps_enough());
         how(&mut self.client)?;
-        while let Some(event) = self.client.next() {
+        self.sated = loop {
+            if self.keeps_enough() {
+                break true;
+            }
+            let Some(event) = self.client.next() else { break false };
             let Some(waiting) = self.calls.get_mut(&event.call) else { continue };
             let is_refusal = event.is_refusal();
-            waiting.frames.push_back(match event.kind {
+            let frame = match event.kind {
                 EventKind::Item => Ok(Frame::Item(event.frame.to_vec())),
                 EventKind::End => Ok(Frame::End(event.frame.to_vec())),
                 EventKind::Failed(_) if is_refusal => Ok(Frame::End(event.frame.to_vec())),
                 EventKind::Failed(error) => Err(error),
-            });
+            };
+            self.kept_bytes += kept_bytes(&frame);
+            waiting.frames.push_back(frame);
             wakers.extend(waiting.waker.take());
-        }
+        };
         Ok(())
+    }
+
+    /// Whether so much was kept that nobody took that nothing more is read until it is.
+    fn keeps_enough(&self) -> bool {
+        self.kept_bytes >= BACKLOG_BYTES && self.calls.values().all(|waiting| waiting.waker.is_none())
+    }
+
+    /// Goes on reading, if that was held up and need not be any more; whether it did.
+    fn resume(&mut self, wakers: &mut Vec<Waker>) -> bool {
+        let resumes = self.sated && !self.keeps_enough();
+        if resumes {
+            // A failure here is one of the operating system, and shows again to whoever drives.
+            let _ = self.turn(glance, wakers);
+        }
+        resumes
     }
 }
 
@@ -297,7 +343,16 @@ impl Frames {
             // A failure here is one of the operating system, and shows again to whoever drives.
             let _ = state.turn(glance, &mut wakers);
         }
-        let taken = match state.take(self.call, self.options) {
+        let mut taken = state.take(self.call, self.options);
+        if taken.is_none()
+            && let Some(waiting) = state.calls.get_mut(&self.call)
+        {
+            former = waiting.waker.replace(given);
+        }
+        if state.resume(&mut wakers) && taken.is_none() {
+            taken = state.take(self.call, self.options);
+        }
+        let taken = match taken {
             Some(taken) => {
                 self.yielded = false;
                 Poll::Ready(taken)
@@ -305,9 +360,6 @@ impl Frames {
             None => {
                 again = state.stale && !self.yielded;
                 self.yielded |= again;
-                if let Some(waiting) = state.calls.get_mut(&self.call) {
-                    former = waiting.waker.replace(given);
-                }
                 Poll::Pending
             }
         };
@@ -331,7 +383,9 @@ impl State {
         let Some(waiting) = self.calls.get_mut(&call) else {
             return Some(Err(Error::new(Fault::BadArgument, "this stream has ended")));
         };
-        Some(match waiting.frames.pop_front()? {
+        let frame = waiting.frames.pop_front()?;
+        self.kept_bytes -= kept_bytes(&frame);
+        Some(match frame {
             Ok(Frame::Item(frame)) => {
                 waiting.taken += 1;
                 let window = self.client.window(options);
@@ -357,13 +411,17 @@ impl Drop for Frames {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let waiting = state.calls.remove(&self.call);
-        if waiting.is_some() {
+        let mut wakers = Vec::new();
+        if let Some(waiting) = &waiting {
+            state.kept_bytes -= waiting.frames.iter().map(kept_bytes).sum::<usize>();
             state.client.forget(self.call);
             // The cancellation leaves now, if it can; else with the next turn.
             let _ = state.client.flush();
+            state.resume(&mut wakers);
         }
         drop(state);
         drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -432,7 +490,91 @@ impl Wake for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread::JoinHandle;
+    use std::time::Duration;
     use thalweg_sync::primitives::atomic::{AtomicBool, Ordering};
+    use thalweg_sys::epoll::wait_readable;
+    use thalweg_wire::frame::{HEADER_BYTES, HELLO_BYTES, Header, Kind, VERSION, Welcome};
+
+    const ITEMS: u32 = 200;
+    const ITEM_BYTES: usize = 64 << 10;
+
+    /// A client, and a server of one stream that sends all of its items at once, and then answers one call.
+    fn flooded() -> (AsyncClient, Frames, JoinHandle<()>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let serving = std::thread::spawn(move || {
+            theirs.read_exact(&mut [0; HELLO_BYTES]).unwrap();
+            let welcome =
+                Welcome { version: VERSION, fault: 0, ring_bytes: 0, credit: ITEMS, schema: [0; 32] };
+            theirs.write_all(&welcome.encode()).unwrap();
+            let mut head = [0; HEADER_BYTES];
+            theirs.read_exact(&mut head).unwrap();
+            let stream = Header::decode(&head, 0).unwrap().unwrap();
+            for number in 0..ITEMS {
+                let item = Header::new(Kind::Item, stream.id, ITEM_BYTES as u32);
+                // (Whoever stops to listen has its answer.)
+                let _ = theirs.write_all(&item.encode());
+                let _ = theirs.write_all(&[number as u8; ITEM_BYTES]);
+            }
+            while theirs.read_exact(&mut head).is_ok() {
+                let header = Header::decode(&head, 0).unwrap().unwrap();
+                if header.kind == Kind::Request {
+                    let _ = theirs.write_all(&Header::new(Kind::End, header.id, 0).encode());
+                }
+            }
+        });
+        let client = Client::over(ours.into(), ClientOptions::default()).unwrap();
+        let client = AsyncClient::new(client).unwrap();
+        let stream = client.begin(b"", CallOptions::default()).unwrap();
+        while !client.shared.state.lock().sated {
+            client.drive(Wait::Until(Instant::now() + Duration::from_secs(60))).unwrap();
+            assert!(client.shared.state.lock().kept_bytes < 2 * BACKLOG_BYTES, "all of it is kept");
+        }
+        client.drive(Wait::Poll).unwrap();
+        assert!(!wait_readable(client.descriptor(), 50).unwrap(), "nothing is to be done until it is taken");
+        (client, stream, serving)
+    }
+
+    #[test]
+    fn what_nobody_takes_stops_the_server_and_comes_whole_once_it_is_taken() {
+        let (client, mut stream, serving) = flooded();
+        client
+            .run_until(async {
+                for number in 0..ITEMS {
+                    assert_eq!(stream.next().await.unwrap(), [number as u8; ITEM_BYTES]);
+                }
+            })
+            .unwrap();
+        assert_eq!(client.shared.state.lock().kept_bytes, 0);
+        drop((stream, client));
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn a_call_behind_what_nobody_takes_is_answered() {
+        let (client, mut stream, serving) = flooded();
+        let answer = client.run_until(async {
+            assert_eq!(client.call(vec![]).await.unwrap(), b"");
+            stream.next().await.unwrap()
+        });
+        assert_eq!(answer.unwrap(), [0; ITEM_BYTES]);
+        drop(stream);
+        assert_eq!(client.shared.state.lock().kept_bytes, 0);
+        drop(client);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn a_stream_that_is_dropped_lets_the_others_go_on() {
+        let (client, stream, serving) = flooded();
+        drop(stream);
+        assert!(!client.shared.state.lock().sated);
+        assert_eq!(client.run_until(client.call(vec![])).unwrap().unwrap(), b"");
+        drop(client);
+        serving.join().unwrap();
+    }
 
     #[test]
     fn who_gets_up_by_itself_leaves_no_event_behind() {

@@ -30,6 +30,7 @@ use crate::call::{CallId, CallOptions, Event, EventKind};
 use crate::error::Error;
 use dial::{Dialed, Dialer};
 use link::Link;
+pub(crate) use session::BACKLOG_BYTES;
 use session::{Bounds, Found, Session, What};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -238,13 +239,16 @@ impl Client {
         self.turn_unless(is_ready, wait)
     }
 
-    /// As a turn, for whoever takes what comes of one call: what came of others, and was not taken, does not
-    /// end it.
+    /// As a turn, for a caller that takes what comes of one call: what came of others, and was not taken,
+    /// does not end it.
     ///
     /// # Errors
-    /// As of [`Client::turn`].
+    /// As of [`Client::turn`]; [`Fault::Overrun`] as of [`Client::wait_event`].
     pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
         let is_ready = self.session.is_ready_for(call);
+        if !is_ready {
+            self.refuse_more_items()?;
+        }
         self.turn_unless(is_ready, wait)
     }
 
@@ -286,11 +290,18 @@ impl Client {
     /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what
     /// comes through shared memory, and leaves nothing to be watched.
     pub(crate) fn attend(&mut self) -> Result<usize, Error> {
-        if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && !self.session.is_ready() {
+        let wants = !self.session.is_full() && !self.session.is_ready();
+        if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && wants {
             self.advance(Some(Instant::now() + Duration::from_nanos(WAKE_NS)))
         } else {
             self.look()
         }
+    }
+
+    /// Turns that never wait read nothing, and leave nothing to be read to be watched, until this is said
+    /// otherwise and a turn is taken: for a caller that keeps what came itself, and keeps enough.
+    pub(crate) fn hold_back(&mut self, holds: bool) {
+        self.session.hold_back(holds);
     }
 
     /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and
@@ -336,7 +347,7 @@ impl Client {
     /// As [`Client::wait`], and tells an item from the end.
     ///
     /// # Errors
-    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overloaded`] when too many items of plain
+    /// [`Fault::BadArgument`] when there is no such call; [`Fault::Overrun`] when too many items of plain
     /// streams before it were not taken, and then the call is still in flight.
     pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
         let found = loop {
@@ -349,14 +360,20 @@ impl Client {
             if !self.session.knows(call) {
                 return Err(Error::new(Fault::BadArgument, "no such call is in flight"));
             }
-            if self.session.is_choked() {
-                let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
-                return Err(Error::new(Fault::Overloaded, detail));
-            }
+            self.refuse_more_items()?;
             self.advance(None)?;
         };
         self.leave_watched()?;
         Ok(self.event(found))
+    }
+
+    /// A wait for one call keeps what comes before it, and of plain streams no more than a bound.
+    fn refuse_more_items(&self) -> Result<(), Error> {
+        if !self.session.is_choked() {
+            return Ok(());
+        }
+        let detail = "items of streams before this call lie here that nobody took: take or forget those, and wait again";
+        Err(Error::new(Fault::Overrun, detail))
     }
 
     /// Whether anything will come, or has come and was not taken, of a call.

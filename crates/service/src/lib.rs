@@ -29,14 +29,14 @@ pub use async_client::{AsyncClient, Frames};
 pub use call::{CallId, CallOptions, Event, EventKind};
 pub use client::{Client, ClientOptions, PeerProcess, Reconnect};
 pub use error::Error;
-pub use local::{Asked, Came, Local};
+pub use local::{Local, LocalCallOptions, LocalEvent};
 pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
 pub use schedule_service::Scheduled;
 pub use server::{
     Bell, ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper,
 };
-pub use spawn::{Exit, Respawn, SpawnOptions, Spawned, Tended};
+pub use spawn::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 pub use sync_client::SyncClient;
 pub use thalweg_reactor::Wait;
 pub use thalweg_transport::Endpoint;

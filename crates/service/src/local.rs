@@ -20,7 +20,7 @@ use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_MAX};
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum LocalEvent {
     /// An item of a stream; more will come.
     Item,
     /// The end: 0, or the code of a fault.
@@ -29,7 +29,7 @@ pub enum Came {
 
 /// How one call is to be made.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct LocalCallOptions {
     /// When nobody waits for the answer any more. The caller keeps it, by [`Local::cancel`].
     pub deadline: Option<Instant>,
     /// Nothing else waits or is in flight.
@@ -39,12 +39,13 @@ pub struct Asked {
 /// Calls handlers in place.
 ///
 /// ```
-/// use thalweg_service::{Asked, Came, Local, Reply, Request};
+/// use thalweg_service::{Local, LocalCallOptions, LocalEvent, Reply, Request};
 /// let mut local = Local::new("EchoErrorResponse", 64, || {});
 /// let mut echo = |request: Request<'_>, reply: Reply| reply.end(request.frame);
 /// let mut heard = Vec::new();
-/// let call = local.call(&mut echo, b"hi", Asked::default(), |came, frame| heard.push((came, frame.to_vec())));
-/// assert_eq!((call, heard), (None, vec![(Came::End(0), b"hi".to_vec())]));
+/// let keep = |came, frame: &[u8]| heard.push((came, frame.to_vec()));
+/// let call = local.call(&mut echo, b"hi", LocalCallOptions::default(), keep);
+/// assert_eq!((call, heard), (None, vec![(LocalEvent::End(0), b"hi".to_vec())]));
 /// ```
 pub struct Local {
     answers: Arc<Answers>,
@@ -87,8 +88,8 @@ impl Local {
         &mut self,
         handler: &mut H,
         frame: &[u8],
-        asked: Asked,
-        mut each: impl FnMut(Came, &[u8]),
+        asked: LocalCallOptions,
+        mut each: impl FnMut(LocalEvent, &[u8]),
     ) -> Option<CallId> {
         self.serial += 1;
         let serial = self.serial;
@@ -121,7 +122,11 @@ impl Local {
     }
 
     /// Tells the handler if somebody rang for it, and `each` what was answered since the last turn.
-    pub fn turn<H: Handler + ?Sized>(&mut self, handler: &mut H, mut each: impl FnMut(CallId, Came, &[u8])) {
+    pub fn turn<H: Handler + ?Sized>(
+        &mut self,
+        handler: &mut H,
+        mut each: impl FnMut(CallId, LocalEvent, &[u8]),
+    ) {
         let mut batch = std::mem::take(&mut self.batch);
         if self.answers.take_ring() {
             handler.rung();
@@ -131,8 +136,8 @@ impl Local {
             let came = came(piece.kind, piece.fault);
             let serial = piece.place.serial;
             let known = match came {
-                Came::Item => self.in_flight.contains_key(&serial),
-                Came::End(_) => match self.in_flight.remove(&serial) {
+                LocalEvent::Item => self.in_flight.contains_key(&serial),
+                LocalEvent::End(_) => match self.in_flight.remove(&serial) {
                     Some(call) => {
                         self.calls.give(call);
                         true
@@ -173,8 +178,8 @@ fn nobody() -> Key {
     Key::from_token(u64::MAX)
 }
 
-fn came(kind: Kind, fault: u16) -> Came {
-    if kind == Kind::Item { Came::Item } else { Came::End(fault) }
+fn came(kind: Kind, fault: u16) -> LocalEvent {
+    if kind == Kind::Item { LocalEvent::Item } else { LocalEvent::End(fault) }
 }
 
 impl Drop for Local {

@@ -14,6 +14,7 @@
 mod accept;
 mod ahead;
 mod answers;
+mod at;
 mod bind;
 mod busy;
 mod call;
@@ -48,6 +49,7 @@ pub(crate) use self::call::{Call, Calls};
 pub(crate) use self::framing::Framing;
 pub(crate) use self::inline::handle;
 
+use self::at::At;
 use self::collector::Collector;
 use self::engine::Engine;
 use self::handler::Serial;
@@ -227,7 +229,8 @@ impl Server {
             }
             self.reactor.hear();
             let (core, collector) = self.reactor.parts();
-            self.engine.act(core, collector, &mut self.queue);
+            let (engine, handler) = (&mut self.engine, &mut self.queue);
+            At { engine, core, collector, handler }.act();
             let has_drained = self.engine.has_drained(core, collector);
             if has_drained && !self.is_stopped {
                 // Nothing is left that could wake a foreign loop, which may ask behind turns only.
@@ -255,9 +258,10 @@ impl Server {
     fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
         let count = self.reactor.gather(TURN_MAX, wait)?;
         let (core, collector) = self.reactor.parts();
-        let heard = self.engine.act(core, collector, handler);
-        if core.take_stop() {
-            self.engine.begin_to_drain(core, collector, handler);
+        let mut at = At { engine: &mut self.engine, core, collector, handler };
+        let heard = at.act();
+        if at.core.take_stop() {
+            at.begin_to_drain();
         }
         self.is_stopped = self.engine.has_drained(core, collector);
         Ok(count + heard)

@@ -86,7 +86,7 @@ pub enum Respawn {
 
 /// What [`Spawned::tend`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tended {
+pub enum ProgramEvent {
     /// It runs.
     Running,
     /// It had ended so, and a new one answers.
@@ -177,13 +177,13 @@ impl Spawned {
     /// # Errors
     /// [`Fault::NoServer`]: it ended, and stays so; [`Fault::Closed`]: it was stopped; as [`Spawned::start`]
     /// when a new one did not come up.
-    pub fn tend(&mut self) -> Result<Tended, Error> {
+    pub fn tend(&mut self) -> Result<ProgramEvent, Error> {
         if self.stopped {
             return Err(Error::new(Fault::Closed, "the program was stopped"));
         }
         let exit = match (&mut self.child, self.exit) {
             (Some(child), _) => match child.wait(Some(Duration::ZERO))? {
-                None => return Ok(Tended::Running),
+                None => return Ok(ProgramEvent::Running),
                 Some(exit) => exit,
             },
             (None, Some(exit)) => exit,
@@ -201,7 +201,7 @@ impl Spawned {
         }
         self.respawns.push_back(now);
         self.launch()?;
-        Ok(Tended::Respawned(exit))
+        Ok(ProgramEvent::Respawned(exit))
     }
 
     /// Tends the program, then connects to it.

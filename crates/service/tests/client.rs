@@ -4,7 +4,7 @@
 
 mod peer;
 
-use peer::{Peer, Way, echo, options, serve, serve_times};
+use peer::{Peer, Serving, Way, echo, options, serve, serve_times};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -109,9 +109,9 @@ fn a_turn_reads_on_while_what_came_of_another_call_is_not_taken() {
     }
 }
 
-#[test]
-fn a_wait_behind_a_plain_stream_without_an_end_keeps_a_bounded_part_of_it() {
-    let (endpoint, _peer) = serve(Way::Plain, |peer| {
+/// A plain client with a stream of a thousand items, 64 MiB in all, and a call behind it.
+fn behind_a_long_stream() -> (Serving, Client, CallId, CallId) {
+    let (endpoint, peer) = serve(Way::Plain, |peer| {
         let (stream, answered) = (peer.request(), peer.request());
         let item = [&b"\x92\xa8TestItem\xc5\xff\xf0"[..], &[7; 65_520]].concat();
         (0..1_000).for_each(|_| peer.end(&stream.header, &item));
@@ -121,14 +121,37 @@ fn a_wait_behind_a_plain_stream_without_an_end_keeps_a_bounded_part_of_it() {
     });
     let mut client = Client::connect(&endpoint, options(Way::Plain)).unwrap();
     let (stream, second) = (call(&mut client, b"stream"), call(&mut client, b"second"));
+    (peer, client, stream, second)
+}
+
+#[test]
+fn a_wait_behind_a_plain_stream_without_an_end_keeps_a_bounded_part_of_it() {
+    let (_peer, mut client, stream, second) = behind_a_long_stream();
     let error = client.wait(second).unwrap_err();
-    assert_eq!(error.fault, Fault::Overloaded, "{error}");
+    assert_eq!(error.fault, Fault::Overrun, "{error}");
+    assert_eq!(error.fault.retry(), Retry::Unknown, "its request left long ago");
     let mut items = 0;
     while matches!(client.wait_event(stream).unwrap().kind, EventKind::Item) {
         items += 1;
     }
     assert_eq!(items, 1_000);
     assert_eq!(client.wait(second).unwrap(), b"answer");
+}
+
+#[test]
+fn turns_for_a_call_behind_a_plain_stream_keep_a_bounded_part_of_it() {
+    let (_peer, mut client, stream, second) = behind_a_long_stream();
+    let error = loop {
+        assert!(client.take(second).is_none(), "all of the stream was kept");
+        if let Err(error) = client.turn_for(second, Wait::Block) {
+            break error;
+        }
+    };
+    assert_eq!(error.fault, Fault::Overrun, "{error}");
+    client.forget(stream);
+    while client.take(second).is_none() {
+        client.turn_for(second, Wait::Block).unwrap();
+    }
 }
 
 #[test]

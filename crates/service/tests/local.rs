@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use thalweg_service::{Asked, CallId, Came, Handler, Local, Reply, Request};
+use thalweg_service::{CallId, Handler, Local, LocalCallOptions, LocalEvent, Reply, Request};
 use thalweg_wire::fault::Fault;
 
-type Heard = Vec<(Option<CallId>, Came, Vec<u8>)>;
+type Heard = Vec<(Option<CallId>, LocalEvent, Vec<u8>)>;
 
 /// Keeps replies until they are asked for.
 #[derive(Default)]
@@ -28,7 +28,9 @@ fn local() -> (Local, Receiver<()>) {
 }
 
 fn call(local: &mut Local, handler: &mut impl Handler, heard: &mut Heard) -> Option<CallId> {
-    local.call(handler, b"?", Asked::default(), |came, frame| heard.push((None, came, frame.to_vec())))
+    local.call(handler, b"?", LocalCallOptions::default(), |came, frame| {
+        heard.push((None, came, frame.to_vec()))
+    })
 }
 
 fn turn(local: &mut Local, handler: &mut impl Handler, heard: &mut Heard) {
@@ -48,7 +50,7 @@ fn answers_of_other_threads_come_in_a_turn_that_is_asked_for_once() {
     assert!(told.try_recv().is_err(), "told once per burst");
     turn(&mut local, &mut keeps, &mut heard);
     let expected = [(2, b"c"), (1, b"b"), (0, b"a")];
-    assert_eq!(heard, expected.map(|(call, says)| (Some(calls[call]), Came::End(0), says.to_vec())));
+    assert_eq!(heard, expected.map(|(call, says)| (Some(calls[call]), LocalEvent::End(0), says.to_vec())));
     assert_eq!(local.in_flight(), 0);
 }
 
@@ -68,7 +70,8 @@ fn a_stream_comes_in_order_wherever_its_parts_were_made() {
     };
     std::thread::spawn(more).join().unwrap();
     turn(&mut local, &mut Keeps::default(), &mut heard);
-    let expected = [(None, Came::Item, b"1"), (name, Came::Item, b"2"), (name, Came::End(0), b"3")];
+    let expected =
+        [(None, LocalEvent::Item, b"1"), (name, LocalEvent::Item, b"2"), (name, LocalEvent::End(0), b"3")];
     assert_eq!(heard, expected.map(|(call, came, says)| (call, came, says.to_vec())));
 }
 
@@ -81,7 +84,10 @@ fn a_handler_that_panics_or_forgets_has_abandoned_its_call() {
     assert!(call(&mut local, &mut keeps, &mut heard).is_some());
     keeps.0.clear();
     turn(&mut local, &mut keeps, &mut heard);
-    assert!(heard.len() == 2 && heard.iter().all(|(_, came, _)| *came == Came::End(Fault::Abandoned as u16)));
+    assert!(
+        heard.len() == 2
+            && heard.iter().all(|(_, came, _)| *came == LocalEvent::End(Fault::Abandoned as u16))
+    );
 }
 
 #[test]
@@ -122,7 +128,7 @@ fn a_ring_reaches_the_handler_once() {
     assert!(told.try_recv().is_err());
     turn(&mut local, &mut keeps, &mut heard);
     turn(&mut local, &mut keeps, &mut heard);
-    assert!(matches!(&heard[..], [(Some(_), Came::End(0), says)] if says == b"rung"));
+    assert!(matches!(&heard[..], [(Some(_), LocalEvent::End(0), says)] if says == b"rung"));
 }
 
 #[test]

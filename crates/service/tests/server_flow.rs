@@ -7,7 +7,8 @@ use caller::{Came, Peer, Running, end, eventually, options};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
-use thalweg_service::{Reply, Request, ServerOptions};
+use std::time::{Duration, Instant};
+use thalweg_service::{CallOptions, Client, ClientOptions, EventKind, Reply, Request, ServerOptions, Wait};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::Flow;
@@ -439,6 +440,51 @@ fn cancelled_calls_count_until_their_handlers_end_them() {
 }
 
 #[test]
+fn requests_in_flight_are_bounded_in_bytes_and_one_always_fits() {
+    const BYTES: usize = 1 << 20;
+    let (server, kept) = keeping(ServerOptions { in_flight_bytes_max: BYTES, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    let mut other = Peer::multiplexed(&server.path);
+    let mut nothing_more_begins = || {
+        other.call(0, b"echo");
+        assert_eq!(other.receive(), end(0, b"echo"));
+        kept.try_recv().is_err()
+    };
+    // Longer than the bound.
+    peer.call(0, &vec![7; 2 * BYTES]);
+    let large = kept.recv().unwrap();
+    peer.call(1, &vec![7; BYTES / 2]);
+    assert!(nothing_more_begins());
+    large.end(b"");
+    assert_eq!(peer.receive(), end(0, b""));
+    let first = kept.recv().unwrap();
+    peer.call(2, &vec![7; BYTES / 2]);
+    let second = kept.recv().unwrap();
+    peer.call(3, b"x");
+    assert!(nothing_more_begins());
+    // One that was cancelled counts until its handler ends it.
+    peer.cancel(1);
+    let came = peer.receive();
+    assert_eq!((came.id, came.fault), (1, Some(Fault::Cancelled)));
+    assert!(nothing_more_begins());
+    drop(first);
+    let third = kept.recv().unwrap();
+    [second, third].into_iter().for_each(|reply| reply.end(b""));
+    assert_eq!([peer.receive().id, peer.receive().id], [2, 3]);
+    // On a plain connection too.
+    let mut plain = Peer::plain(&server.path);
+    plain.send_plain(&vec![7; BYTES]);
+    let first = kept.recv().unwrap();
+    plain.send_plain(b"x");
+    assert!(nothing_more_begins());
+    first.end(b"first");
+    kept.recv().unwrap().end(b"second");
+    assert_eq!([plain.receive_plain(), plain.receive_plain()], [&b"first"[..], b"second"]);
+    let statistics = server.stop();
+    assert_eq!((statistics.in_flight, statistics.in_flight_bytes), (0, 0));
+}
+
+#[test]
 fn a_call_ends_at_its_deadline_and_its_late_answer_is_dropped() {
     let (server, kept) = keeping(options());
     let mut peer = Peer::multiplexed(&server.path);
@@ -572,6 +618,82 @@ fn credit_and_cancels_are_heard_behind_requests_that_wait() {
 }
 
 #[test]
+fn streams_end_however_many_requests_wait_before_their_credit() {
+    const STREAMS: usize = 4;
+    const ITEMS: u32 = 500;
+    let server = counting(ServerOptions { in_flight_max: STREAMS as u32, ..options() });
+    let endpoint = server.path.to_str().unwrap().parse().unwrap();
+    let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+    let call = |client: &mut Client, items: u32| {
+        let mut request = ask(b't', items);
+        request.resize(4 << 10, 0);
+        client.call(&request, CallOptions::default()).unwrap()
+    };
+    let streams: Vec<_> = (0..STREAMS).map(|_| call(&mut client, ITEMS)).collect();
+    let others = ClientOptions::default().in_flight_max as usize - STREAMS;
+    for _ in 0..others {
+        call(&mut client, 0);
+    }
+    let mut items = 0;
+    let mut ended = vec![];
+    let late = Instant::now() + Duration::from_secs(60);
+    let (mut answered, mut refused) = (0, 0);
+    while ended.len() + answered + refused < STREAMS + others {
+        client.turn(Wait::Until(late)).unwrap();
+        assert!(Instant::now() < late, "only {items} items, {answered} answers, {refused} refusals came");
+        while let Some(event) = client.next() {
+            let call = event.call;
+            match event.kind {
+                EventKind::Item => {
+                    items += 1;
+                    client.grant(call, 1);
+                }
+                EventKind::End if streams.contains(&call) => ended.push(call),
+                EventKind::End => answered += 1,
+                EventKind::Failed(error) => {
+                    assert_eq!(error.fault, Fault::Overloaded);
+                    assert!(!streams.contains(&call), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((items, ended.len()), (STREAMS as u32 * ITEMS, STREAMS));
+    assert!(answered > 0 && refused > 0, "{answered} answered, {refused} refused");
+    drop(client);
+    let statistics = server.stop();
+    assert_eq!(statistics.requests, statistics.answers);
+}
+
+#[test]
+fn a_call_that_turns_out_to_be_a_stream_is_heard_behind_what_waits_already() {
+    let (server, kept) = keeping(ServerOptions { stream_credit: 1, in_flight_max: 1, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(0, b"keep");
+    let mut stream = kept.recv().unwrap();
+    // More than may be read behind one that waits, and all of it waits while this may be a call that ends.
+    (1..=20).for_each(|id| peer.call(id, &[7; 8 << 10]));
+    peer.grant(0, 1);
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(0, b"echo");
+    assert_eq!(other.receive(), end(0, b"echo"));
+    assert_eq!(stream.item(b"first"), Flow::Wait);
+    assert_eq!(peer.receive().payload, b"first");
+    eventually(|| stream.flow() == Flow::Go);
+    assert_eq!(stream.item(b"second"), Flow::Wait);
+    stream.end(b"end");
+    let came = std::iter::repeat_with(|| peer.receive());
+    let (refused, of_stream): (Vec<_>, Vec<_>) =
+        came.take_while(|came| *came != end(0, b"end")).partition(|came| came.id > 0);
+    assert_eq!(of_stream.into_iter().map(|came| came.payload).collect::<Vec<_>>(), [b"second"]);
+    assert!(refused.iter().all(|came| came.fault == Some(Fault::Overloaded)), "{refused:?}");
+    assert!((1..20).contains(&refused.len()), "{} refused", refused.len());
+    assert!(refused.iter().map(|came| came.id).eq(1..=refused.len() as u64), "the oldest go first");
+    drop(kept);
+    server.stop();
+}
+
+#[test]
 fn a_large_request_that_waits_hides_nothing_that_is_said_behind_it() {
     // One that waits, one behind another, and one that is too long to wait.
     for lengths in [&[300_000][..], &[10, 300_000], &[20_000_000]] {
@@ -581,6 +703,12 @@ fn a_large_request_that_waits_hides_nothing_that_is_said_behind_it() {
         let first = kept.recv().unwrap();
         for (id, length) in (1..).zip(lengths) {
             peer.call(id, &vec![7; *length]);
+        }
+        // Each answer is of another turn, and each turn reads on: what comes now comes behind all of it.
+        let mut other = Peer::multiplexed(&server.path);
+        for id in 0..20 {
+            other.call(id, b"echo");
+            assert_eq!(other.receive(), end(id, b"echo"));
         }
         peer.cancel(0);
         let mut came = peer.receive();

@@ -262,3 +262,39 @@ fn a_foreign_loop_is_told_when_the_grace_of_a_drain_is_over() {
         embedded.round(|_| panic!("a server that ends takes nothing"));
     }
 }
+
+#[test]
+fn bytes_in_flight_are_counted_until_their_handlers_end_them_or_their_client_goes() {
+    let Embedded { mut server, path, _directory } = Embedded::new("test.sock", options());
+    let endpoint = path.to_str().unwrap().parse().unwrap();
+    let mut client = Client::begin(&endpoint, ClientOptions::default()).unwrap();
+    let calls: Vec<_> = (0..3).map(|_| client.call(&[7; 1_000], CallOptions::default()).unwrap()).collect();
+    let mut taken = vec![];
+    let mut until = |client: &mut Option<Client>, holds: &dyn Fn(&Server, &[Incoming]) -> bool| {
+        while !holds(&server, &taken) {
+            if let Some(client) = client {
+                client.turn(Wait::Poll).unwrap();
+            }
+            server.turn(Wait::Poll).unwrap();
+            taken.extend(std::iter::from_fn(|| server.next()));
+        }
+        (server.statistics().in_flight_bytes, std::mem::take(&mut taken))
+    };
+    client.flush().unwrap();
+    let mut client = Some(client);
+    let (bytes, mut incoming) = until(&mut client, &|_, taken| taken.len() == 3);
+    assert_eq!(bytes, 3_000);
+    client.as_mut().unwrap().cancel(calls[0]);
+    let cancelled = incoming.remove(0).reply;
+    let (bytes, _) = until(&mut client, &|_, _| cancelled.is_cancelled());
+    assert_eq!(bytes, 3_000, "its handler has it");
+    drop(cancelled);
+    let (bytes, _) = until(&mut client, &|server, _| server.statistics().in_flight == 2);
+    assert_eq!(bytes, 2_000);
+    incoming.remove(0).reply.end(b"");
+    let (bytes, _) = until(&mut client, &|server, _| server.statistics().in_flight == 1);
+    assert_eq!(bytes, 1_000);
+    client = None;
+    let (bytes, _) = until(&mut client, &|server, _| server.statistics().clients == 0);
+    assert_eq!(bytes, 0);
+}

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use thalweg_service::{CallOptions, Client, Exit, Respawn, SpawnOptions, Spawned, Tended, Wait};
+use thalweg_service::{CallOptions, Client, Exit, ProgramEvent, Respawn, SpawnOptions, Spawned, Wait};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::{Fault, Retry};
 
@@ -196,13 +196,13 @@ fn one_that_dies_is_started_anew_as_often_as_it_may_be() {
     let respawn = Respawn::Limited { most: 2, within: Duration::from_secs(3_600) };
     let spawn = SpawnOptions { respawn, ..acting("serve", &place.path) };
     let mut service = Spawned::start(this(), place.endpoint(), spawn).unwrap();
-    assert_eq!(service.tend().unwrap(), Tended::Running);
+    assert_eq!(service.tend().unwrap(), ProgramEvent::Running);
     for _ in 0..2 {
         let before = service.process();
         let mut client = service.connect(options(Way::Multiplexed)).unwrap();
         assert_eq!(ask(&mut client, b"die"), Err(Fault::Disconnected));
         thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 60_000).unwrap();
-        assert_eq!(service.tend().unwrap(), Tended::Respawned(Exit::Code(9)));
+        assert_eq!(service.tend().unwrap(), ProgramEvent::Respawned(Exit::Code(9)));
         assert_ne!(service.process(), before);
     }
     let mut client = service.connect(options(Way::Multiplexed)).unwrap();

@@ -225,7 +225,7 @@ pub(crate) fn malformed_media() -> Problem {
         400,
         "content-type-malformed",
         Name::ContentType,
-        "type/subtype of at most 255 printable bytes",
+        "it has to be type/subtype, of at most 255 printable bytes",
     )
 }
 
@@ -254,7 +254,7 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
                 400,
                 "ttl-malformed",
                 Name::StreamTtl,
-                "seconds as a plain decimal integer of at most 2^53-1",
+                "it has to be a number of seconds: a plain decimal integer of at most 2^53-1",
             )),
         },
         (None, Some(expires_at)) => match std::str::from_utf8(expires_at).ok().and_then(rfc3339::parse) {

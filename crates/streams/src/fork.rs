@@ -102,7 +102,8 @@ fn offset_malformed() -> Problem {
 /// PROTOCOL 4.2: a non-negative integer.
 fn sub_offset(value: &[u8]) -> Result<u64, Problem> {
     decimal::parse(value, SAFE_INTEGER_MAX).ok_or_else(|| {
-        let detail = "a plain decimal integer of at most 2^53-1: bytes, or messages of a JSON stream";
+        let detail =
+            "it has to be a plain decimal integer of at most 2^53-1: bytes, or messages of a JSON stream";
         Problem::new(400, "fork-sub-offset-malformed", SUB_OFFSET, detail)
     })
 }

@@ -67,7 +67,8 @@ impl<S: Store> Streams<S> {
             Some(text) => decimal::parse(text.as_bytes(), LIMIT_MAX).filter(|limit| *limit > 0),
         };
         let Some(limit) = limit else {
-            let problem = Problem::new(400, "list-limit", "limit", "an integer from 1 to 1000");
+            let problem =
+                Problem::new(400, "list-limit", "limit", "limit has to be an integer from 1 to 1000");
             return Answer::Respond(problem.respond());
         };
         let (prefix, after) = (prefix.unwrap_or_default(), after.unwrap_or_default());

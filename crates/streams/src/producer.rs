@@ -103,7 +103,7 @@ pub(crate) fn new_epoch_not_at_zero() -> Response {
 /// PROTOCOL 5.2.1: a non-negative integer of at most 2^53-1.
 fn integer(value: &[u8], field: Name) -> Result<u64, Problem> {
     decimal::parse(value, SAFE_INTEGER_MAX).ok_or_else(|| {
-        Problem::new(400, "producer-integer", field, "a plain decimal integer of at most 2^53-1")
+        Problem::new(400, "producer-integer", field, "it has to be a plain decimal integer of at most 2^53-1")
     })
 }
 

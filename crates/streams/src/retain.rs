@@ -27,7 +27,7 @@ impl Retain {
         let number = |name: Name, most: u64| match single(request, name)? {
             None => Ok(0),
             Some(text) => decimal::parse(text, most).filter(|number| *number > 0).ok_or_else(|| {
-                let detail = format!("a positive plain decimal integer of at most {most}");
+                let detail = format!("it has to be a positive plain decimal integer of at most {most}");
                 Problem::new(400, "retain-malformed", name, detail)
             }),
         };

@@ -13,9 +13,11 @@
 //! Another process that maps the same file *follows*: it reads how far its writer came from a word of
 //! theirs (`Words`, `Acquire`) and moves a mark of its own up to it, from any of its threads, which may race.
 //! It takes the writer's word that bytes below are final, as it takes the file system's that nobody cuts the
-//! file short. Checked by the tests below and by loom models of the mark.
+//! file short. The mark is a [word](crate::words), with the orderings of one. Checked by the tests below and
+//! by loom models of words and of the mark.
 
 use crate::primitives::atomic::{AtomicU32, Ordering};
+use crate::words::{Strong, Told};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -34,21 +36,21 @@ impl Published {
     /// Moves the mark up. Release: pairs with the Acquire in [`Published::bytes`], so whoever sees the
     /// mark sees every store made before it.
     pub fn publish(&self, bytes: u32) {
-        self.0.store(bytes, Ordering::Release);
+        Told::store::<Strong>(&self.0, bytes);
     }
 
     /// Moves the mark up, never down, for any number of racing threads. Release, as in
     /// [`Published::publish`]; a mark that is there already is not written.
     pub fn advance(&self, bytes: u32) {
         if self.0.load(Ordering::Relaxed) < bytes {
-            self.0.fetch_max(bytes, Ordering::Release);
+            Told::advance::<Strong>(&self.0, bytes);
         }
     }
 
     /// The mark. Acquire: pairs with the Release in [`Published::publish`] and [`Published::advance`].
     #[inline]
     pub fn bytes(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
+        Told::load::<Strong>(&self.0)
     }
 }
 

@@ -8,11 +8,12 @@
 //! |---|---|---|---|---|
 //! | any | its writer, after its stores; or whoever races to move it up | `Release` | anybody, before their loads | `Acquire` |
 //!
-//! The same pairing as `Published`: whoever reads a position also sees the bytes below it, and where several
-//! raced to move it there, what each of those did before that came to lower places. Checked by the models
+//! So whoever reads a position also sees the bytes below it, and where several raced to move it there, what
+//! each of those did before that came to lower places. The marks of [regions](crate::region) are words too,
+//! of four bytes. Where several race to *claim* a word that is 0, the first stays. Checked by the models
 //! below, which refute each ordering when it is weakened, and by the tests.
 
-use crate::primitives::atomic::{AtomicU64, Ordering};
+use crate::primitives::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 #[cfg(not(loom))]
@@ -20,33 +21,63 @@ use thalweg_sys::disk::Map;
 
 /// How words are stored and loaded. Production code uses [`Strong`]; the models use weaker tables to show
 /// that each entry is needed.
-trait Orderings {
+pub(crate) trait Orderings {
     /// A writer's store or move up, behind what it tells of.
     const PUBLISHED: Ordering;
     /// A reader's load, before it looks at that.
     const SEEN: Ordering;
 }
 
-struct Strong;
+pub(crate) struct Strong;
 
 impl Orderings for Strong {
     const PUBLISHED: Ordering = Ordering::Release;
     const SEEN: Ordering = Ordering::Acquire;
 }
 
-#[inline]
-fn load<O: Orderings>(word: &AtomicU64) -> u64 {
-    word.load(O::SEEN)
+/// A word that is told and read by a table of orderings.
+pub(crate) trait Told: Sized {
+    type Value: Copy + Ord;
+    fn load<O: Orderings>(&self) -> Self::Value;
+    fn store<O: Orderings>(&self, value: Self::Value);
+    /// Moves it up, never down.
+    fn advance<O: Orderings>(&self, value: Self::Value);
+    /// Stores it if it is 0.
+    fn claim<O: Orderings>(&self, value: Self::Value);
 }
 
-#[inline]
-fn store<O: Orderings>(word: &AtomicU64, value: u64) {
-    word.store(value, O::PUBLISHED);
+macro_rules! told {
+    ($($word:ty, $value:ty;)*) => {$(
+        impl Told for $word {
+            type Value = $value;
+
+            #[inline]
+            fn load<O: Orderings>(&self) -> $value {
+                self.load(O::SEEN)
+            }
+
+            #[inline]
+            fn store<O: Orderings>(&self, value: $value) {
+                self.store(value, O::PUBLISHED);
+            }
+
+            #[inline]
+            fn advance<O: Orderings>(&self, value: $value) {
+                self.fetch_max(value, O::PUBLISHED);
+            }
+
+            #[inline]
+            fn claim<O: Orderings>(&self, value: $value) {
+                // Refused: another came first, and its value stays.
+                let _ = self.compare_exchange(0, value, O::PUBLISHED, Ordering::Relaxed);
+            }
+        }
+    )*};
 }
 
-#[inline]
-fn advance<O: Orderings>(word: &AtomicU64, value: u64) {
-    word.fetch_max(value, O::PUBLISHED);
+told! {
+    AtomicU32, u32;
+    AtomicU64, u64;
 }
 
 /// A word of this process alone, told and read as those in a map are.
@@ -57,13 +88,13 @@ impl Word {
     /// Reads it.
     #[inline]
     pub fn load(&self) -> u64 {
-        load::<Strong>(&self.0)
+        Told::load::<Strong>(&self.0)
     }
 
     /// Writes it.
     #[inline]
     pub fn store(&self, value: u64) {
-        store::<Strong>(&self.0, value);
+        Told::store::<Strong>(&self.0, value);
     }
 }
 
@@ -99,7 +130,7 @@ impl Words {
     /// Reads a word.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
-        load::<Strong>(self.word(index))
+        Told::load::<Strong>(self.word(index))
     }
 
     /// Reads words that follow each other.
@@ -113,7 +144,7 @@ impl Words {
         let word = |at: usize| unsafe {
             AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index + at))
         };
-        std::array::from_fn(|at| load::<Strong>(word(at)))
+        std::array::from_fn(|at| Told::load::<Strong>(word(at)))
     }
 
     /// Writes a word.
@@ -122,14 +153,21 @@ impl Words {
     /// When the map may only be read, as of [`Words::advance`].
     pub fn store(&self, index: usize, value: u64) {
         assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
-        store::<Strong>(self.word(index), value);
+        Told::store::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
 
     /// Moves a word up, never down: of all who race for it, the largest value stays.
     pub fn advance(&self, index: usize, value: u64) {
         assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
-        advance::<Strong>(self.word(index), value);
+        Told::advance::<Strong>(self.word(index), value);
+        self.map.mark(index * 8, 8);
+    }
+
+    /// Stores a word that is 0: of all who race for it, the first one's value stays.
+    pub fn claim(&self, index: usize, value: u64) {
+        assert!(self.map.is_writable(), "words to be written lie in a map that may be written");
+        Told::claim::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
 }
@@ -168,6 +206,13 @@ mod tests {
         assert_eq!(words.load(9), 19_999);
         words.advance(9, 3);
         assert_eq!(words.load(9), 19_999);
+    }
+
+    #[test]
+    fn a_word_that_is_claimed_stays_what_it_is() {
+        let words = Words::new(Map::anonymous(4096).unwrap());
+        [7, 9].into_iter().for_each(|value| words.claim(2, value));
+        assert_eq!(words.load(2), 7);
     }
 
     #[test]
@@ -222,11 +267,11 @@ mod models {
                 loom::thread::spawn(move || {
                     for position in 0..2 {
                         shared.fill(position);
-                        store::<O>(&shared.word, position as u64 + 1);
+                        Told::store::<O>(&shared.word, position as u64 + 1);
                     }
                 })
             };
-            (0..load::<O>(&shared.word) as usize).for_each(|position| shared.look(position));
+            (0..Told::load::<O>(&shared.word) as usize).for_each(|position| shared.look(position));
             writer.join().unwrap();
         });
     }
@@ -240,19 +285,42 @@ mod models {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
                     shared.fill(position);
-                    advance::<O>(&shared.word, position as u64 + 1);
-                    assert!(load::<O>(&shared.word) > position as u64);
+                    Told::advance::<O>(&shared.word, position as u64 + 1);
+                    assert!(Told::load::<O>(&shared.word) > position as u64);
                 })
             });
-            let first = load::<O>(&shared.word);
-            let second = load::<O>(&shared.word);
+            let first = Told::load::<O>(&shared.word);
+            let second = Told::load::<O>(&shared.word);
             assert!(first <= second, "a word that only grows");
             [first, second]
                 .into_iter()
                 .filter(|seen| *seen > 0)
                 .for_each(|seen| shared.look(seen as usize - 1));
             rivals.into_iter().for_each(|rival| rival.join().unwrap());
-            assert_eq!(load::<O>(&shared.word), 2);
+            assert_eq!(Told::load::<O>(&shared.word), 2);
+        });
+    }
+
+    /// Two who race claim a word, each behind a byte of its own. The one that came first stays. A reader
+    /// that sees its value sees its byte.
+    fn who_reads_a_word_that_was_claimed_sees_what_it_tells_of<O: Orderings>() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let rivals = [0, 1].map(|position| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    shared.fill(position);
+                    Told::claim::<O>(&shared.word, position as u64 + 1);
+                })
+            });
+            let seen = Told::load::<O>(&shared.word);
+            if seen > 0 {
+                shared.look(seen as usize - 1);
+            }
+            let again = Told::load::<O>(&shared.word);
+            rivals.into_iter().for_each(|rival| rival.join().unwrap());
+            let last = Told::load::<O>(&shared.word);
+            assert!(last > 0 && (seen == 0 || seen == again) && (again == 0 || again == last));
         });
     }
 
@@ -278,16 +346,18 @@ mod models {
 
     #[test]
     fn each_ordering_of_a_word_is_needed() {
-        fn refuted<O: Orderings>() -> [bool; 2] {
+        fn refuted<O: Orderings>() -> [bool; 3] {
             [
                 races(who_reads_a_word_sees_what_it_tells_of::<O>),
                 races(who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<O>),
+                races(who_reads_a_word_that_was_claimed_sees_what_it_tells_of::<O>),
             ]
         }
         // Not only found to race: the strong ones run to their end.
         who_reads_a_word_sees_what_it_tells_of::<Strong>();
         who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<Strong>();
-        assert_eq!(refuted::<PublishedRelaxed>(), [true; 2]);
-        assert_eq!(refuted::<SeenRelaxed>(), [true; 2]);
+        who_reads_a_word_that_was_claimed_sees_what_it_tells_of::<Strong>();
+        assert_eq!(refuted::<PublishedRelaxed>(), [true; 3]);
+        assert_eq!(refuted::<SeenRelaxed>(), [true; 3]);
     }
 }

@@ -157,9 +157,9 @@ void unknown(thalweg::Client& client) {
     writer.array(2);
     writer.string("EchoNoSuchThing");
     writer.map(0);
-    client.send(frame);
+    const std::uint64_t call = client.send(frame);
     const Fault fault = fault_of([&] {
-        const FrameView answer = client.receive();
+        const FrameView answer = client.receive(call);
         const auto response = echo::decode_response(answer);
         holds(std::holds_alternative<echo::EchoErrorResponseView>(response), "an unknown command's answer");
     });

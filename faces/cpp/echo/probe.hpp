@@ -52,8 +52,7 @@ inline void cancelled(thalweg::Client& client) {
 }
 
 inline void sent(thalweg::Client& client, const thalweg::Frame& frame) {
-    client.send(frame);
-    client.receive();
+    client.receive(client.send(frame));
 }
 
 inline thalweg::Frame bytes(std::string_view hex) {

@@ -71,8 +71,7 @@ void nonsense(const std::string& endpoint) {
     thalweg::Client client(path, client_options());
     const auto answer_to = [&](FrameView frame) {
         return fault_of([&] {
-            client.send(frame);
-            client.receive();
+            client.receive(client.send(frame));
         });
     };
     int count = 0;

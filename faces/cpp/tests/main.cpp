@@ -5,6 +5,7 @@
 int main() {
     try {
         tests::calls();
+        tests::meetings();
         tests::serving();
         tests::spawning();
         tests::remote();

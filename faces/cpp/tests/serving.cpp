@@ -98,8 +98,7 @@ void serially() {
     const thalweg::Stopper stopper = server.stopper();
     std::thread asking([&] {
         thalweg::Client client(path, client_options());
-        client.send(Frame{1, 2, 3});
-        const FrameView answer = client.receive();
+        const FrameView answer = client.receive(client.send(Frame{1, 2, 3}));
         holds(Frame(answer.begin(), answer.end()) == Frame{1, 2, 3, 3});
         stopper.stop();
     });
@@ -118,8 +117,7 @@ void throwing() {
     std::thread asking([&] {
         thalweg::Client client(path, client_options());
         holds(fault_of([&] {
-            client.send(Frame{1});
-            client.receive();
+            client.receive(client.send(Frame{1}));
         }) == Fault::abandoned);
     });
     try {

@@ -27,8 +27,7 @@ void streams(bool pipes) {
     {
         thalweg::Client client = spawned.connect(plain);
         const Frame request(100'000, 7);
-        client.send(request);
-        const FrameView answer = client.receive();
+        const FrameView answer = client.receive(client.send(request));
         holds(std::equal(answer.begin(), answer.end(), request.begin(), request.end()));
         holds(fault_of([&] { spawned.connect(plain); }) == Fault::no_server);
         holds(spawned.process() != 0 && !spawned.tend());

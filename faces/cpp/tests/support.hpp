@@ -109,6 +109,7 @@ inline bool serves(thalweg::Client& client) {
 }
 
 void calls();
+void meetings();
 void serving();
 void spawning();
 void remote();

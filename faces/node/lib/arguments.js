@@ -8,14 +8,14 @@ const { badArgument } = require("./error.js")
 const STARTS = "start, after, exact, offset, tail, checkpoint"
 const NO_OPTIONS = Object.freeze({})
 
-/** Options as an object; those that are not given are none. `types` has what `typeof` says of each there is. */
+/** Options as an object; those that are not given are none. `types` has what `typeof` may say of each there is. */
 function options(given, types, what) {
   if (given === undefined) return NO_OPTIONS
   if (typeof given !== "object" || given === null) throw badArgument(`options of ${what} are an object`)
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(types, name)) throw unknown(name, what, Object.keys(types).join(", "))
     const value = given[name]
-    if (value !== undefined && value !== null && typeof value !== types[name]) {
+    if (value !== undefined && value !== null && !types[name].includes(typeof value)) {
       throw badArgument(`${name} of ${what} is a ${types[name]}`)
     }
   }

@@ -77,7 +77,8 @@ class Log {
     // Whoever says the time may append, too.
     const time = timeOf(given)
     this.view.check()
-    this.flush()
+    // What was appended before comes before, to whichever log.
+    this.store.flush()
     const stage = this.store.stages.take()
     try {
       stage.put(data, time, 0)
@@ -118,8 +119,8 @@ class Log {
   async appendGroups(entries, put) {
     this.view.check()
     if (typeof entries?.[Symbol.iterator] !== "function") throw badArgument("entries are something that can be iterated over")
-    // What was appended before comes before.
-    this.flush()
+    // What was appended before comes before, to whichever log.
+    this.store.flush()
     // Whoever yields the entries may append meanwhile, so the area is not the turn's.
     const stage = this.store.stages.take()
     const done = { count: 0, ticket: 0 }

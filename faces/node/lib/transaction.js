@@ -50,8 +50,8 @@ class Transaction {
       store.view.check()
       if (stage.count === 0) return
       const logs = [...this.places.keys()]
-      // What was appended before comes before.
-      for (const log of logs) log.flush()
+      // What was appended before comes before, to whichever log.
+      store.flush()
       native(() => store.view.opening.commit(logs.map((log) => log.handle), stage.bytes, stage.used, this.time))
     } finally {
       this.release()

@@ -38,8 +38,13 @@ class View {
     return Atomics.load(this.flags, FINISHED) !== 0
   }
 
+  /** It was closed here, or for everybody. */
+  get isClosed() {
+    return this.left || this.flags[CLOSED] !== 0
+  }
+
   check() {
-    if (this.left || this.flags[CLOSED] !== 0) throw new ThalwegError("CLOSED")
+    if (this.isClosed) throw new ThalwegError("CLOSED")
   }
 
   /** Takes notice of segments that came and went: two loads when none did. To be called after a limit was read. */

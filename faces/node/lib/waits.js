@@ -79,6 +79,8 @@ class Waits {
       this.isHeld = isNeeded
       this.bell?.hold(isNeeded)
     }
+    // The native side holds what a bell calls, and with that the maps of a store that was closed.
+    if (!isNeeded && this.view.isClosed) this.bell = null
     return !isNeeded
   }
 }

@@ -39,3 +39,11 @@ test("what is no JSON stays none", () => {
     assert.throws(() => parse(text), SyntaxError, text)
   }
 })
+
+test("a Map goes as an object, and what JSON would show nothing of is refused", () => {
+  assert.equal(stringify({ a: new Map([["b", 1n], ["c", new Map([["d", Uint8Array.of(1)]])]]) }), '{"a":{"b":1,"c":{"d":"AQ=="}}}')
+  assert.equal(stringify({ at: new Date(0) }), '{"at":"1970-01-01T00:00:00.000Z"}')
+  for (const value of [new Set([1]), new ArrayBuffer(1), new Float64Array(1), new DataView(new ArrayBuffer(1)), /x/]) {
+    assert.throws(() => stringify({ value }), { name: "ServiceError", code: "BAD_ARGUMENT" })
+  }
+})

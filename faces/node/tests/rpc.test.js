@@ -202,3 +202,14 @@ test("a server of another schema is no server of a session", async (t) => {
   await assert.rejects(Session.open(`${url}/rpc/log`), { code: "SCHEMA_MISMATCH" })
   await assert.rejects(Session.rejoin(`${url}/rpc/log`, "0"), { code: "SCHEMA_MISMATCH" })
 })
+
+test("a word that no call and no client knows is refused", async (t) => {
+  const wrong = { name: "ServiceError", code: "BAD_ARGUMENT" }
+  for (const options of [{ deadlineMS: 5 }, { answerBytesMax: "1" }, { token: 5 }, null]) {
+    assert.throws(() => new RpcClient("http://127.0.0.1:9/rpc/log", options), wrong)
+  }
+  const client = open(t, "http://127.0.0.1:9/rpc/log")
+  for (const options of [{ idempotant: true }, { url: 5 }, { deadlineMs: "5" }]) {
+    await assert.rejects(client.call("Any", [], options), wrong)
+  }
+})

@@ -4,7 +4,9 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { Client, bytes, connect, echo, endpoint, failure, serve, text } = require("./service-helpers.js")
+const {
+  Client, Server, SyncClient, bytes, connect, echo, endpoint, failure, serve, spawn, text,
+} = require("./service-helpers.js")
 
 for (const kind of ["sock", "shm"]) {
   test(`a call is answered (${kind})`, async (context) => {
@@ -174,4 +176,22 @@ test("arguments that can never be right are refused", async (context) => {
   await assert.rejects(Client.connect(path, { schema: "12" }), wrong)
   await assert.rejects(Client.connect(path, { inFlightMax: 0 }), wrong)
   assert.equal(text(await client.call(bytes("still here"))), "still here")
+})
+
+test("a word that nobody knows is refused, and so is one of another kind", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const wrong = { name: "ServiceError", code: "BAD_ARGUMENT" }
+  await assert.rejects(client.call(bytes("x"), { deadlineMS: 5 }), { ...wrong, message: /takes no deadlineMS: it takes deadlineMs/ })
+  await assert.rejects(client.call(bytes("x"), { signal: 5 }), wrong)
+  assert.throws(() => client.stream(bytes("x"), { credits: 5 }), wrong)
+  for (const options of [{ connectWithinMS: 5 }, { shared: "yes" }, { schema: 5 }, "plain", null]) {
+    await assert.rejects(Client.connect(path, options), wrong)
+    assert.throws(() => SyncClient.connect(path, options), wrong)
+  }
+  for (const options of [{ grace: 5 }, { spin: 1 }, { errorTag: 7 }, null]) await assert.rejects(Server.listen(path, echo, options), wrong)
+  for (const options of [{ endpoint: path, onGone: 5 }, { endpoint: path, respawn: 5 }, { endpoint: path, respawn: { limits: 1 } }]) {
+    await assert.rejects(spawn("true", [], options), wrong)
+  }
 })

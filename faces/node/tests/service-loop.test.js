@@ -145,3 +145,64 @@ test("what a handler's callback throws ends the process as it would anywhere", a
     client.call(bytes("x"))`)
   assert.equal(said, "caught ours")
 })
+
+test("timers of a server go on however much came at once", async (context) => {
+  const path = endpoint(context)
+  const seen = { calls: 0, byTimer: undefined }
+  await serve(context, path, (frame, reply) => {
+    if (seen.calls++ === 0) setTimeout(() => (seen.byTimer = seen.calls), 1)
+    for (const end = performance.now() + 1; performance.now() < end; );
+    reply.end(frame)
+  })
+  const client = await connect(context, path)
+  await Promise.all(Array.from({ length: 512 }, () => client.call(bytes("x"))))
+  assert.equal(seen.calls, 512)
+  assert.ok(seen.byTimer < 128, `${seen.byTimer} calls of 1 ms were answered before a timer of 1 ms`)
+})
+
+test("timers of a client go on however quickly it is answered", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const { native } = client
+  const END = 2
+  // A server that has answered every request by the time it was written.
+  client.native = {
+    flush: () => true,
+    hold() {},
+    close: () => native.close(),
+    turn(bytes, at) {
+      const slot = client.waiters.findIndex((waiter) => waiter !== undefined)
+      if (slot < 0) return at
+      new Uint32Array(bytes.buffer).set([0, END, slot, 0, 0], at / 4)
+      return at + 20
+    },
+  }
+  let isOver = false
+  setTimeout(() => (isOver = true), 1)
+  let calls = 0
+  for (; !isOver; calls++) {
+    assert.ok(calls < 200_000, `${calls} calls before a timer of 1 ms`)
+    await client.call(bytes("x"))
+  }
+})
+
+test("a client whose reactor fails says so to everybody", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, () => new Promise(() => {}), { drainGraceMs: 1 })
+  for (const call of ["flush", "turn"]) {
+    const client = await Client.connect(path)
+    const first = client.call(bytes("x"))
+    const { native } = client
+    client.native = {
+      flush: () => true,
+      hold() {},
+      close: () => native.close(),
+      [call]() {
+        throw new Error(JSON.stringify({ code: "SYSTEM", message: "no descriptor is left" }))
+      },
+    }
+    await assert.rejects(first, { name: "ServiceError", code: "SYSTEM", message: "no descriptor is left" })
+    await assert.rejects(client.call(bytes("y")), { code: "CLOSED" })
+  }
+})

@@ -127,7 +127,7 @@ test("every handler hears that its client went away, however many they are", asy
   const failures = Array.from({ length: calls }, () => failure(client.call(bytes("x"))))
   while (started < calls) await soon()
   // The area that is filled with the news has room for some of it only.
-  const room = () => server.inbox.bytes.length - server.inbox.at
+  const room = () => server.turns.inbox.bytes.length - server.turns.inbox.at
   while (room() > 8000 || room() < 4096) await other.call(Buffer.alloc(1000))
   client.close()
   await Promise.all(failures)
@@ -142,8 +142,8 @@ test("clients are told apart and counted", async (context) => {
   const [one, two] = [await connect(context, path), await connect(context, path)]
   for (const client of [one, two, one, two]) await client.call(bytes("x"))
   assert.equal(clients.size, 2)
-  const { clients: now, requests, answers, inFlight } = server.stats()
-  assert.deepEqual([now, requests, answers, inFlight], [2, 4, 4, 0])
+  const { clients: now, requests, answers, inFlight, inFlightBytes } = server.stats()
+  assert.deepEqual([now, requests, answers, inFlight, inFlightBytes], [2, 4, 4, 0, 0])
 })
 
 test("a client that never reads holds up nobody else", async (context) => {
@@ -167,4 +167,38 @@ test("half a frame holds up nobody else", async (context) => {
   after(context, () => half.destroy())
   half.write(Buffer.from([100, 0, 0, 0, 1, 2, 3]))
   assert.equal(text(await (await connect(context, path)).call(bytes("x"))), "x")
+})
+
+test("a handler hears that nobody waits, although there was no room for the news at first", async (context) => {
+  const path = endpoint(context)
+  const CHANGED = 2
+  let first
+  const server = await serve(context, path, (_frame, reply) => {
+    first = reply
+    reply.signal.addEventListener("abort", () => {})
+    return new Promise(() => {})
+  }, { drainGraceMs: 1 })
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const given = failure(client.call(bytes("x"), { signal: controller.signal }))
+  while (first === undefined) await soon()
+  await soon()
+  // From here on the test takes the turns.
+  server.turns.take = () => {}
+  after(context, () => delete server.turns.take)
+  failure(client.call(Buffer.alloc(1000)))
+  const narrow = Buffer.alloc(64)
+  while (server.native.waitingBytes() === 0) {
+    await soon()
+    server.native.turn(narrow, 0)
+  }
+  controller.abort()
+  await given
+  await soon()
+  assert.ok(server.native.turn(narrow, 0) < 0)
+  const area = Buffer.alloc(4096)
+  const end = server.native.turn(area, 0)
+  const heard = []
+  for (let at = 0; at < end; at += 20 + ((area.readUInt32LE(at) + 3) & ~3)) heard.push([area.readUInt32LE(at + 4), area.readUInt32LE(at + 8)])
+  assert.ok(heard.some(([what, slot]) => what === CHANGED && slot === first.slot), `${heard}`)
 })

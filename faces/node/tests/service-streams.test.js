@@ -180,3 +180,37 @@ test("what is said on hearing that nobody waits any more is said", async (contex
   stream.next().catch(() => {})
   assert.equal(text(await answered), "your turn")
 })
+
+for (const [streams, itemBytes] of [[1, (1 << 20) + 1], [6, 300_000]]) {
+  test(`a producer goes on behind an item that has the server flush at once (${streams} of ${itemBytes} bytes)`, async (context) => {
+    const path = endpoint(context)
+    const item = new Uint8Array(itemBytes)
+    await serve(context, path, async (_frame, reply) => {
+      for (let n = 0; n < 4 && (await reply.item(item)); n++);
+      reply.end(bytes("end"))
+    })
+    const client = await connect(context, path)
+    const taken = async () => {
+      const lengths = []
+      for await (const frame of client.stream(bytes("go"), { signal: AbortSignal.timeout(20_000) })) lengths.push(frame.length)
+      return lengths
+    }
+    const all = await Promise.all(Array.from({ length: streams }, taken))
+    for (const lengths of all) assert.deepEqual(lengths, [itemBytes, itemBytes, itemBytes, itemBytes, 3])
+  })
+}
+
+test("a stream that is given up without a reason does not look complete", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_frame, reply) => {
+    await reply.item(bytes("first"))
+    await new Promise(() => {})
+  }, { drainGraceMs: 1 })
+  const client = await connect(context, path)
+  const controller = new AbortController()
+  const stream = client.stream(bytes("go"), { signal: controller.signal })
+  assert.equal(text((await stream.next()).value), "first")
+  controller.abort(null)
+  await assert.rejects(stream.next(), (reason) => reason === null)
+  assert.equal((await stream.next()).done, true)
+})

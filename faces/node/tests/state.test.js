@@ -74,9 +74,9 @@ test("a value is bytes and text is none", async (t) => {
   for (const way of ways) {
     const session = await Session.open(way)
     for (const value of ["anna", 5, null, undefined]) {
-      await assert.rejects(session.put("name", value), { name: "TypeError", message: /encode text first/ })
+      await assert.rejects(session.put("name", value), { name: "ServiceError", code: "BAD_ARGUMENT", message: /encode text first/ })
     }
-    await assert.rejects(session.write([["a", Uint8Array.of(1)], ["name", "anna"]]), TypeError)
+    await assert.rejects(session.write([["a", Uint8Array.of(1)], ["name", "anna"]]), { code: "BAD_ARGUMENT" })
     assert.deepEqual(await session.scan(), { entries: [], next: null })
     await session.close()
   }
@@ -94,4 +94,33 @@ test("a session is told of its server's crash and of nothing else", async (t) =>
     for (const call of ["commit", "root", "close"]) await assert.rejects(session[call](), { code: "SESSION_LOST" }, call)
     await assert.rejects(session.root(), { code: "CLOSED" })
   }
+})
+
+test("calls of a session that are made together keep their order, whichever way they go", async (t) => {
+  const { ways } = await served(t)
+  for (const way of ways) {
+    const session = await Session.open(way)
+    for (let round = 0; round < 50; round++) {
+      const put = session.put("key", Uint8Array.of(1))
+      const read = session.get("key")
+      const [, kept] = await Promise.all([put, read, session.remove("key")]).then(([, value]) => [0, value])
+      assert.deepEqual([...kept], [1])
+      await Promise.all([session.snapshot(), session.put("key", Uint8Array.of(2)), session.rollback()])
+      assert.equal(await session.get("key"), null)
+    }
+    await session.close()
+  }
+})
+
+test("a session is refused what it cannot be opened with, in the same words as everything else", async (t) => {
+  const { ways } = await served(t)
+  const bad = { name: "ServiceError", code: "BAD_ARGUMENT" }
+  await assert.rejects(Session.open(), bad)
+  await assert.rejects(Session.open(ways[0], { lease: 5 }), bad)
+  await assert.rejects(Session.open(ways[0], { leaseMs: "5" }), bad)
+  await assert.rejects(Session.rejoin(ways[0]), bad)
+  // What the server says in a fault of the table comes as that fault, over HTTP as over a socket.
+  const session = await Session.open(ways[2])
+  await assert.rejects(session.get(5), { name: "ServiceError", code: "BAD_REQUEST" })
+  await session.close()
 })

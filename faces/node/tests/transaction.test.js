@@ -2,7 +2,7 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { row, store, text } = require("./helpers.js")
+const { folder, open, parse, row, store, text } = require("./helpers.js")
 
 const texts = (log) => [...log.query()].map((entry) => text(entry.data))
 
@@ -108,3 +108,24 @@ test("what was appended in the same turn comes before what is committed in it", 
   assert.deepEqual(await Promise.all(appended), [0, 5])
   assert.deepEqual(texts(log), ["first", "second", "third"])
 })
+
+for (const how of ["commit", "appendSync", "appendMany"]) {
+  test(`what was appended to other logs comes in front of ${how}`, async (context) => {
+    const path = folder(context)
+    const opened = open(path, { durability: "os" })
+    const [first, second] = ["first", "second"].map((name) => opened.log(name))
+    const appended = first.append("before")
+    if (how === "appendSync") second.appendSync("behind")
+    else if (how === "appendMany") await second.appendMany(["behind"])
+    else {
+      const transaction = opened.transaction()
+      transaction.append(second, "behind")
+      await transaction.commit()
+    }
+    await appended
+    await opened.close()
+    const said = []
+    for await (const piece of parse(path)) if (piece.piece === "frame" && piece.kind === "data") said.push(text(piece.payload))
+    assert.deepEqual(said, ["before", "behind"])
+  })
+}

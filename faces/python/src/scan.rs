@@ -8,7 +8,7 @@ use crate::column::{Column, Which};
 use crate::error;
 use crate::log::Log;
 use crate::pin::Pin;
-use crate::shared::Seat;
+use crate::shared::{Seat, Sits};
 use crate::walk::Walk;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyIndexError, PyValueError};
@@ -35,14 +35,34 @@ const KEPT: usize = 2;
 const KEPT_ENTRIES_MAX: usize = 1 << 16;
 
 /// Iterates over batches of entries. Made by `Log.scan`.
-#[pyclass(module = "thalweg")]
+#[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Scan {
-    seat: Arc<Seat<Walk>>,
+    seat: Arc<Seat<Batchwise>>,
     log: Arc<thalweg_log::Log>,
     memory: Arc<Memory>,
     limit: usize,
-    /// Entries of the next batch.
+}
+
+/// A walk that fills batches, for one thread at a time.
+struct Batchwise {
+    walk: Walk,
+    /// Entries of the next batch, unless there is memory for more.
     size: usize,
+}
+
+impl Sits for Batchwise {}
+
+impl Batchwise {
+    /// Fills the next batch, of at most `limit` entries; the batch behind one that was full is larger.
+    fn fill(&mut self, rows: &mut Rows, limit: usize) -> Result<(), ReadError> {
+        let size = limit.min(self.size.max(rows.times.len()));
+        rows.reserve(size);
+        let filled = rows.fill(&mut self.walk, size);
+        if rows.count == size {
+            self.size = limit.min(4 * size);
+        }
+        filled
+    }
 }
 
 /// Columns side by side; the first `count` items of each are filled.
@@ -105,8 +125,8 @@ impl Scan {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let (seat, memory, log) = (log.shared.seat(walk)?, log.memory.clone(), log.log.clone());
-        Ok(Scan { seat, log, memory, limit, size: limit.min(FIRST) })
+        let seat = log.shared.seat(Batchwise { walk, size: limit.min(FIRST) })?;
+        Ok(Scan { seat, log: log.log.clone(), memory: log.memory.clone(), limit })
     }
 }
 
@@ -116,18 +136,11 @@ impl Scan {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        let (seat, memory) = (&*self.seat, self.memory.clone());
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let (seat, memory, limit) = (&*self.seat, self.memory.clone(), self.limit);
         let mut batch = Batch { rows: memory.take(), memory };
-        let size = self.limit.min(self.size.max(batch.rows.times.len()));
-        let filled = py.detach(|| {
-            batch.rows.reserve(size);
-            seat.try_with(|walk| batch.rows.fill(walk, size))
-        });
+        let filled = py.detach(|| seat.try_with(|batches| batches.fill(&mut batch.rows, limit)));
         let filled = filled.ok_or_else(|| self.seat.shared().over())?;
-        if batch.rows.count == size {
-            self.size = self.limit.min(4 * size);
-        }
         match filled {
             Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
             Ok(()) => Ok((batch.rows.count > 0).then_some(batch)),
@@ -136,7 +149,7 @@ impl Scan {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(|walk| walk.cursor.resume())
+        self.seat.with(|batches| batches.walk.cursor.resume())
     }
 }
 

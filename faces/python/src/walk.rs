@@ -69,6 +69,11 @@ impl Walk {
         self.maps[self.here] = mapped.map(|mapped| (segment, Pin::new(mapped)));
     }
 
+    /// Lets go of every map: what purged segments take on the disk is freed once nobody has them mapped.
+    fn let_go(&mut self) {
+        self.maps = [const { None }; MAPS];
+    }
+
     /// The next entries in columns, and the map that they lie in; `None` when there are none for now.
     pub(crate) fn gather(
         &mut self,
@@ -76,6 +81,7 @@ impl Walk {
     ) -> Result<Option<(Gathered, Arc<Pin>)>, ReadError> {
         let gathered = self.cursor.gather(columns)?;
         if gathered.count == 0 {
+            self.let_go();
             return Ok(None);
         }
         // Of a segment that was written anew meanwhile the one at hand has other bytes there.
@@ -94,8 +100,6 @@ fn unmapped(segment: u32) -> ReadError {
     let why = "what was read of it lies in no map of it".to_owned();
     ReadError::Io { file: format!("segment {segment}"), why }
 }
-
-impl Sits for Walk {}
 
 /// A walk that hands out entries.
 pub(crate) struct Entrywise {
@@ -157,6 +161,9 @@ impl Entrywise {
                 self.came = next.map(Ok).or(obstacle.map(Err));
             }
         }
+        if self.came.is_none() {
+            self.let_go();
+        }
         self.came.is_some() || self.walk.cursor.ended().is_some()
     }
 
@@ -164,13 +171,26 @@ impl Entrywise {
     #[inline]
     fn take(&mut self, py: Python<'_>, obstacle: &mut Option<Obstacle>) -> Option<Py<Entry>> {
         match self.came.take() {
-            None => self.next(py, obstacle),
+            None => {
+                let next = self.next(py, obstacle);
+                if next.is_none() {
+                    self.let_go();
+                }
+                next
+            }
             Some(Ok(entry)) => Some(entry),
             Some(Err(error)) => {
                 *obstacle = Some(error);
                 None
             }
         }
+    }
+
+    /// Lets go of all maps where there is nothing to read for now, however long that may be; entries that
+    /// somebody has keep theirs.
+    fn let_go(&mut self) {
+        self.walk.let_go();
+        self.spares = Spares::default();
     }
 
     /// Stands where another query begins.

@@ -1,9 +1,15 @@
 """Letting go of entries, and who reads them meanwhile."""
 
+import asyncio
 from pathlib import Path
 
 import thalweg
 from support import StoreCase, read
+
+
+def deleted_maps() -> int:
+    """Files that are gone and that this process has mapped."""
+    return sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
 class Purge(StoreCase):
@@ -46,7 +52,6 @@ class Purge(StoreCase):
         self.store.close()
         self.store = self.open(retain_bytes=100_000)
         self.log = self.store.log("log")
-        maps = lambda: sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
         # Files go once two checkpoints stand behind them.
         for first, held in ((0, False), (5000, False), (10_000, True)):
             entries = self.fill(5000, first=first)
@@ -56,8 +61,34 @@ class Purge(StoreCase):
             if not held:
                 del begun
             self.store.maintain()
-            self.assertEqual(maps() > 0, held)
+            self.assertEqual(deleted_maps() > 0, held)
         self.assertEqual(next(self.log.query()).offset, next(self.log.cursor()).offset)
+
+    def test_what_waits_at_the_end_of_a_log_keeps_nothing_of_what_goes(self):
+        self.store.close()
+        self.store = self.open(retain_bytes=100_000)
+        self.log, quiet = self.store.log("log"), self.store.log("quiet")
+        cursor, tail, waiting = quiet.cursor(), quiet.tail(), None
+
+        async def follow():
+            nonlocal waiting
+            if waiting is not None:
+                self.assertEqual(bytes(await waiting), b"rare")
+            waiting = asyncio.ensure_future(anext(tail))
+            await asyncio.sleep(0)
+
+        with asyncio.Runner() as runner:
+            runner.run(follow())
+            for turn in range(4):
+                quiet.append(b"rare")
+                runner.run(follow())
+                self.assertEqual([bytes(entry) for entry in cursor], [b"rare"])
+                self.fill(5000, first=5000 * turn)
+                while self.store.maintain():
+                    pass
+                self.assertIsNone(cursor.next())
+            runner.run(asyncio.sleep(0))
+            self.assertEqual(deleted_maps(), 0)
 
     def compact(self, goes: str) -> list[tuple[int, bytes]]:
         """Lets go of a log, and appends to the other until what is left of the first file lies in another."""

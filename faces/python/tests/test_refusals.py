@@ -7,8 +7,10 @@ import unittest
 
 import thalweg
 import thalweg.service
+import thalweg.state
 from support import StoreCase, python, read
 from thalweg.faults import BY_FAULT, Fault, ServiceError
+from thalweg.messagepack import DecodeError, EncodeError
 from thalweg.rpc import RemoteError
 
 
@@ -33,6 +35,22 @@ class Table(unittest.TestCase):
             self.assertIsInstance(error, thalweg.Error)
             self.assertEqual(str(pickle.loads(pickle.dumps(error))), str(error))
             self.assertIs(getattr(thalweg.service, row.__name__), row)
+
+    def test_every_one_goes_to_another_process_and_back(self):
+        made = {
+            thalweg.Damaged: lambda: thalweg.Damaged("here", log=None, file="1.seg", position=4, resync=None),
+            RemoteError: lambda: RemoteError(-32000, "refused", {"fault": "refused", "more": [1]}),
+            DecodeError: lambda: DecodeError("EchoFields.count", "no integer", 7),
+        }
+        classes = [DecodeError, EncodeError, thalweg.Error]
+        for row in classes:
+            classes += row.__subclasses__()
+        self.assertGreater(len(classes), 60)
+        for row in classes:
+            error = made.get(row, lambda row=row: row("here"))()
+            for same in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+                with self.subTest(row):
+                    self.assertEqual((type(same), str(same), vars(same)), (row, str(error), vars(error)))
 
     def test_everything_says_what_it_is_for(self):
         for name in thalweg.__all__:

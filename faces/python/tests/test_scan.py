@@ -1,5 +1,6 @@
 """Batches, against the iterator."""
 
+import threading
 import unittest.mock
 
 import numpy
@@ -24,6 +25,25 @@ class Scan(StoreCase):
             self.assertEqual(list(self.rows(self.log.scan(limit=limit))), expected, limit)
         self.assertEqual(list(self.rows(self.log.scan(start=500, end=900))), expected[50:90])
         self.assertEqual(list(self.log.scan(tail=True)), [])
+
+    def test_threads_may_share_one(self):
+        self.log.append_many([b"payload"] * 300_000)
+        scan, offsets, errors = self.log.scan(limit=1000), [], []
+
+        def take():
+            try:
+                for batch in scan:
+                    offsets.extend(batch.offsets.tolist())
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+        self.assertEqual(sorted(offsets), list(range(0, 300_000 * 7, 7)))
 
     def test_batches_that_are_kept_stay_as_they_are(self):
         entries = self.fill(5000)

@@ -317,6 +317,39 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                         answer = await asyncio.wait_for(client.fields(FIELDS), 60)
                         self.assertEqual(answer.name, FIELDS.name)
 
+    async def test_a_child_leaves_the_answers_to_its_parent(self):
+        def answer():
+            reply = held[0]
+            for call in (
+                lambda: reply.end(b"the child's"),
+                lambda: reply.item(b"the child's"),
+                lambda: reply.fail(Fault.ABANDONED, "the child's"),
+                reply.watch,
+                reply.watch_cancel,
+                lambda: reply.is_cancelled,
+            ):
+                with self.assertRaisesRegex(RuntimeError, "after a fork"):
+                    call()
+
+        def let_go():
+            held.clear()
+            gc.collect()
+
+        held, status = [], []
+
+        async def forks(_frame, reply):
+            held.append(reply._native)
+            reply._native = None
+            status.extend(status_of_child(work) for work in (answer, let_go))
+            held.pop().end(b"the parent's")
+
+        async with self.serve(forks):
+            for kind in ("sock", "shm"):
+                async with await Client.connect(self.endpoint(kind)) as transport:
+                    answered = await transport.call(FIELDS_FRAME, deadline=60)
+                    self.assertEqual((answered, status), (b"the parent's", [0, 0]))
+                status.clear()
+
     def test_a_child_closes_a_server_that_a_thread_of_its_parent_waits_in(self):
         listener = _native.Listener([self.endpoint()])
         waits = threading.Thread(target=listener.wait)

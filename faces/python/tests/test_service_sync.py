@@ -12,6 +12,7 @@ import unittest
 from test import support
 
 from service_support import (
+    CANCEL,
     END,
     ENDLESS,
     FIELDS,
@@ -351,6 +352,32 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
                     os._exit(3)
                 os._exit(4)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_who_lets_go_of_a_stream_waits_for_no_other_thread(self):
+        asked, gone, frames = threading.Event(), threading.Event(), []
+
+        def slow(hand):
+            frames.extend(hand.frame()[:2] for _ in range(6))
+            asked.set()
+            gone.wait()
+            hand.send(header(END, frames[-1][1]))
+            frames.extend(hand.frame()[:2] for _ in range(5))
+
+        with Peer(self.endpoint(), slow), SyncClient(self.endpoint()) as client:
+            streams = [client.stream(b"a stream", credit=1) for _ in range(5)]
+            waits = threading.Thread(target=client.call, args=(b"slow",))
+            waits.start()
+            asked.wait()
+            # The thread sleeps with the client in its hands, for a second.
+            began = time.monotonic()
+            streams.clear()
+            took = time.monotonic() - began
+            gone.set()
+            waits.join()
+            client.flush()
+        self.assertLess(took, 0.7)
+        calls = [call for _, call in frames[:5]]
+        self.assertEqual(sorted(frames[6:]), [(CANCEL, call) for call in calls])
 
     def test_a_server_that_dies_in_the_middle_of_an_answer(self):
         def half(hand):

@@ -28,13 +28,13 @@ from thalweg.state import (
 
 
 class Refusing:
-    """A connection at whose other end everything is refused."""
+    """A connection at whose other end everything is refused, in these words or with this error."""
 
-    def __init__(self, words: str) -> None:
-        self._words = words
+    def __init__(self, why: str | rpc.RemoteError) -> None:
+        self._error = faults.Refused(why) if isinstance(why, str) else why
 
     def call(self, method: str, params: rpc.Params = None) -> None:
-        raise faults.Refused(self._words)
+        raise self._error
 
     def close(self) -> None:
         pass
@@ -54,6 +54,26 @@ class Words(unittest.TestCase):
             SyncSession(Refusing("no_state: and why"), "token", "main", 30.0).commit()
         self.assertIs(type(caught.exception), StateRefused)
         self.assertEqual(caught.exception.word, "no_state")
+
+    def test_whether_to_try_again_is_said_of_each_refusal(self) -> None:
+        for word, expected in {"conflict": "never", "unknown": "unknown", "sessions_full": "safe", "no_state": "never"}.items():
+            with self.subTest(word), self.assertRaises(StateRefused) as caught:
+                SyncSession(Refusing(f"{word}: and why"), "token", "main", 30.0).commit()
+            self.assertEqual(caught.exception.retry, expected)
+
+    def test_what_is_no_refusal_has_the_class_of_its_fault(self) -> None:
+        for fault in faults.Fault:
+            if fault is not faults.Fault.REFUSED:
+                line = Refusing(rpc.RemoteError(fault.rpc_code, "and why", {"fault": fault.name.lower()}))
+                with self.subTest(fault), self.assertRaises(faults.BY_FAULT[fault]) as caught:
+                    SyncSession(line, "token", "main", 30.0).commit()
+                self.assertEqual((caught.exception.detail, caught.exception.retry), ("and why", fault.retry))
+
+    def test_an_error_of_no_fault_comes_as_it_is(self) -> None:
+        error = rpc.RemoteError(-32700, "no JSON")
+        with self.assertRaises(rpc.RemoteError) as caught:
+            SyncSession(Refusing(error), "token", "main", 30.0).commit()
+        self.assertIs(caught.exception, error)
 
     def test_where_there_can_be_no_state_what_there_can_be_is_said(self) -> None:
         for at in ("https://127.0.0.1:1/rpc/state", "data", ""):
@@ -197,6 +217,41 @@ class Waiting(Served):
 
 
 class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
+    async def test_calls_that_are_made_together_keep_their_order(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as session, await Session.open(way) as other:
+                    for turn in range(60):
+                        await asyncio.gather(session.snapshot(), session.put("k", b"%d" % turn), session.rollback())
+                        self.assertIsNone(await other.get("k"))
+
+    async def test_a_call_that_is_cancelled_keeps_its_place(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                async with await Session.open(way) as session, await Session.open(way) as other:
+                    for turn in range(60):
+                        snapshot = asyncio.create_task(session.snapshot())
+                        # As far as its request leaves.
+                        await asyncio.sleep(0)
+                        await asyncio.sleep(0)
+                        put = asyncio.create_task(session.put("k", b"%d" % turn))
+                        await asyncio.sleep(0)
+                        snapshot.cancel()
+                        await asyncio.gather(snapshot, put, return_exceptions=True)
+                        with contextlib.suppress(NoSnapshot):
+                            await session.rollback()
+                            self.assertIsNone(await other.get("k"))
+                        await other.remove("k")
+
+    async def test_a_call_that_is_cancelled_before_its_turn_is_not_made(self) -> None:
+        async with await Session.open(self.ways[2]) as session:
+            first = asyncio.create_task(session.put("a", b"1"))
+            second = asyncio.create_task(session.put("b", b"2"))
+            await asyncio.sleep(0)
+            second.cancel()
+            await first
+            self.assertEqual(await session.scan(), ([("a", b"1")], None))
+
     async def test_the_same_in_an_event_loop(self) -> None:
         for way in self.ways:
             with self.subTest(way):

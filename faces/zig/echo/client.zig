@@ -146,8 +146,8 @@ fn refused(pipeline: *Pipeline, arena: Allocator) !void {
 
 /// A request that no service knows: an error frame, or the fault.
 fn unknown(client: *Client, arena: Allocator) !void {
-    try client.send("\x91\x92\xafEchoNoSuchThing\x80");
-    const frame = client.receive() catch |problem| return holds(problem == error.UnknownCommand, "an unknown command");
+    const call = try client.send("\x91\x92\xafEchoNoSuchThing\x80");
+    const frame = client.receive(call) catch |problem| return holds(problem == error.UnknownCommand, "an unknown command");
     try holds(try types.EchoResponseCodec.decode(arena, frame) == .error_response, "an unknown command's answer");
 }
 

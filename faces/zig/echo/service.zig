@@ -29,7 +29,7 @@ const Counting = struct {
             self.count += 1;
             switch (flow) {
                 .go => {},
-                .wait => return self.responder.changed(later, self),
+                .wait => return self.responder.changed(later, self, null),
                 .gone => return self.end(),
             }
         }
@@ -44,10 +44,9 @@ const Counting = struct {
     }
 
     fn end(self: *Counting) !void {
-        const count = self.count;
-        const responder = self.responder;
+        try self.responder.ok(.{ .count = self.count });
+        // The answer and what wakes this are one thread's: behind it nobody calls `later`.
         self.service.allocator.destroy(self);
-        try responder.ok(.{ .count = count });
     }
 };
 

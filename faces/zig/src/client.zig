@@ -4,7 +4,8 @@
 const std = @import("std");
 const c = @import("c.zig");
 const faults = @import("faults.zig");
-const check = @import("code.zig").check;
+const code = @import("code.zig");
+const check = code.check;
 const Wait = @import("thalweg.zig").Wait;
 const Error = faults.Error;
 
@@ -81,9 +82,20 @@ pub const Client = struct {
         c.thalweg_client_close(self.handle);
     }
 
-    /// Gives the next call, and no other, what it says here.
+    /// Gives the next call, and no other, what it says here. A call whose request cannot be written was the next one, too.
     pub fn with(self: *Client, options: CallOptions) void {
         self.next_call = options;
+    }
+
+    /// The next call's request could not be written.
+    pub fn unsent(self: *Client) void {
+        self.next_call = .{};
+    }
+
+    /// Items that a new stream may bring before it is granted more; 0 where streams know no credit, and while there is no
+    /// connection.
+    pub fn credit(self: *const Client) u32 {
+        return self.state().credit;
     }
 
     /// Begins a call, which leaves with the next flush, turn or wait.
@@ -103,7 +115,7 @@ pub const Client = struct {
         given.unary = unary;
         var call: u64 = 0;
         try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &given, &call));
-        return .{ .call = call, .credit = if (options.credit > 0) options.credit else self.state().credit };
+        return .{ .call = call, .credit = if (options.credit > 0) options.credit else self.credit() };
     }
 
     /// Waits for the call's next frame, which is lent until the next call of this client's methods.
@@ -135,24 +147,22 @@ pub const Client = struct {
         _ = c.thalweg_client_forget(self.handle, call);
     }
 
-    /// Sends a request whose answer `receive` waits for. Who did not read the stream before to its end does not want it.
-    pub fn send(self: *Client, frame: []const u8) Error!void {
-        try self.sendAs(frame, false);
+    /// Sends a request whose answer `receive` waits for, by the call's number. A stream before it that was not read to its end
+    /// is left.
+    pub fn send(self: *Client, frame: []const u8) Error!u64 {
+        return self.sendAs(frame, false);
     }
 
     /// The same of a request that one frame answers.
-    pub fn ask(self: *Client, frame: []const u8) Error!void {
-        try self.sendAs(frame, true);
+    pub fn ask(self: *Client, frame: []const u8) Error!u64 {
+        return self.sendAs(frame, true);
     }
 
-    fn sendAs(self: *Client, frame: []const u8, unary: bool) Error!void {
+    fn sendAs(self: *Client, frame: []const u8, unary: bool) Error!u64 {
         if (self.waited.call != 0) self.forget(self.waited.call);
+        self.waited.call = 0;
         self.waited = try self.beginAs(frame, unary);
         self.taken = 0;
-    }
-
-    /// The call that was sent last; 0 once it has ended.
-    pub fn sent(self: *const Client) u64 {
         return self.waited.call;
     }
 
@@ -165,15 +175,20 @@ pub const Client = struct {
         self.flush() catch {};
     }
 
-    /// Waits for the next frame that answers what was sent.
-    pub fn receive(self: *Client) Error![]const u8 {
+    /// Waits for the next frame of what was sent last, if this is the call.
+    pub fn receive(self: *Client, call: u64) Error![]const u8 {
+        if (call == 0 or call != self.waited.call) {
+            return code.failure(error.Cancelled, "another call was made on this client, or this one has ended");
+        }
         var event: c.Event = undefined;
-        try check(c.thalweg_client_wait(self.handle, self.waited.call, &event));
+        try check(c.thalweg_client_wait(self.handle, call, &event));
         if (event.kind != .item) {
             self.waited.call = 0;
             return frameOf(&event);
         }
         self.taken += 1;
+        // Of a stream that was begun while there was no connection it is known since there is one.
+        if (self.waited.credit == 0) self.waited.credit = self.credit();
         if (self.taken > self.waited.credit / 2) {
             self.grant(self.waited.call, self.taken);
             self.taken = 0;

@@ -1,7 +1,25 @@
 //! The C interface's codes, as errors.
 
+const std = @import("std");
+const c = @import("c.zig");
 const faults = @import("faults.zig");
 
+/// What went wrong last on this thread, if it did here and not behind the C interface.
+threadlocal var own: ?[:0]const u8 = null;
+
 pub fn check(code: u16) faults.Error!void {
-    if (code != 0) return faults.errorOf(@enumFromInt(code));
+    if (code == 0) return;
+    own = null;
+    return faults.errorOf(@enumFromInt(code));
+}
+
+/// An error that the face finds itself, with its words.
+pub fn failure(comptime problem: faults.Error, comptime words: [:0]const u8) faults.Error {
+    own = words;
+    return problem;
+}
+
+/// What went wrong last on this thread.
+pub fn detail() [:0]const u8 {
+    return own orelse std.mem.span(c.thalweg_error_detail());
 }

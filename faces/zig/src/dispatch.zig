@@ -43,9 +43,10 @@ pub fn Dispatcher(comptime Module: type) type {
                 return of(context).answered.load(.acquire) or of(context).reply.cancelled();
             }
 
-            fn changed(context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, to: ?*anyopaque) void {
-                if (of(context).answered.load(.acquire)) return wake(to);
-                of(context).reply.changed(wake, to);
+            fn changed(context: *anyopaque, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) void {
+                if (!of(context).answered.load(.acquire)) return of(context).reply.changed(wake, to, released);
+                wake(to);
+                if (released) |releases| releases(to);
             }
 
             fn claim(context: *anyopaque) bool {

@@ -14,6 +14,7 @@ pub const ServerOptions = struct {
     /// The `error_tag` that was generated with the types.
     error_tag: ?[:0]const u8 = null,
     unsent_bytes_max: ?u64 = null,
+    in_flight_bytes_max: ?u64 = null,
     drain_grace_ms: ?u64 = null,
     frame_bytes_max: ?u32 = null,
     ring_bytes_max: ?u32 = null,
@@ -29,6 +30,7 @@ pub const ServerOptions = struct {
             .schema = self.schema,
             .error_tag = if (self.error_tag) |tag| tag.ptr else null,
             .unsent_bytes_max = self.unsent_bytes_max orelse of.unsent_bytes_max,
+            .in_flight_bytes_max = self.in_flight_bytes_max orelse of.in_flight_bytes_max,
             .drain_grace_ms = self.drain_grace_ms orelse of.drain_grace_ms,
             .frame_bytes_max = self.frame_bytes_max orelse of.frame_bytes_max,
             .ring_bytes_max = self.ring_bytes_max orelse of.ring_bytes_max,
@@ -70,10 +72,13 @@ pub const Reply = struct {
         return c.thalweg_reply_cancelled(self.handle);
     }
 
-    /// Has `wake` called with `of` once a stream may go on or nobody waits for the answer any more; at once if it is so
-    /// already. A credit, a cancellation and a client that is gone are seen, and told, by the thread that runs the server.
-    pub fn changed(self: Reply, wake: c.Call, of: ?*anyopaque) void {
-        _ = c.thalweg_reply_changed(self.handle, wake, of, null);
+    /// Has `wake` called with `of` once a stream may go on or nobody waits for the answer any more; at once, on this thread,
+    /// if it is so already. A credit, a cancellation and a client that is gone are seen, and told, by the thread that runs the
+    /// server, which must not be held up. A `wake` that was given before is forgotten, and an answer forgets this one; of one
+    /// that another thread has begun by then, `released` says when it is over: it is called once, from any thread, when nobody
+    /// uses `of` any more.
+    pub fn changed(self: Reply, wake: c.Call, of: ?*anyopaque, released: ?c.Call) void {
+        _ = c.thalweg_reply_changed(self.handle, wake, of, released);
     }
 };
 

@@ -2,9 +2,7 @@
 //! them, without a thread of their own. Types and methods come from `thalweg codegen --lang zig`; what stands here carries
 //! their frames. Everything is a thin layer over the C interface: link `libthalweg` and the C library.
 
-const std = @import("std");
 const faults = @import("faults.zig");
-const c = @import("c.zig");
 
 pub const Fault = faults.Fault;
 pub const Retry = faults.Retry;
@@ -47,6 +45,4 @@ pub const Wait = union(enum) {
 };
 
 /// What went wrong last on this thread, in words, with what to do about it. Lent until the next function fails.
-pub fn detail() [:0]const u8 {
-    return std.mem.span(c.thalweg_error_detail());
-}
+pub const detail = @import("code.zig").detail;

@@ -86,7 +86,7 @@ fn connecting(folder: []const u8) !void {
     const endpoint = path(folder, "connecting.sock");
     fails(Client.open(endpoint, once), error.NoServer, "nobody listens");
     holds(std.mem.indexOf(u8, thalweg.detail(), "connecting.sock") != null, "the path in the words");
-    holds(thalweg.faultOf(error.NoServer).retry() == .safe, "that a repetition is safe");
+    holds(thalweg.faultOf(error.NoServer).?.retry() == .safe, "that a repetition is safe");
     fails(Client.open("no-endpoint", once), error.BadArgument, "no endpoint");
 
     const stale = path(folder, "stale.sock");
@@ -120,8 +120,7 @@ fn nonsense(folder: []const u8, comptime name: []const u8) !void {
     var client = try Client.open(endpoint, calling);
     defer client.close();
     for (frames.refused) |frame| {
-        try client.send(frame.bytes);
-        const outcome = client.receive();
+        const outcome = client.receive(try client.send(frame.bytes));
         const is_named = if (outcome) |_| false else |problem| switch (problem) {
             error.BadRequest, error.UnknownCommand => true,
             else => false,
@@ -169,10 +168,8 @@ fn carelessness(folder: []const u8) !void {
     var client = try Client.open(endpoint, calling);
     defer client.close();
     holds(client.state().shared, "shared memory");
-    try client.send("1");
-    fails(client.receive(), error.Abandoned, "a reply that was dropped");
-    try client.send("22");
-    fails(client.receive(), error.Overloaded, "a fault of the handler's");
+    fails(client.receive(try client.send("1")), error.Abandoned, "a reply that was dropped");
+    fails(client.receive(try client.send("22")), error.Overloaded, "a fault of the handler's");
     holds(std.mem.indexOf(u8, thalweg.detail(), "come back later") != null, "what the handler said, in the words");
 }
 
@@ -258,7 +255,7 @@ const Held = struct {
         taken += 1;
         // Nobody waits for a third one: what changes is that nobody waits for anything.
         holds(incoming.reply.item(brings) == .go and incoming.reply.item(brings) == .wait, "two items");
-        incoming.reply.changed(left, null);
+        incoming.reply.changed(left, null, null);
     }
     fn left(_: ?*anyopaque) callconv(.c) void {
         bell.ring();
@@ -306,6 +303,117 @@ fn leaving(folder: []const u8, comptime name: []const u8) !void {
     holds(client.state().in_flight == 0, "nothing is under way");
 }
 
+/// Makes what is left to the server's loop at once.
+fn dispatchToTheEnd(service: *EchoService, incoming: thalweg.Incoming) void {
+    dispatch(service, incoming);
+    while (service.goOn()) {}
+}
+
+/// Two streams that are waited for on one client: the second has the place of the first, which says so.
+fn meeting(folder: []const u8) !void {
+    const endpoint = path(folder, "meeting.sock");
+    const running = try Running.start(endpoint, serving, dispatchToTheEnd);
+    defer running.end();
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    const arena = memory.allocator();
+    var waiting = Waiting.init(arena, &client);
+    const first = try waiting.count(.{ .first = 10, .last = 19 });
+    holds((try first.next(arena)).item.value == 10, "an item of the first stream");
+    const second = try waiting.count(.{ .first = 20, .last = 21 });
+    fails(first.next(arena), error.Cancelled, "a stream whose place another took");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "another call was made") != null, "why, in the words");
+    for (20..22) |value| holds((try second.next(arena)).item.value == value, "the second stream's own items");
+    holds((try second.next(arena)).end.count == 2, "the second stream's end");
+
+    // What is said for one call is said for no other, though it could not be written.
+    client.with(.{ .deadline_ms = 0 });
+    fails(waiting.fail(arena, .{ .reason = "caf\xe9" }), error.NotUtf8, "words that nobody could read");
+    holds(serves(&client), "that the next call has all the time");
+
+    const unread = thalweg.faultOf(error.Truncated);
+    holds(unread != null and unread.? == .bad_answer, "the fault of what cannot be read");
+    holds(thalweg.faultOf(error.OutOfMemory) == null, "that memory is no call's fault");
+}
+
+/// A stream that ends while it could be woken.
+const Woken = struct {
+    var woken: usize = 0;
+    var released: usize = 0;
+    var released_by_then: usize = 0;
+    var item: []const u8 = undefined;
+    var end: []const u8 = undefined;
+
+    fn wake(_: ?*anyopaque) callconv(.c) void {
+        woken += 1;
+    }
+    fn release(_: ?*anyopaque) callconv(.c) void {
+        released += 1;
+    }
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        while (incoming.reply.item(item) == .go) {}
+        incoming.reply.changed(wake, null, release);
+        incoming.reply.end(end);
+        released_by_then = released;
+    }
+};
+
+fn waking(folder: []const u8) !void {
+    const endpoint = path(folder, "waking.sock");
+    const arena = memory.allocator();
+    var item: echo.mp.Writer = .{ .allocator = arena };
+    try types.EchoResponseCodec.encode(&item, .{ .count_item = .{ .value = 5 } });
+    var end: echo.mp.Writer = .{ .allocator = arena };
+    try types.EchoResponseCodec.encode(&end, .{ .count_response = .{ .count = 1 } });
+    Woken.item = item.written();
+    Woken.end = end.written();
+    const running = try Running.start(endpoint, serving, Woken.take);
+    var client = try Client.open(endpoint, calling);
+    var waiting = Waiting.init(arena, &client);
+    client.with(.{ .credit = 1 });
+    const items = try waiting.count(.{ .first = 0, .last = 9 });
+    holds((try items.next(arena)).item.value == 5, "an item before the end");
+    while (try items.next(arena) == .item) {}
+    client.close();
+    running.end();
+    holds(Woken.woken == 0, "that who has answered is not woken");
+    holds(Woken.released == 1 and Woken.released_by_then == 1, "that the answer released what was to be woken");
+}
+
+/// Calls at one fork, and an executor that has ended.
+const Ending = struct {
+    var ended: usize = 0;
+    var first: ?*echo.Forks.Job = null;
+
+    fn post(_: ?*anyopaque, job: *echo.Forks.Job) void {
+        job.abandon();
+    }
+    fn begun(job: *echo.Forks.Job) void {
+        first = job;
+    }
+    fn item(_: *anyopaque, _: []const u8) echo.service.Flow {
+        return .gone;
+    }
+    fn end(_: *anyopaque, _: []const u8) void {
+        ended += 1;
+    }
+};
+
+fn ending() !void {
+    const waiting = 100_000;
+    var forks = echo.Forks.init(std.heap.c_allocator, .{ .post = Ending.post });
+    const jobs = try memory.allocator().alloc(echo.Forks.Job, waiting + 1);
+    for (jobs) |*job| {
+        const reply: echo.service.Reply = .{ .context = job, .ways = &.{ .item = Ending.item, .end = Ending.end } };
+        job.* = .{ .call = Ending.begun, .reply = reply };
+        try forks.order(.write, .{ .number = 1 }, job);
+    }
+    holds(Ending.first == &jobs[0] and Ending.ended == 0, "one has its turn, and the others wait");
+    jobs[0].abandon();
+    holds(Ending.ended == jobs.len, "that what an executor does not take ends");
+    forks.deinit();
+}
+
 /// No deadline is none, and any other is one.
 fn deadlines() void {
     holds((thalweg.CallOptions{}).inC().deadline_ms == 0, "no deadline");
@@ -332,8 +440,7 @@ fn serially(folder: []const u8) !void {
         fn ask(self: *@This()) !void {
             var client = try Client.open(self.endpoint, .{ .schema = types.schema_hash, .plain = true });
             defer client.close();
-            try client.send("abc");
-            holds(std.mem.eql(u8, try client.receive(), "abc!"), "a serial server's answer");
+            holds(std.mem.eql(u8, try client.receive(try client.send("abc")), "abc!"), "a serial server's answer");
         }
     };
     var asking: Asking = .{ .endpoint = endpoint, .stopper = try server.stopper() };
@@ -369,8 +476,7 @@ fn spawning(folder: []const u8) !void {
         defer spawned.close();
         var client = try spawned.connect(.{ .plain = true });
         defer client.close();
-        try client.send("hello");
-        holds(std.mem.eql(u8, try client.receive(), "hello"), "an answer of a program that was started");
+        holds(std.mem.eql(u8, try client.receive(try client.send("hello")), "hello"), "an answer of a program that was started");
         fails(spawned.connect(.{ .plain = true }), error.NoServer, "a second connection");
         holds(try spawned.tend() == null and spawned.process() != 0, "a program that runs");
         const exit = try spawned.stop();
@@ -421,6 +527,9 @@ fn everything(folder: []const u8) !void {
     try haste(folder);
     try leaving(folder, "leaving.sock");
     try leaving(folder, "leaving.shm");
+    try meeting(folder);
+    try waking(folder);
+    try ending();
     deadlines();
     try serially(folder);
     try spawning(folder);

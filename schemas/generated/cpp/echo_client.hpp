@@ -19,65 +19,65 @@ class EchoClient {
         /// Any bytes.
         template <class S>
         EchoBytesResponseView bytes(const BasicEchoBytes<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoBytesResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoBytesResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Leaves side by side.
         template <class S>
         EchoFieldsResponseView fields(const BasicEchoFields<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoFieldsResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoFieldsResponseView>(transport_.receive(call), error_tag);
         }
 
         /// A struct in a struct.
         template <class S>
         EchoNestedResponseView nested(const BasicEchoNested<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoNestedResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoNestedResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Named leaves.
         EchoAliasesResponseView aliases(const EchoAliases& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoAliasesResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoAliasesResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Bytes that may be absent, and exactly two of them.
         template <class S>
         EchoBlobsResponseView blobs(const BasicEchoBlobs<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoBlobsResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoBlobsResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Always answers with the error, in these words.
         template <class S>
         EchoFailResponseView fail(const BasicEchoFail<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoFailResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoFailResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Every width.
         EchoNumbersResponseView numbers(const EchoNumbers& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoNumbersResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoNumbersResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Types of types.
         template <class S>
         EchoPlacesResponseView places(const BasicEchoPlaces<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoPlacesResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoPlacesResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Counts, one item at a time.
-        /// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it.
+        /// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it, and so does another
+        /// call that waits on the same transport: then this throws thalweg::Error, Fault::cancelled.
         template <class F>
         EchoCountResponseView count(const EchoCount& request, F&& take) {
-            transport_.send(frame_of_(request));
-            const thalweg::Reading reading(transport_);
+            thalweg::Reading reading(transport_, transport_.send(frame_of_(request)));
             for (;;) {
-                auto heard = thalweg::next<EchoCountItemView, EchoCountResponseView>(transport_.receive(), error_tag);
+                auto heard = thalweg::next<EchoCountItemView, EchoCountResponseView>(reading.next(), error_tag);
                 if (auto* end = std::get_if<EchoCountResponseView>(&heard)) return std::move(*end);
                 take(std::get<EchoCountItemView>(heard));
             }
@@ -86,28 +86,28 @@ class EchoClient {
         /// Remembers a value on a fork.
         template <class S>
         EchoPutResponseView put(const BasicEchoPut<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoPutResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoPutResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Says what was put last.
         template <class S>
         EchoPeekResponseView peek(const BasicEchoPeek<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoPeekResponseView>(transport_.receive(call), error_tag);
         }
 
         /// Says what everybody agreed on.
         template <class S>
         EchoPeekResponseView peek_committed(const BasicEchoPeekCommitted<S>& request) {
-            transport_.ask(frame_of_(request));
-            return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
+            const std::uint64_t call = transport_.ask(frame_of_(request));
+            return thalweg::answer<EchoPeekResponseView>(transport_.receive(call), error_tag);
         }
 
     private:
         template <class T> thalweg::FrameView frame_of_(const T& request) {
             frame_.clear();
-            thalweg::request_frame(request, frame_);
+            thalweg::request_for(transport_, request, frame_);
             return frame_;
         }
 
@@ -192,7 +192,7 @@ class EchoAsyncClient {
     private:
         template <class P, class T> P begin_(const T& request) {
             thalweg::Scratch frame;
-            thalweg::request_frame(request, frame.bytes);
+            thalweg::request_for(transport_, request, frame.bytes);
             return P(transport_, frame.bytes, error_tag);
         }
 

@@ -49,10 +49,7 @@ def write_mood(out: bytearray, value: Mood) -> None:
 
 
 def read_mood(reader: Reader) -> Mood:
-    word = _MOOD__WORDS.get(reader.key())
-    if word is None:
-        raise reader.refuse("a word the enum does not have", "Mood")
-    return word
+    return reader.word(_MOOD__WORDS)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -42,13 +42,17 @@ class DecodeError(ValueError):
     """Of an answer: what was asked may have been done."""
 
     def __init__(self, place: str, wrong: str, at: int) -> None:
-        super().__init__(f"{place}: {wrong} at byte {at}")
+        # All of them, so that it can be copied and sent to another process.
+        super().__init__(place, wrong, at)
         self.place = place
         """The field or message being read; ``frame`` outside of any."""
         self.wrong = wrong
         """What is wrong."""
         self.at = at
         """Where in the frame."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.wrong} at byte {self.at}"
 
 
 class EncodeError(ValueError):
@@ -196,6 +200,14 @@ class Reader:
             return self._take(self._number(1 << (tag - 0xD9)))
         raise self._kind("a string", tag)
 
+    def word(self, words: Mapping[bytes, T]) -> T:
+        """A word of an enum: what ``words`` has for it."""
+        at = self._at
+        found = words.get(self.key())
+        if found is None:
+            raise self._error("a word the enum does not have", at)
+        return found
+
     def string(self) -> str:
         raw = self.key()
         try:
@@ -280,7 +292,7 @@ class Reader:
 
     def struct(self, place: str, fields: Fields) -> dict[str, Any]:
         """The attributes of a struct; optional ones may be missing."""
-        self._place = place
+        outer, self._place = self._place, place
         values: dict[str, Any] = {}
         count = self._believe(self._map_length(), 2)
         self._hold(_STRUCT + _WORD * len(fields))
@@ -294,10 +306,11 @@ class Reader:
             if name in values:
                 raise self._error("a field or key that is there twice", self._at)
             values[name] = field[2](self)
-        self._place = place
+            self._place = place
         for key, (name, is_required, _) in fields.items():
             if is_required and name not in values:
                 raise self.refuse("a field is missing", f"{place}.{key.decode()}")
+        self._place = outer
         return values
 
     def request(self) -> str:

@@ -62,12 +62,12 @@ impl Mood {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match reader.key()? {
-            b"calm" => Ok(Self::Calm),
-            b"in-a-hurry" => Ok(Self::InAHurry),
-            b"lost" => Ok(Self::Lost),
-            _ => Err(reader.refuse(Wrong::UnknownWord, "Mood")),
-        }
+        reader.word(|word| match word {
+            b"calm" => Some(Self::Calm),
+            b"in-a-hurry" => Some(Self::InAHurry),
+            b"lost" => Some(Self::Lost),
+            _ => None,
+        })
     }
 }
 

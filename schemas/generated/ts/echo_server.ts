@@ -139,7 +139,7 @@ export function service(handler: EchoHandler): Service {
         return refuse(reply, "EchoErrorResponse", error);
       }
       try {
-        await forks.order(types.accessOf(request), () => handle(handler, request, reply));
+        await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply.signal);
       } catch (error) {
         reply.end(errorFrame("EchoErrorResponse", error));
       }

@@ -35,13 +35,14 @@ function writeMood(writer: Writer, value: Mood): void {
 }
 
 function readMood(reader: Reader): Mood {
+  const { at } = reader;
   const word = reader.key();
   switch (word) {
     case "calm":
     case "in-a-hurry":
     case "lost":
       return word;
-    default: throw reader.refuse("a word the enum does not have", "Mood");
+    default: throw reader.unknownWord(at);
   }
 }
 
@@ -65,7 +66,7 @@ export function readInner(reader: Reader): Inner {
   let flagField: boolean | undefined | undefined;
   let flagFieldSeen = false;
   for (let left = reader.fields("Inner", 2); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("Inner")) {
       case "values":
         reader.once(valuesField !== undefined, "Inner.values");
         valuesField = reader.list(1, (r) => r.bytes());
@@ -106,7 +107,7 @@ export function readPlace(reader: Reader): Place {
   let innerFieldSeen = false;
   let moodsField: Map<string, Mood> | undefined;
   for (let left = reader.fields("Place", 3); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("Place")) {
       case "name":
         reader.once(nameField !== undefined, "Place.name");
         nameField = reader.string();
@@ -143,7 +144,7 @@ export function writeEchoBytes(writer: Writer, value: EchoBytes): void {
 export function readEchoBytes(reader: Reader): EchoBytes {
   let dataField: Uint8Array | undefined;
   for (let left = reader.fields("EchoBytes", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoBytes")) {
       case "data":
         reader.once(dataField !== undefined, "EchoBytes.data");
         dataField = reader.bytes();
@@ -169,7 +170,7 @@ export function writeEchoBytesResponse(writer: Writer, value: EchoBytesResponse)
 export function readEchoBytesResponse(reader: Reader): EchoBytesResponse {
   let dataField: Uint8Array | undefined;
   for (let left = reader.fields("EchoBytesResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoBytesResponse")) {
       case "data":
         reader.once(dataField !== undefined, "EchoBytesResponse.data");
         dataField = reader.bytes();
@@ -203,7 +204,7 @@ export function readEchoFields(reader: Reader): EchoFields {
   let totalField: bigint | undefined;
   let nameField: string | undefined;
   for (let left = reader.fields("EchoFields", 3); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoFields")) {
       case "count":
         reader.once(countField !== undefined, "EchoFields.count");
         countField = reader.u32();
@@ -247,7 +248,7 @@ export function readEchoFieldsResponse(reader: Reader): EchoFieldsResponse {
   let totalField: bigint | undefined;
   let nameField: string | undefined;
   for (let left = reader.fields("EchoFieldsResponse", 3); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoFieldsResponse")) {
       case "count":
         reader.once(countField !== undefined, "EchoFieldsResponse.count");
         countField = reader.u32();
@@ -283,7 +284,7 @@ export function writeEchoNested(writer: Writer, value: EchoNested): void {
 export function readEchoNested(reader: Reader): EchoNested {
   let innerField: Inner | undefined;
   for (let left = reader.fields("EchoNested", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoNested")) {
       case "inner":
         reader.once(innerField !== undefined, "EchoNested.inner");
         innerField = readInner(reader);
@@ -309,7 +310,7 @@ export function writeEchoNestedResponse(writer: Writer, value: EchoNestedRespons
 export function readEchoNestedResponse(reader: Reader): EchoNestedResponse {
   let innerField: Inner | undefined;
   for (let left = reader.fields("EchoNestedResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoNestedResponse")) {
       case "inner":
         reader.once(innerField !== undefined, "EchoNestedResponse.inner");
         innerField = readInner(reader);
@@ -348,7 +349,7 @@ export function readEchoAliases(reader: Reader): EchoAliases {
   let parentFieldSeen = false;
   let chainField: Digest[] | undefined;
   for (let left = reader.fields("EchoAliases", 4); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoAliases")) {
       case "sequenceNumber":
         reader.once(sequenceNumberField !== undefined, "EchoAliases.sequenceNumber");
         sequenceNumberField = reader.u32();
@@ -403,7 +404,7 @@ export function readEchoAliasesResponse(reader: Reader): EchoAliasesResponse {
   let parentFieldSeen = false;
   let chainField: Digest[] | undefined;
   for (let left = reader.fields("EchoAliasesResponse", 4); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoAliasesResponse")) {
       case "sequenceNumber":
         reader.once(sequenceNumberField !== undefined, "EchoAliasesResponse.sequenceNumber");
         sequenceNumberField = reader.u32();
@@ -450,7 +451,7 @@ export function readEchoBlobs(reader: Reader): EchoBlobs {
   let extraFieldSeen = false;
   let partsField: Uint8Array[] | undefined;
   for (let left = reader.fields("EchoBlobs", 2); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoBlobs")) {
       case "extra":
         reader.once(extraFieldSeen, "EchoBlobs.extra");
         extraFieldSeen = true;
@@ -487,7 +488,7 @@ export function readEchoBlobsResponse(reader: Reader): EchoBlobsResponse {
   let extraFieldSeen = false;
   let partsField: Uint8Array[] | undefined;
   for (let left = reader.fields("EchoBlobsResponse", 2); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoBlobsResponse")) {
       case "extra":
         reader.once(extraFieldSeen, "EchoBlobsResponse.extra");
         extraFieldSeen = true;
@@ -519,7 +520,7 @@ export function writeEchoFail(writer: Writer, value: EchoFail): void {
 export function readEchoFail(reader: Reader): EchoFail {
   let reasonField: string | undefined;
   for (let left = reader.fields("EchoFail", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoFail")) {
       case "reason":
         reader.once(reasonField !== undefined, "EchoFail.reason");
         reasonField = reader.string();
@@ -592,7 +593,7 @@ export function readEchoNumbers(reader: Reader): EchoNumbers {
   let singleField: number | undefined;
   let preciseField: number | undefined;
   for (let left = reader.fields("EchoNumbers", 10); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoNumbers")) {
       case "tiny":
         reader.once(tinyField !== undefined, "EchoNumbers.tiny");
         tinyField = reader.u8();
@@ -699,7 +700,7 @@ export function readEchoNumbersResponse(reader: Reader): EchoNumbersResponse {
   let singleField: number | undefined;
   let preciseField: number | undefined;
   for (let left = reader.fields("EchoNumbersResponse", 10); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoNumbersResponse")) {
       case "tiny":
         reader.once(tinyField !== undefined, "EchoNumbersResponse.tiny");
         tinyField = reader.u8();
@@ -788,7 +789,7 @@ export function readEchoPlaces(reader: Reader): EchoPlaces {
   let namedField: Map<string, Uint8Array[]> | undefined | undefined;
   let namedFieldSeen = false;
   for (let left = reader.fields("EchoPlaces", 5); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPlaces")) {
       case "places":
         reader.once(placesField !== undefined, "EchoPlaces.places");
         placesField = reader.list(14, readPlace);
@@ -854,7 +855,7 @@ export function readEchoPlacesResponse(reader: Reader): EchoPlacesResponse {
   let namedField: Map<string, Uint8Array[]> | undefined | undefined;
   let namedFieldSeen = false;
   for (let left = reader.fields("EchoPlacesResponse", 5); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPlacesResponse")) {
       case "places":
         reader.once(placesField !== undefined, "EchoPlacesResponse.places");
         placesField = reader.list(14, readPlace);
@@ -906,7 +907,7 @@ export function readEchoCount(reader: Reader): EchoCount {
   let firstField: number | undefined;
   let lastField: number | undefined;
   for (let left = reader.fields("EchoCount", 2); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoCount")) {
       case "first":
         reader.once(firstField !== undefined, "EchoCount.first");
         firstField = reader.u32();
@@ -937,7 +938,7 @@ export function writeEchoCountItem(writer: Writer, value: EchoCountItem): void {
 export function readEchoCountItem(reader: Reader): EchoCountItem {
   let valueField: number | undefined;
   for (let left = reader.fields("EchoCountItem", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoCountItem")) {
       case "value":
         reader.once(valueField !== undefined, "EchoCountItem.value");
         valueField = reader.u32();
@@ -963,7 +964,7 @@ export function writeEchoCountResponse(writer: Writer, value: EchoCountResponse)
 export function readEchoCountResponse(reader: Reader): EchoCountResponse {
   let countField: number | undefined;
   for (let left = reader.fields("EchoCountResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoCountResponse")) {
       case "count":
         reader.once(countField !== undefined, "EchoCountResponse.count");
         countField = reader.u32();
@@ -993,7 +994,7 @@ export function readEchoPut(reader: Reader): EchoPut {
   let forkField: string | undefined;
   let valueField: Uint8Array | undefined;
   for (let left = reader.fields("EchoPut", 2); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPut")) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPut.fork");
         forkField = reader.string();
@@ -1024,7 +1025,7 @@ export function writeEchoPutResponse(writer: Writer, value: EchoPutResponse): vo
 export function readEchoPutResponse(reader: Reader): EchoPutResponse {
   let versionField: bigint | undefined;
   for (let left = reader.fields("EchoPutResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPutResponse")) {
       case "version":
         reader.once(versionField !== undefined, "EchoPutResponse.version");
         versionField = reader.u64();
@@ -1050,7 +1051,7 @@ export function writeEchoPeek(writer: Writer, value: EchoPeek): void {
 export function readEchoPeek(reader: Reader): EchoPeek {
   let forkField: string | undefined;
   for (let left = reader.fields("EchoPeek", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPeek")) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPeek.fork");
         forkField = reader.string();
@@ -1077,7 +1078,7 @@ export function readEchoPeekResponse(reader: Reader): EchoPeekResponse {
   let valueField: Uint8Array | undefined | undefined;
   let valueFieldSeen = false;
   for (let left = reader.fields("EchoPeekResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPeekResponse")) {
       case "value":
         reader.once(valueFieldSeen, "EchoPeekResponse.value");
         valueFieldSeen = true;
@@ -1104,7 +1105,7 @@ export function writeEchoPeekCommitted(writer: Writer, value: EchoPeekCommitted)
 export function readEchoPeekCommitted(reader: Reader): EchoPeekCommitted {
   let forkField: string | undefined;
   for (let left = reader.fields("EchoPeekCommitted", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoPeekCommitted")) {
       case "fork":
         reader.once(forkField !== undefined, "EchoPeekCommitted.fork");
         forkField = reader.string();
@@ -1130,7 +1131,7 @@ export function writeEchoErrorResponse(writer: Writer, value: EchoErrorResponse)
 export function readEchoErrorResponse(reader: Reader): EchoErrorResponse {
   let messageField: string | undefined;
   for (let left = reader.fields("EchoErrorResponse", 1); left > 0; left--) {
-    switch (reader.key()) {
+    switch (reader.fieldOf("EchoErrorResponse")) {
       case "message":
         reader.once(messageField !== undefined, "EchoErrorResponse.message");
         messageField = reader.string();

@@ -55,6 +55,12 @@ function shown(value: unknown): string {
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
+/** Whether UTF-8 can hold a string: each surrogate in it is half of a pair. */
+function isWellFormed(text: string): boolean {
+  const { isWellFormed } = text as { isWellFormed?: () => boolean };
+  return isWellFormed === undefined ? !/\p{Surrogate}/u.test(text) : isWellFormed.call(text);
+}
+
 /** Below this many bytes a loop is faster than the decoder's start. */
 const SHORT_BYTES = 24;
 /** No name that is declared is longer. */
@@ -273,7 +279,7 @@ export class Reader {
     this.#hold(LIST_WORDS);
     // Of just that length: one that grows is given room for seventeen at once.
     const values = new Array<T>(count);
-    for (let n = 0; n < count; n++) values[n] = read(this);
+    this.#each(values, read);
     return values;
   }
 
@@ -283,19 +289,28 @@ export class Reader {
     if (found !== expected) throw this.#error(`expected a length of ${expected}, found ${found}`, at);
     this.#hold(LIST_WORDS);
     const values = new Array<T>(expected);
-    for (let n = 0; n < expected; n++) values[n] = read(this);
+    this.#each(values, read);
     return values;
+  }
+
+  /** Reads as many values as there is room for. Behind a struct, the place is that of the whole again. */
+  #each<T>(values: T[], read: (reader: Reader) => T): void {
+    const place = this.#place;
+    for (let n = 0; n < values.length; n++) values[n] = read(this);
+    this.#place = place;
   }
 
   map<T>(itemBytesMin: number, read: (reader: Reader) => T): Map<string, T> {
     const count = this.#believe(this.#mapLength(), itemBytesMin + 1);
     this.#hold(MAP_WORDS);
     const values = new Map<string, T>();
+    const place = this.#place;
     for (let n = 0; n < count; n++) {
       const at = this.#at;
       const key = this.string();
       if (values.has(key)) throw this.#error("a field or key that is there twice", at);
       values.set(key, read(this));
+      this.#place = place;
     }
     return values;
   }
@@ -308,7 +323,24 @@ export class Reader {
     return count;
   }
 
-  /** A field's name. One that is not UTF-8 is none that is declared, and neither is one too long, which comes out empty. */
+  /** The name of a struct's field, as `key`. */
+  fieldOf(struct: string): string {
+    // A field that holds a struct left that one's place.
+    this.#place = struct;
+    return this.key();
+  }
+
+  /** An error about an enum's word, which begins at `at`. */
+  unknownWord(at: number): DecodeError {
+    return this.#error("a word the enum does not have", at);
+  }
+
+  /** The byte that comes next. */
+  get at(): number {
+    return this.#at;
+  }
+
+  /** A string, to be compared with what is declared. One that is not UTF-8 is none that is declared, and neither is one too long, which comes out empty. */
   key(): string {
     const length = this.#stringLength();
     const start = this.#take(length);
@@ -488,7 +520,6 @@ export class Writer {
     else this.#view.setFloat64(at + 1, value);
   }
 
-  /** A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD. */
   string(value: string): void {
     if (typeof value !== "string") throw this.#misfit(value, "string");
     const units = value.length;
@@ -506,6 +537,7 @@ export class Writer {
       }
       this.#length = start;
     }
+    if (!isWellFormed(value)) throw this.refuse(`${shown(value)} is no string: UTF-8 has no lone surrogate`);
     const bytes = encoder.encode(value);
     const length = bytes.length;
     if (length < 32) this.byte(0xa0 | length);
@@ -573,8 +605,6 @@ export class Writer {
     if (!isA(values, "Map")) throw this.#misfit(values, "Map");
     this.#mapLength(values.size);
     for (const [key, value] of [...values].sort(([a], [b]) => byCodePoints(a, b))) {
-      // Two of them would become one, there twice.
-      if (/\p{Surrogate}/u.test(key)) throw this.refuse(`${shown(key)} is no key: UTF-8 has no lone surrogate`);
       this.string(key);
       write(this, value);
     }

@@ -24,89 +24,90 @@ pub fn EchoClient(comptime Transport: type) type {
             self.writer_.deinit();
         }
 
-        fn send_(self: *@This(), comptime Codec: type, request_: Codec.T) !void {
+        fn send_(self: *@This(), comptime Codec: type, request_: Codec.T) !u64 {
             self.writer_.clear();
+            errdefer service.unsent(self.transport_);
             try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.send(self.writer_.written());
         }
 
-        fn ask_(self: *@This(), comptime Codec: type, request_: Codec.T) !void {
+        fn ask_(self: *@This(), comptime Codec: type, request_: Codec.T) !u64 {
             if (!@hasDecl(Transport, "ask")) return self.send_(Codec, request_);
             self.writer_.clear();
+            errdefer service.unsent(self.transport_);
             try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.ask(self.writer_.written());
         }
 
         /// Any bytes.
         pub fn bytes(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBytes) !service.Answer(types.EchoBytesResponse) {
-            try self.ask_(types.EchoBytesCodec, request_);
-            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoBytesCodec, request_);
+            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFields) !service.Answer(types.EchoFieldsResponse) {
-            try self.ask_(types.EchoFieldsCodec, request_);
-            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoFieldsCodec, request_);
+            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNested) !service.Answer(types.EchoNestedResponse) {
-            try self.ask_(types.EchoNestedCodec, request_);
-            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoNestedCodec, request_);
+            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoAliases) !service.Answer(types.EchoAliasesResponse) {
-            try self.ask_(types.EchoAliasesCodec, request_);
-            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoAliasesCodec, request_);
+            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBlobs) !service.Answer(types.EchoBlobsResponse) {
-            try self.ask_(types.EchoBlobsCodec, request_);
-            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoBlobsCodec, request_);
+            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFail) !service.Answer(types.EchoFailResponse) {
-            try self.ask_(types.EchoFailCodec, request_);
-            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoFailCodec, request_);
+            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNumbers) !service.Answer(types.EchoNumbersResponse) {
-            try self.ask_(types.EchoNumbersCodec, request_);
-            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoNumbersCodec, request_);
+            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Types of types.
         pub fn places(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPlaces) !service.Answer(types.EchoPlacesResponse) {
-            try self.ask_(types.EchoPlacesCodec, request_);
-            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoPlacesCodec, request_);
+            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Counts, one item at a time.
         pub fn count(self: *@This(), request_: types.EchoCount) !service.Items(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            try self.send_(types.EchoCountCodec, request_);
-            return .{ .transport = self.transport_, .call = self.transport_.sent() };
+            return .{ .transport = self.transport_, .call = try self.send_(types.EchoCountCodec, request_) };
         }
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPut) !service.Answer(types.EchoPutResponse) {
-            try self.ask_(types.EchoPutCodec, request_);
-            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoPutCodec, request_);
+            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeek) !service.Answer(types.EchoPeekResponse) {
-            try self.ask_(types.EchoPeekCodec, request_);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoPeekCodec, request_);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeekCommitted) !service.Answer(types.EchoPeekResponse) {
-            try self.ask_(types.EchoPeekCommittedCodec, request_);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
+            const call_ = try self.ask_(types.EchoPeekCommittedCodec, request_);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive(call_));
         }
     };
 }
@@ -128,6 +129,7 @@ pub fn EchoPipeline(comptime Transport: type) type {
 
         fn begin_(self: *@This(), comptime Codec: type, request_: Codec.T) !Transport.Begun {
             self.writer_.clear();
+            errdefer service.unsent(self.transport_);
             try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.begin(self.writer_.written());
         }
@@ -135,6 +137,7 @@ pub fn EchoPipeline(comptime Transport: type) type {
         fn beginAsk_(self: *@This(), comptime Codec: type, request_: Codec.T) !Transport.Begun {
             if (!@hasDecl(Transport, "beginAsk")) return self.begin_(Codec, request_);
             self.writer_.clear();
+            errdefer service.unsent(self.transport_);
             try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.beginAsk(self.writer_.written());
         }

@@ -3,12 +3,29 @@
 use super::{NOTICE, lines};
 use thalweg_wire::fault::Fault;
 
+/// Why a frame could not be read, as `crates/codegen/runtime/zig/messagepack.zig` has it.
+const UNREAD: [&str; 12] = [
+    "Truncated",
+    "Trailing",
+    "WrongKind",
+    "OutOfRange",
+    "NotUtf8",
+    "WrongLength",
+    "UnknownField",
+    "Duplicate",
+    "Missing",
+    "UnknownWord",
+    "UnknownMessage",
+    "TooMuchMemory",
+];
+
 pub(super) fn module() -> String {
     let codes =
         lines(|fault| format!("    /// {}\n    {} = {},", fault.meaning(), fault.word(), fault as u16));
     let errors = lines(|fault| format!("    {fault:?},"));
     let to_error = lines(|fault| format!("        .{} => error.{fault:?},", fault.word()));
     let to_fault = lines(|fault| format!("        error.{fault:?} => .{},", fault.word()));
+    let unread: String = UNREAD.map(|error| format!("        error.{error},\n")).concat();
     let row = |of: &dyn Fn(Fault) -> String| {
         lines(|fault| format!("            .{} => {},", fault.word(), of(fault)))
     };
@@ -31,7 +48,10 @@ pub(super) fn module() -> String {
          pub const Error = error{{\n{errors}    NewerFault,\n}};\n\n\
          /// The error of a fault.\npub fn errorOf(fault: Fault) Error {{\n    return switch (fault) {{\n\
          {to_error}        _ => error.NewerFault,\n    }};\n}}\n\n\
-         /// The fault of an error.\npub fn faultOf(err: Error) Fault {{\n    return switch (err) {{\n\
-         {to_fault}        error.NewerFault => @enumFromInt(0xffff),\n    }};\n}}\n"
+         /// The fault of whatever a call fails with: an answer that cannot be read is a bad one. Nothing for what is no\n\
+         /// fault of a call, as `error.OutOfMemory` is none.\n\
+         pub fn faultOf(err: anyerror) ?Fault {{\n    return switch (err) {{\n\
+         {to_fault}        error.NewerFault => @enumFromInt(0xffff),\n{unread}        => .bad_answer,\n        \
+         else => null,\n    }};\n}}\n"
     )
 }

@@ -35,6 +35,8 @@ const WORDS: &str = "
     copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from value-error range-error async-items async-call sync-transport
     bool-ean b-tree-map uint8-array text-decoder abort-signal number-format type-var enum-meta int-enum
     errno linux unix stdin stdout stderr offsetof assert thalweg erlang zig python schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set
+    basename d-fileno h-addr h-errno ifr-name major makedev minor msg-cbytes s6-addr sa-handler sa-sigaction setjmp si-addr si-fd
+    si-int si-pid si-status si-uid si-value sigmask st-atime st-ctime st-mtime timeradd va-arg
     anyerror i7 u128 u65535 value-of to-locale-string has-own-property is-prototype-of property-is-enumerable";
 
 /// Those that are commands too: some sixty, because every command costs each compiler five types.

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules of the house as a test. Reads the sources as text through a small tokenizer
-//! (`source`), judges them line by line (`rules`), and judges the Cargo.toml files (`arrows`, `licences`).
+//! (`source`), judges them line by line (`rules`), and judges the Cargo.toml files (`arrows`, `licences`)
+//! and the tables of the pages (`tables`).
 //! Every rule has a good and a bad snippet beside it, so a rule that stopped biting fails its own test.
 
 mod arrows;
@@ -7,6 +8,7 @@ mod licences;
 mod orphans;
 mod rules;
 mod source;
+mod tables;
 
 use crate::server::root;
 use crate::{Outcome, Tally};
@@ -38,6 +40,7 @@ pub(crate) fn run() -> Outcome {
     let mut tally = Tally::default();
     let mut findings = arrows::check(&root)?;
     findings.extend(licences::check(&root)?);
+    findings.extend(tables::check(&root)?);
     let (mut sources, mut named) = (Vec::new(), Vec::new());
     for directory in ["crates", "faces", "xtask", "bench"] {
         for path in rust_files(&root.join(directory))? {

@@ -42,6 +42,11 @@ public:
     virtual void cancel(std::uint64_t call) = 0;
     /// The call's stream may send so many items more.
     virtual void grant(std::uint64_t call, std::uint32_t items) = 0;
+    /// How many items a new stream may bring before it is granted more; 0 where streams know no credit, and as long as it is
+    /// not known yet.
+    [[nodiscard]] virtual std::uint32_t credit() const { return 0; }
+    /// The next request could not be written: what was said for it alone is said for none.
+    virtual void unsent() noexcept {}
 };
 
 /// Who is told when something came: a coroutine, or a callback.
@@ -160,10 +165,8 @@ public:
         }
         std::optional<I> item(std::move(state_->items.front()));
         state_->items.pop_front();
-        // Half at a time: the server goes on while the other half is on its way.
-        if (++taken_ > begun_.credit / 2 && !state_->ended()) {
-            transport_.grant(begun_.call, std::exchange(taken_, 0));
-        }
+        taken_++;
+        if (!state_->ended()) grant();
         return item;
     }
     /// What ended the stream, once it has.
@@ -175,6 +178,12 @@ public:
     Awaiter<Items> next() { return {*this, state_->waiting}; }
 
 private:
+    /// Half at a time: the server goes on while the other half is on its way.
+    void grant() {
+        // Of a stream that was begun while there was no connection it is known since there is one.
+        if (begun_.credit == 0) begun_.credit = transport_.credit();
+        if (taken_ > begun_.credit / 2) transport_.grant(begun_.call, std::exchange(taken_, 0));
+    }
     /// Nobody reads on, be it that something that came could not be read: the call does not stay open for that.
     void leave() {
         if (!state_->is_over && !std::exchange(has_left_, true)) transport_.cancel(begun_.call);

@@ -36,8 +36,8 @@ public:
     }
     /// Whether nobody waits for the answer any more.
     virtual bool cancelled() { return false; }
-    /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
-    /// It must not throw: nobody is there to hear of it, and the process ends.
+    /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more; at once if it is so
+    /// already. It must not throw: nobody is there to hear of it, and the process ends.
     virtual void changed([[maybe_unused]] std::function<void()> wake) {}
 };
 
@@ -118,8 +118,13 @@ public:
     /// Whether nobody waits for the answer any more.
     [[nodiscard]] bool cancelled() const { return !reply_ || reply_->cancelled(); }
 
-    /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
-    /// It must not throw: nobody is there to hear of it, and the process ends.
+    /// Has `wake` called once, when a stream may go on or nobody waits for it any more. If it is so already, that is at once,
+    /// on this thread and before this returns: take no lock around it that `wake` takes. Else it is on the thread that runs
+    /// the server, which must not be held up: let it set a flag or post to an executor. It must not throw: nobody is there to
+    /// hear of it, and the process ends.
+    ///
+    /// A `wake` that was given before is forgotten, and the answer forgets this one: it is destroyed before the answer
+    /// returns, unless another thread has begun to call it by then, which destroys it after that.
     void changed(std::function<void()> wake) {
         if (reply_) reply_->changed(std::move(wake));
     }

@@ -45,30 +45,46 @@ private:
     static inline thread_local Frame kept;
 };
 
-/// Carries one request at a time and waits. Both throw Error.
+/// Carries one request at a time and waits. Sending and receiving throw Error.
 class Transport {
 public:
     virtual ~Transport() = default;
-    /// Sends a request.
-    virtual void send(FrameView request) = 0;
+    /// Sends a request, and names the call, which takes the place of the one before.
+    virtual std::uint64_t send(FrameView request) = 0;
     /// Sends a request that one frame answers: an item of a stream is none.
-    virtual void ask(FrameView request) { send(request); }
-    /// Waits for the next frame that answers it; valid until the next call.
-    virtual FrameView receive() = 0;
-    /// Nobody waits for more of what was sent last: what has not ended is left, at once.
-    virtual void leave() noexcept {}
+    virtual std::uint64_t ask(FrameView request) { return send(request); }
+    /// Waits for the call's next frame; valid until the next call. One whose place another took is Fault::cancelled.
+    virtual FrameView receive(std::uint64_t call) = 0;
+    /// Nobody waits for more of the call: if it has not ended, it is left at once.
+    virtual void leave(std::uint64_t call) noexcept { static_cast<void>(call); }
+    /// The next request could not be written: what was said for it alone is said for none.
+    virtual void unsent() noexcept {}
 };
+
+/// Writes a request's frame for a transport, which hears of a request that cannot be written.
+template <class Carrier, class T> void request_for(Carrier& transport, const T& request, Frame& frame) {
+    try {
+        request_frame(request, frame);
+    } catch (...) {
+        transport.unsent();
+        throw;
+    }
+}
 
 /// A stream being read: left, however reading it ends.
 class Reading {
 public:
-    explicit Reading(Transport& transport) : transport_(transport) {}
+    Reading(Transport& transport, std::uint64_t call) : transport_(transport), call_(call) {}
     Reading(const Reading&) = delete;
     Reading& operator=(const Reading&) = delete;
-    ~Reading() { transport_.leave(); }
+    ~Reading() { transport_.leave(call_); }
+
+    /// Waits for what comes next.
+    FrameView next() { return transport_.receive(call_); }
 
 private:
     Transport& transport_;
+    std::uint64_t call_;
 };
 
 /// Reads the error of a frame whose tag was read already.

@@ -77,14 +77,18 @@ export interface Service {
 export class Forks {
   readonly #forks = new Map<string, { write: Promise<void>; reads: Set<Promise<void>>; users: number }>();
 
-  /** Runs `job` when its turn has come. */
-  order<T>(access: Access | undefined, job: () => Promise<T>): Promise<T> {
+  /** Runs `job` when its turn has come. Of a call whose `signal` was aborted while it waited, nothing is done: it rejects
+   * with the signal's reason. */
+  order<T>(access: Access | undefined, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     if (access === undefined || access.access === "read committed") return job();
     const key = nameOf(access.fork);
     const fork = this.#forks.get(key) ?? { write: Promise.resolve(), reads: new Set(), users: 0 };
     this.#forks.set(key, fork);
     const before = access.access === "read" ? [fork.write] : [fork.write, ...fork.reads];
-    const running = fork.users++ === 0 ? job() : Promise.all(before).then(job);
+    const running = fork.users++ === 0 ? job() : Promise.all(before).then(() => {
+      signal?.throwIfAborted();
+      return job();
+    });
     const leave = (): void => {
       fork.reads.delete(over);
       if (--fork.users === 0) this.#forks.delete(key);
@@ -101,6 +105,7 @@ export class Forks {
 }
 
 const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** What tells forks apart in every language: bytes, as text is too, or 64 bits. */
 function nameOf(fork: Access["fork"]): string {
@@ -110,7 +115,8 @@ function nameOf(fork: Access["fork"]): string {
 
 /** An error's frame. */
 export function errorFrame(tag: string, error: unknown): Uint8Array {
-  const message = String(error instanceof Error ? error.message : error);
+  // A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD: the client is to have the rest of the words.
+  const message = decoder.decode(encoder.encode(String(error instanceof Error ? error.message : error)));
   const writer = new Writer();
   writer.response(tag);
   writer.fields(1, { message });
@@ -125,8 +131,57 @@ export function refuse(reply: Reply, tag: string, error: unknown): void {
   reply.fail(error.isUnknownMessage ? "UNKNOWN_COMMAND" : "BAD_REQUEST", error.message);
 }
 
+/** What a frame of a stream says. */
+type Heard<Item, End> = { item: Item } | { end: End };
+
+/** The items of a stream, then its end. Closing it closes the transport's stream at once: JavaScript has a generator's
+ * `return` and `throw` wait for the item that is awaited, which may never come. */
+export function items<Item, End>(
+  frames: AsyncIterable<Uint8Array>,
+  hear: (frame: Uint8Array) => Heard<Item, End>,
+): AsyncGenerator<Item, End, void> {
+  const source = frames[Symbol.asyncIterator]();
+  let isClosed = false;
+  const generator = (async function* (): AsyncGenerator<Item, End, void> {
+    try {
+      for (;;) {
+        const next = await source.next();
+        if (isClosed) return undefined as End;
+        if (next.done) throw unended();
+        const heard = hear(next.value);
+        if ("end" in heard) return heard.end;
+        yield heard.item;
+      }
+    } finally {
+      if (!isClosed) await source.return?.();
+    }
+  })();
+  const closing = <Arguments extends unknown[], T>(close: (...how: Arguments) => Promise<T>) =>
+    async (...how: Arguments): Promise<T> => {
+      isClosed = true;
+      await source.return?.();
+      return close.apply(generator, how);
+    };
+  generator.return = closing(generator.return);
+  generator.throw = closing(generator.throw);
+  return generator;
+}
+
+/** The same, waiting for each item. */
+export function* syncItems<Item, End>(
+  frames: Iterable<Uint8Array>,
+  hear: (frame: Uint8Array) => Heard<Item, End>,
+): Generator<Item, End, void> {
+  for (const frame of frames) {
+    const heard = hear(frame);
+    if ("end" in heard) return heard.end;
+    yield heard.item;
+  }
+  throw unended();
+}
+
 /** What is thrown of a stream whose frames are over and whose response never came. */
-export function unended(): DecodeError {
+function unended(): DecodeError {
   return new DecodeError("frame", "the stream ended without its response", 0);
 }
 

@@ -50,7 +50,7 @@ impl Cpp<'_> {
             text.line("private:");
             text.lines(
                 "    template <class T> thalweg::FrameView frame_of_(const T& request) {\n        frame_.clear();\n        \
-                 thalweg::request_frame(request, frame_);\n        return frame_;\n    }\n\n    \
+                 thalweg::request_for(transport_, request, frame_);\n        return frame_;\n    }\n\n    \
                  thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
             );
         });
@@ -75,23 +75,27 @@ impl Cpp<'_> {
                 text.line(format!("template <{template}>"));
             }
             text.block(format!("{response} {method}(const {request}& request) {{"), "}", |text| {
-                text.line("transport_.ask(frame_of_(request));");
-                text.line(format!("return thalweg::answer<{response}>(transport_.receive(), error_tag);"));
+                text.line("const std::uint64_t call = transport_.ask(frame_of_(request));");
+                text.line(format!(
+                    "return thalweg::answer<{response}>(transport_.receive(call), error_tag);"
+                ));
             });
             return;
         };
         let item = format!("{}View", self.names.message(item));
         let parameters: Vec<&str> = template.into_iter().chain(["class F"]).collect();
         text.line(
-            "/// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it.",
+            "/// Hands each item to `take`, and returns what ends the stream. What `take` throws leaves it, and so does another",
+        );
+        text.line(
+            "/// call that waits on the same transport: then this throws thalweg::Error, Fault::cancelled.",
         );
         text.line(format!("template <{}>", parameters.join(", ")));
         text.block(format!("{response} {method}(const {request}& request, F&& take) {{"), "}", |text| {
-            text.line("transport_.send(frame_of_(request));");
-            text.line("const thalweg::Reading reading(transport_);");
+            text.line("thalweg::Reading reading(transport_, transport_.send(frame_of_(request)));");
             text.block("for (;;) {", "}", |text| {
                 text.line(format!(
-                    "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), error_tag);"
+                    "auto heard = thalweg::next<{item}, {response}>(reading.next(), error_tag);"
                 ));
                 text.line(format!(
                     "if (auto* end = std::get_if<{response}>(&heard)) return std::move(*end);"
@@ -133,7 +137,7 @@ impl Cpp<'_> {
             text.line("private:");
             text.lines(
                 "    template <class P, class T> P begin_(const T& request) {\n        thalweg::Scratch frame;\n        \
-                 thalweg::request_frame(request, frame.bytes);\n        \
+                 thalweg::request_for(transport_, request, frame.bytes);\n        \
                  return P(transport_, frame.bytes, error_tag);\n    }\n\n    \
                  thalweg::AsyncTransport& transport_;",
             );

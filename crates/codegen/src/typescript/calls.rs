@@ -8,7 +8,7 @@ impl TypeScript<'_> {
     pub(super) fn client(&self) -> String {
         let mut text = self.head("Clients");
         text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
-        let words = if self.service.has_streams() { "refused, unended" } else { "refused" };
+        let words = if self.service.has_streams() { "items, refused, syncItems" } else { "refused" };
         text.line(format!("import {{ {words} }} from \"{}\";", self.module("service")));
         let interfaces = "CallOptions, SyncCallOptions, SyncTransport, Transport";
         text.line(format!("import type {{ {interfaces} }} from \"{}\";", self.module("service")));
@@ -104,13 +104,11 @@ impl TypeScript<'_> {
             )),
             (Some(item), _) => {
                 let item = self.names.message(item);
-                let (keyword, generator, wait) =
-                    if waits { ("", "Generator", "") } else { ("async ", "AsyncGenerator", " await") };
+                let (generator, items) =
+                    if waits { ("Generator", "syncItems") } else { ("AsyncGenerator", "items") };
                 text.lines(&format!(
-                    "{keyword}*{method}({parameters}): {generator}<types.{item}, types.{response}, void> {{\n  \
-                     for{wait} (const frame of this.#transport.stream(ask{name}(request), options)) {{\n    \
-                     const heard = hear{name}(frame);\n    if (\"end\" in heard) return heard.end;\n    \
-                     yield heard.item;\n  }}\n  throw unended();\n}}"
+                    "{method}({parameters}): {generator}<types.{item}, types.{response}, void> {{\n  \
+                     return {items}(this.#transport.stream(ask{name}(request), options), hear{name});\n}}"
                 ));
             }
         }
@@ -193,7 +191,7 @@ impl TypeScript<'_> {
                  async dispatch(frame, reply) {{\n    let request: types.{request};\n    try {{\n      \
                  request = types.decodeRequest(frame);\n    }} catch (error) {{\n      \
                  return refuse(reply, \"{error}\", error);\n    }}\n    try {{\n      \
-                 await forks.order(types.accessOf(request), () => handle(handler, request, reply));\n    \
+                 await forks.order(types.accessOf(request), () => handle(handler, request, reply), reply.signal);\n    \
                  }} catch (error) {{\n      reply.end(errorFrame(\"{error}\", error));\n    }}\n  }},\n}};"
             ));
         });

@@ -19,7 +19,7 @@ impl Zig<'_> {
             "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
             self.service.name
         ));
-        self.client_type(&mut text, "Client", ["send", "ask"], "!void", Self::waiting_method);
+        self.client_type(&mut text, "Client", ["send", "ask"], "!u64", Self::waiting_method);
         text.line("");
         text.line(format!(
             "/// Calls {} without waiting: as many calls at once as are pending.",
@@ -57,11 +57,11 @@ impl Zig<'_> {
                      return .{{ .transport_ = carrier_, .writer_ = .{{ .allocator = allocator_ }} }};\n}}\n\n\
                      pub fn deinit(self: *@This()) void {{\n    self.writer_.deinit();\n}}\n\n\
                      fn {way}_(self: *@This(), comptime Codec: type, request_: Codec.T) {outcome} {{\n    \
-                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
+                     self.writer_.clear();\n    errdefer service.unsent(self.transport_);\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
                      return self.transport_.{way}(self.writer_.written());\n}}\n\n\
                      fn {unary}_(self: *@This(), comptime Codec: type, request_: Codec.T) {outcome} {{\n    \
                      if (!@hasDecl(Transport, \"{unary}\")) return self.{way}_(Codec, request_);\n    \
-                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
+                     self.writer_.clear();\n    errdefer service.unsent(self.transport_);\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
                      return self.transport_.{unary}(self.writer_.written());\n}}"
                     ));
                     self.service.commands.iter().for_each(|command| method(self, text, command));
@@ -91,15 +91,15 @@ impl Zig<'_> {
         match &command.item {
             None => text.lines(&format!(
                 "pub fn {method}(self: *@This(), arena_: std.mem.Allocator, request_: {request}) !service.Answer({response}) {{\n    \
-                 try self.ask_({request}Codec, request_);\n    \
-                 return service.answer({response}Codec, {error}, arena_, try self.transport_.receive());\n}}"
+                 const call_ = try self.ask_({request}Codec, request_);\n    \
+                 return service.answer({response}Codec, {error}, arena_, try self.transport_.receive(call_));\n}}"
             )),
             Some(item) => {
                 let item = self.codec_of(item);
                 let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
                 text.lines(&format!(
                     "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
-                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_, .call = self.transport_.sent() }};\n}}"
+                     return .{{ .transport = self.transport_, .call = try self.send_({request}Codec, request_) }};\n}}"
                 ));
             }
         }

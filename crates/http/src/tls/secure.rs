@@ -4,7 +4,8 @@
 //! of it: what the socket does not take of one write waits in the connection's output, before what is not
 //! sealed yet.
 //!
-//! Invariant: `handshakes` is the number of sessions that are in theirs. *Checked by* the tests in
+//! Invariants: `handshakes` is the number of sessions that are in theirs; whoever has not sent a whole record
+//! is in `silent`, the oldest first, where keys may be of others and of the gone. *Checked by* the tests in
 //! `tests/tls.rs`.
 
 use super::Identity;
@@ -14,7 +15,7 @@ use crate::connection::Output;
 use crate::meters::Meters;
 use crate::reactor::{Gone, Http};
 use crate::send::taken;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use thalweg_reactor::Key;
@@ -60,6 +61,8 @@ pub(crate) struct Secure {
     sealed: Vec<u8>,
     /// Sessions whose handshake is not over.
     handshakes: usize,
+    /// Those of them whose peers have said nothing yet.
+    silent: VecDeque<Key>,
     /// Steps of handshakes in this turn.
     steps: usize,
 }
@@ -86,7 +89,23 @@ impl Secure {
         let Ok(session) = Session::new(identity) else { return false };
         self.sessions.insert(key, Box::new(session));
         self.handshakes += 1;
+        // Of keys that mean nothing any more there are never more than of handshakes.
+        if self.silent.len() >= 2 * self.handshakes {
+            let sessions = &self.sessions;
+            self.silent.retain(|key| is_silent(sessions, *key));
+        }
+        self.silent.push_back(key);
         true
+    }
+
+    /// Whose handshake began first of those that have said nothing yet.
+    pub(crate) fn oldest_silent(&mut self) -> Option<Key> {
+        while let Some(key) = self.silent.pop_front() {
+            if is_silent(&self.sessions, key) {
+                return Some(key);
+            }
+        }
+        None
     }
 
     /// Whether the connection is still to prove itself.
@@ -157,6 +176,11 @@ impl Secure {
         }
         Ok(sent)
     }
+}
+
+/// Whether a connection is there and has said nothing yet.
+fn is_silent(sessions: &HashMap<Key, Box<Session>>, key: Key) -> bool {
+    sessions.get(&key).is_some_and(|session| session.is_silent())
 }
 
 /// Sends what was sealed before.

@@ -25,13 +25,21 @@ pub(super) struct Session {
     connection: UnbufferedServerConnection,
     partial: Vec<u8>,
     begun: bool,
+    /// A whole record has come.
+    spoken: bool,
     /// Nothing may be sealed any more: the end was said, or something that was sealed is lost.
     over: bool,
 }
 
 impl Session {
     pub(super) fn new(identity: &Identity) -> Result<Self, Error> {
-        Ok(Self { connection: identity.connection()?, partial: Vec::new(), begun: false, over: false })
+        Ok(Self {
+            connection: identity.connection()?,
+            partial: Vec::new(),
+            begun: false,
+            spoken: false,
+            over: false,
+        })
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
@@ -41,6 +49,11 @@ impl Session {
     /// Whether anything has come.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
+    }
+
+    /// Whether no whole record has come.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.spoken
     }
 
     /// Whether a part of a record has come whose rest is to come.
@@ -71,6 +84,7 @@ impl Session {
             bytes.append(received);
         }
         let (used, outcome) = self.open(&mut bytes, plain, out);
+        self.spoken |= used > 0;
         if outcome.is_err() {
             self.alert(&mut bytes[used..], out);
         }

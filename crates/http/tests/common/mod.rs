@@ -365,7 +365,7 @@ impl Server {
 }
 
 /// Waits for what is about to happen.
-pub fn until(what: &str, wanted: impl Fn() -> bool) {
+pub fn until(what: &str, mut wanted: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !wanted() {
         assert!(begun.elapsed() < PATIENCE, "never {what}");

@@ -6,6 +6,7 @@ mod read;
 mod rest;
 mod write;
 
+use crate::counts::Counts;
 use crate::driver::Shared;
 use thalweg_wire::http1::ResponseHead;
 
@@ -57,6 +58,12 @@ pub(crate) trait Role {
 
     /// The answer is whole.
     fn answered(&mut self, shared: &mut Shared);
+
+    /// The span ends while an answer is owed: counts the request that waits for it and what was due behind
+    /// it, each at its age. Whoever follows or rests waits for no answer.
+    fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
+        let _ = (now_ns, counts);
+    }
 
     /// Whether the request under way is HEAD, whose answer has no body.
     fn asks_for_head(&self) -> bool {

@@ -1,9 +1,11 @@
 //! Whoever appends or creates: one request after the other, or at a pace.
 
 use super::{Next, Role};
+use crate::counts::Counts;
 use crate::driver::Shared;
 use crate::record;
 use crate::target::Body;
+use std::sync::Arc;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_wire::http1::ResponseHead;
 
@@ -14,8 +16,9 @@ pub(crate) enum Work {
     Append { first: u64, streams: u64, record: Vec<u8> },
     /// Appends numbered records to one stream.
     Publish { stream: u64, record: Vec<u8> },
-    /// Appends to one stream without saying when.
-    Fill { stream: u64, chunk: Vec<u8>, times: u64 },
+    /// Fills streams, counted from zero, with so many chunks each; `left` of them are to come for the present
+    /// one.
+    Fill { chunk: Arc<[u8]>, times: u64, left: u64 },
     /// Creates streams, counted from `first`.
     Create { first: u64 },
     /// The same as forks.
@@ -54,7 +57,7 @@ impl Write {
         Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, stream: 0 }
     }
 
-    fn request(&mut self, shared: &mut Shared, out: &mut Vec<u8>, now_ns: u64) {
+    fn request(&mut self, shared: &Shared, out: &mut Vec<u8>) {
         let (number, target) = (shared.issued, &shared.target);
         match &mut self.work {
             Work::Append { first, streams, record } => {
@@ -62,19 +65,18 @@ impl Write {
                 target.request(out, "POST", self.stream, "", &Body::Bytes(record, self.media));
             }
             Work::Publish { stream, record } => {
-                let serial = usize::try_from(*stream).ok().and_then(|at| shared.published.get_mut(at));
-                let serial = serial.map_or(0, |next| {
-                    *next += 1;
-                    *next - 1
-                });
-                record::stamp(record, now_ns, serial);
+                // The next one that is taken has this number: the stream has no other request under way.
+                let serial = usize::try_from(*stream).ok().and_then(|at| shared.published.get(at));
+                record::stamp(record, self.sent_ns, serial.copied().unwrap_or(0));
                 self.stream = *stream;
                 target.request(out, "POST", *stream, "", &Body::Bytes(record, self.media));
             }
-            Work::Fill { stream, chunk, times } => {
-                *times -= 1;
-                self.stream = *stream;
-                target.request(out, "POST", *stream, "", &Body::Bytes(chunk, self.media));
+            Work::Fill { chunk, times, left } => {
+                if *left == 0 {
+                    (self.stream, *left) = (number, *times);
+                }
+                *left -= 1;
+                target.request(out, "POST", self.stream, "", &Body::Bytes(chunk, self.media));
             }
             Work::Create { first } => {
                 let fields = format!("Content-Type: {}\r\n", self.media);
@@ -102,10 +104,9 @@ impl Role for Write {
     }
 
     fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
-        if shared.writing_ends
-            || shared.issued >= shared.limit
-            || matches!(self.work, Work::Fill { times: 0, .. })
-        {
+        // A stream that is being filled was handed out once.
+        let goes_on = matches!(self.work, Work::Fill { left: 1.., .. });
+        if shared.writing_ends || !goes_on && shared.issued >= shared.limit {
             return Next::Over;
         }
         let now_ns = monotonic_ns();
@@ -122,8 +123,8 @@ impl Role for Write {
             pace.due_ns += pace.interval_ns;
         }
         self.refused = false;
-        self.request(shared, out, now_ns);
-        shared.issued += 1;
+        self.request(shared, out);
+        shared.issued += u64::from(!goes_on);
         Next::Sent
     }
 
@@ -149,9 +150,27 @@ impl Role for Write {
                 Work::Create { .. } | Work::Fork { .. } => shared.counts.created += 1,
                 _ => shared.counts.appended += 1,
             }
+            if let Work::Publish { stream, .. } = self.work
+                && let Some(published) =
+                    usize::try_from(stream).ok().and_then(|at| shared.published.get_mut(at))
+            {
+                *published += 1;
+            }
             // Where records are delivered, it is deliveries that are counted.
             if !matches!(self.work, Work::Publish { .. }) {
                 shared.counts.done(self.answered_ns - self.sent_ns);
+            }
+        }
+    }
+
+    fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
+        counts.unanswered(now_ns.saturating_sub(self.sent_ns));
+        // What became due meanwhile waits for that answer.
+        if let Some(Pace { interval_ns, due_ns }) = self.pace {
+            let mut due_ns = due_ns;
+            while due_ns < now_ns {
+                counts.unanswered(now_ns - due_ns);
+                due_ns += interval_ns;
             }
         }
     }
@@ -192,8 +211,53 @@ mod tests {
         role.pace = Some(Pace { interval_ns: 10, due_ns });
         role.answered_ns = due_ns + 1;
         assert_eq!(role.next(&mut shared, &mut out), Next::Sent);
-        assert_eq!((role.sent_ns, shared.published[0]), (due_ns, 6));
+        assert_eq!((role.sent_ns, shared.published[0]), (due_ns, 5));
         let body = out.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        assert_eq!(record::read(&out[body..]).unwrap().1, 5);
+        assert_eq!(record::read(&out[body..]).unwrap(), (due_ns, 5), "a delivery is timed from then, too");
+    }
+
+    #[test]
+    fn what_is_due_behind_an_answer_that_does_not_come_is_counted() {
+        let mut shared = Shared::new(target());
+        shared.counts.measuring = true;
+        let work = Work::Append { first: 0, streams: 1, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", Some(Pace { interval_ns: 1_000_000, due_ns: 0 }));
+        assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+        let sent_ns = role.sent_ns;
+        role.pace = Some(Pace { interval_ns: 1_000_000, due_ns: sent_ns + 1_000_000 });
+        role.unanswered(sent_ns + 3_500_000, &mut shared.counts);
+        let report = shared.counts.report(1_000_000, None);
+        assert_eq!((&report["unanswered"], &report["operations"]), (&4.into(), &0.into()));
+        let max_us = report["maxUs"].as_f64().unwrap();
+        assert!((3_490.0..3_510.0).contains(&max_us), "{max_us}");
+    }
+
+    #[test]
+    fn a_filler_takes_one_stream_after_the_other() {
+        let mut shared = Shared::new(target());
+        shared.limit = 2;
+        let chunk: Arc<[u8]> = [b'x'; 8].into();
+        let mut role = Write::new(Work::Fill { chunk, times: 2, left: 0 }, "text/plain", None);
+        let mut filled = Vec::new();
+        while role.next(&mut shared, &mut Vec::new()) != Next::Over {
+            filled.push(role.stream());
+        }
+        assert_eq!(filled, [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn only_what_was_taken_is_published() {
+        let mut shared = Shared::new(target());
+        shared.published = vec![0];
+        let work = Work::Publish { stream: 0, record: record::blank(40) };
+        let mut role = Write::new(work, "text/plain", None);
+        for (status, published) in [("503 Busy", 0), ("204 Done", 1), ("429 Often", 1), ("200 OK", 2)] {
+            assert_eq!(role.next(&mut shared, &mut Vec::new()), Next::Sent);
+            let text = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+            let head = thalweg_wire::http1::parse_response(text.as_bytes(), false).unwrap().unwrap();
+            role.head(&mut shared, &head);
+            role.answered(&mut shared);
+            assert_eq!(shared.published, [published], "{status}");
+        }
     }
 }

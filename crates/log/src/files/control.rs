@@ -300,6 +300,13 @@ impl Control {
         self.durable().max(self.clean_end()).max(kept)
     }
 
+    /// End of what is neither stored to nor taken back, by a writer or by one that opens the store.
+    pub(crate) fn final_end(&self) -> Position {
+        let is_of_this_run = self.boot != 0 && self.words.load(BOOT) == self.boot;
+        let written = if is_of_this_run { self.file_end() } else { 0 };
+        if self.is_intact() { self.claimed().max(written) } else { 0 }
+    }
+
     /// Marks `visible` as stored in this run of the machine.
     pub(crate) fn set_boot(&self) {
         self.words.store(BOOT, self.boot);

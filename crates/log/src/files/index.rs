@@ -14,12 +14,17 @@
 //!
 //! Keys only grow, so they are found by interpolation: one guess, a look around it, else bisection.
 //!
-//! The index is a pure function of the segment's published bytes. It has no owner: a thread that needs more
-//! of it extends it, and two that do so at once store the same words. Word 0 is stored last and only grows,
-//! so an entry that it counts has been stored. Word 1 may be ahead of it by what another thread has done
-//! meanwhile; but then that thread has made its entries, and an entry is made once. A search only needs the
-//! key it begins at to be below the time, so a key that is too large makes it begin earlier, never too late.
-//! Checked by the property tests below.
+//! It has no owner: a thread that needs more of it extends it, and two may do so at once. Starts are a pure
+//! function of the segment's published bytes. Keys are not: a thread that reads word 1 after another moved
+//! it has larger ones. Invariants:
+//!
+//! - a key is at least the largest time of any entry before its start, so a search that begins at a key below
+//!   its time begins early enough; one that is larger makes it begin earlier;
+//! - an entry is claimed once, by a compare-exchange, and stays: keys are in the order in which threads came,
+//!   and need not grow where several extended the index at once;
+//! - word 0 moves up last, behind the entries that it counts, which are there for whoever reads it.
+//!
+//! Checked by the property tests below, and by the models of words.
 
 use crate::Time;
 use crate::format::{self, BATCH_HEADER_BYTES, BATCH_MAGIC, Kind, SEGMENT_HEADER_BYTES, TOUCHED_BYTES};
@@ -221,12 +226,9 @@ impl TimeIndex {
         blocks.max(block + 1)
     }
 
-    /// Stores the entry of a block, if there is none: a thread that came first had the smaller key.
+    /// Stores the entry of a block, if there is none: what a thread that came first has stored stays.
     fn enter(&self, block: u32, running: Time, start: u64) {
-        let word = ENTRIES + block as usize;
-        if self.words.load(word) == 0 {
-            self.words.store(word, running << 8 | start);
-        }
+        self.words.claim(ENTRIES + block as usize, running << 8 | start);
     }
 
     /// Byte from which to look for the first entry at or after a time: everything in front of it is older.

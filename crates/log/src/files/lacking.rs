@@ -7,6 +7,7 @@
 //! tell a segment that is lost from one that was removed meanwhile.
 
 use crate::checkpoint::{self, Checkpoint};
+use crate::final_end::FinalEnd;
 use crate::format::SegmentHeader;
 use crate::log::Log;
 use crate::segment_file::SegmentFile;
@@ -95,11 +96,12 @@ pub(crate) fn torn_from(
     headers: &[SegmentHeader],
     replays_from: u32,
     known: Position,
+    end: FinalEnd,
 ) -> io::Result<u32> {
     let missing = (replays_from..).find(|number| !is_there(headers, *number)).unwrap_or(u32::MAX);
     let mut evidence = known;
     for header in headers.iter().filter(|header| header.number > missing) {
-        let file = SegmentFile::open(disk, directory, header, u32::MAX)?;
+        let file = SegmentFile::open(disk, directory, header, end)?;
         evidence = evidence.max(file.attested_durable(0));
     }
     let is_torn = missing > replays_from && evidence <= position(missing, 0);

@@ -4,6 +4,7 @@
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
 //! segment_file       a segment's file, for whoever looks through all of it
+//! final_end          how far the files of a store that another process may write can be looked at
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
@@ -17,6 +18,7 @@
 
 pub(crate) mod control;
 pub(crate) mod credible;
+pub(crate) mod final_end;
 pub(crate) mod format;
 pub(crate) mod index;
 pub(crate) mod lacking;

@@ -11,6 +11,7 @@
 use crate::checkpoint;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
+use crate::final_end::FinalEnd;
 use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
@@ -123,6 +124,8 @@ pub struct Parse {
     missing: VecDeque<Range<u32>>,
     /// Segments whose files are blank and should not be.
     blanked: BTreeSet<u32>,
+    /// How far the files may be looked at.
+    end: FinalEnd,
     /// End of what is known to have been durable; `None` if a file is looked at alone.
     known: Option<Position>,
     names: HashMap<LogId, Arc<[u8]>>,
@@ -146,8 +149,8 @@ impl Open {
     }
 }
 
-/// Parses a segment file, or all segments of the store in a directory. Nobody should have the store open:
-/// what is being written may look torn.
+/// Parses a segment file, or all segments of the store in a directory, up to the last batch that is published
+/// where a process has the store open.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -174,6 +177,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         store_id: 0,
         missing: VecDeque::new(),
         blanked: BTreeSet::new(),
+        end: FinalEnd::unknown(),
         known: None,
         names: HashMap::new(),
         open: None,
@@ -184,7 +188,9 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             // There may be none. Without it batches of a segment that lost its header cannot be told.
             let beside = path.parent().and_then(|directory| control(disk, directory).ok()?);
-            parse.store_id = beside.map_or(0, |control| control.store_id);
+            if let (Some(control), Some(directory)) = (&beside, path.parent()) {
+                (parse.store_id, parse.end) = (control.store_id, FinalEnd::of(disk, directory, control));
+            }
             parse.begin(path)?;
             return Ok(parse);
         }
@@ -193,14 +199,16 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
     if let Some(control) = if listed.is_empty() { None } else { control(disk, path)? } {
         let last_present = listed.iter().filter_map(|name| segment::number_of(name)).max().unwrap_or(0);
         parse.store_id = control.store_id;
-        let known = control.evidence(last_present);
+        parse.end = FinalEnd::of(disk, path, &control);
+        let known = control.evidence(last_present).min(parse.end.of_open().unwrap_or(Position::MAX));
         // Listed again: all that the control file speaks of is there by now, or is missing.
         listed = disk.names(path).map_err(|source| failed("list", path, source))?;
         for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
             parse.learn_names(path, start)?;
         }
         parse.known = Some(known);
-        let missing = missing(disk, path, &listed, control.store_id, known);
+        listed.retain(|name| segment::number_of(name).is_none_or(|number| parse.end.reaches(number)));
+        let missing = missing(disk, path, &listed, control.store_id, (known, parse.end));
         (parse.missing, parse.blanked) = missing.map_err(|source| failed("look around in", path, source))?;
     }
     let is_segment = |name: &&String| segment::number_of(name).is_some();
@@ -228,7 +236,7 @@ fn missing(
     directory: &Path,
     listed: &[String],
     store_id: u64,
-    known: Position,
+    (known, end): (Position, FinalEnd),
 ) -> io::Result<(VecDeque<Range<u32>>, BTreeSet<u32>)> {
     let (mut headers, mut there, mut blank) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for name in listed {
@@ -248,7 +256,7 @@ fn missing(
     // The checkpoint is looked for after the segments were listed: the newest one by then does not need those
     // that were removed.
     let needs = Needs::of(lacking::newest(disk, directory, store_id)?.as_ref());
-    let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known)?;
+    let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
     let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
     let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
     let holes = needs.missing(&there, last);
@@ -321,7 +329,7 @@ impl Parse {
         let link = header.map(|header| header.previous);
         let nameless =
             SegmentHeader { number, store_id: self.store_id, capacity: length, ..SegmentHeader::default() };
-        let segment = SegmentFile::map(&opened, &header.unwrap_or(nameless), length, length);
+        let segment = SegmentFile::map(&opened, &header.unwrap_or(nameless), length, self.end);
         let segment = segment.map_err(|e| failed("map", path, e))?;
         self.open = Some(Open { file, segment, at: SEGMENT_HEADER_BYTES, link });
         Ok(())
@@ -394,11 +402,12 @@ impl Parse {
         let rest = bytes.get(stop.at as usize..).unwrap_or_default();
         let newest = self.waiting.is_empty();
         if stop.blank || newest && self.known.is_some_and(|known| end >= known) {
-            let (unused_bytes, torn_bytes) = (rest.len() as u32, used_bytes(bytes, stop.at));
+            let unused_bytes = rest.len() as u32 + (segment.held() - segment.length());
+            let torn_bytes = used_bytes(bytes, stop.at);
             self.ready.push_back(Piece::End(EndPiece { position: end, unused_bytes, torn_bytes }));
             self.ended = stop.link.map(|link| (end, link));
-            if segment.length() < segment.header().file_bytes() {
-                self.ready.push_back(lost(&open.file, position(number, segment.length())));
+            if segment.held() < segment.header().file_bytes() {
+                self.ready.push_back(lost(&open.file, position(number, segment.held())));
             }
             return;
         }

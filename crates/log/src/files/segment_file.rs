@@ -3,9 +3,11 @@
 //! Purpose: one place that maps such a file and knows what may be wrong with it. In a store that is in use
 //! the segment may have been compacted since its header was read, so the header is read once more. Bytes are
 //! brought in before they are looked at, so that an unreadable sector is damage like any other, and no
-//! signal. Owns its map. *Checked by* the tests of damage, with files that are cut short under their maps.
+//! signal. What is not [final](crate::final_end) is left out, or copied. Owns its map. *Checked by* the tests
+//! of damage, with files that are cut short under their maps, and of stores that are looked at in use.
 
 use crate::Position;
+use crate::final_end::FinalEnd;
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::runs::Runs;
 use crate::scan::{self, Scan};
@@ -14,42 +16,56 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
-use thalweg_sys::disk::{Disk, File};
+use thalweg_sys::disk::{Disk, File, Map};
 
-/// A segment's file, mapped, as far as it is there.
+/// Bytes copied at a time; a whole number of pages.
+const COPIED_BYTES: u32 = 64 << 10;
+/// What of a copy is zeros where the disk does not give it.
+const SECTOR_BYTES: usize = 4096;
+
+/// A segment's file, as far as it is there and may be looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentFile {
     header: SegmentHeader,
     region: Arc<Region>,
+    held: u32,
 }
 
 impl SegmentFile {
-    /// The file of a segment whose header was read; bytes at or behind `bound` are left out.
+    /// The file of a segment whose header was read.
     pub(crate) fn open(
         disk: &Disk,
         directory: &Path,
         header: &SegmentHeader,
-        bound: u32,
+        end: FinalEnd,
     ) -> io::Result<SegmentFile> {
         let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
         let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-        SegmentFile::map(&file, header, length, bound)
+        SegmentFile::map(&file, header, length, end)
     }
 
-    /// The same of an open file of `length` bytes.
+    /// The same of an open file of `held` bytes.
     pub(crate) fn map(
         file: &File,
-        header: &SegmentHeader,
-        length: u32,
-        bound: u32,
+        read: &SegmentHeader,
+        held: u32,
+        end: FinalEnd,
     ) -> io::Result<SegmentFile> {
-        let region = Region::sealed(file.map(length as usize, false)?, bound.min(length));
-        region.bring_in(0..SEGMENT_HEADER_BYTES);
-        let header = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(*header);
+        // Read, not mapped: how much may be looked at through a map depends on it.
+        let mut now = [0; SEGMENT_HEADER_BYTES as usize];
+        let header = file.read_at(&mut now, 0).ok().and_then(|()| SegmentHeader::decode(&now).ok());
+        let header = header.unwrap_or(*read);
+        let final_bytes = end.bytes_of(&header, held);
+        let region = if end.copies() && final_bytes < held {
+            copied(file, held)?
+        } else {
+            Arc::new(Region::sealed(file.map(held as usize, false)?, final_bytes))
+        };
+        region.bring_in(0..SEGMENT_HEADER_BYTES.min(final_bytes));
         if let Some(table) = header.table_at() {
-            region.bring_in(table..length);
+            region.bring_in(table..held);
         }
-        Ok(SegmentFile { header, region: Arc::new(region) })
+        Ok(SegmentFile { header, region, held })
     }
 
     /// Its header as it is now.
@@ -61,9 +77,14 @@ impl SegmentFile {
         &self.region
     }
 
-    /// Bytes that are there.
+    /// Bytes that may be looked at.
     pub(crate) fn length(&self) -> u32 {
         self.region.published()
+    }
+
+    /// Bytes that are there.
+    pub(crate) fn held(&self) -> u32 {
+        self.held
     }
 
     /// All of them, from the header on.
@@ -87,6 +108,31 @@ impl SegmentFile {
         let (_, runs) = self.batches();
         scan::attested_durable(self.scan(runs.byte_of(behind), None), runs)
     }
+}
+
+/// A copy of a file, in memory that nobody else has. What the disk does not give of it is zeros.
+fn copied(file: &File, length: u32) -> io::Result<Arc<Region>> {
+    let mut copy = Region::writable(Map::anonymous(length as usize)?, 0);
+    let mut chunk = vec![0; COPIED_BYTES.min(length) as usize];
+    while copy.remaining() > 0 {
+        let chunk = &mut chunk[..COPIED_BYTES.min(copy.remaining()) as usize];
+        let at = u64::from(copy.filled());
+        if file.read_at(chunk, at).is_err() {
+            for (index, sector) in chunk.chunks_mut(SECTOR_BYTES).enumerate() {
+                if file.read_at(sector, at + (index * SECTOR_BYTES) as u64).is_err() {
+                    sector.fill(0);
+                }
+            }
+        }
+        // Pages of zeros take no memory as long as nobody stores to them.
+        if chunk.iter().all(|byte| *byte == 0) {
+            copy.pass(chunk.len() as u32);
+        } else {
+            copy.write(chunk);
+        }
+    }
+    copy.publish();
+    Ok(copy.region().clone())
 }
 
 /// Bytes from one on up to the last that is not zero.

@@ -11,6 +11,7 @@ use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::credible::is_credible;
 use crate::error::{Damage, OpenError, Touched};
+use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
 use crate::scan::Stop;
@@ -50,9 +51,9 @@ pub struct Report {
 /// different things each time.
 const LOOKS_MAX: u32 = 16;
 
-/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn. If
-/// such a store seems to have lost something, it is looked at again: a file may have come or gone between two
-/// reads of the directory.
+/// Verifies the store in a directory, up to the last batch that is published where a process has it open.
+/// Changes nothing. If such a store seems to have lost something, it is looked at again: a file may have come
+/// or gone between two reads of the directory.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be read as a store at all.
@@ -99,12 +100,17 @@ struct Look<'a> {
     logs: HashSet<LogId>,
     /// Where the newest whole checkpoint begins: it knows the logs of what came before.
     replays: Position,
+    /// How far the files may be looked at.
+    end: FinalEnd,
 }
 
 impl<'a> Look<'a> {
     /// Takes one look at all of it.
     fn at(disk: &'a Disk, directory: &'a Path, control: &mut Control) -> Result<Report, OpenError> {
-        let mut look = Look { disk, directory, report: Report::default(), logs: HashSet::new(), replays: 0 };
+        // Before the files are listed: what is published lies in files that are there by then.
+        let end = FinalEnd::of(disk, directory, control);
+        let (report, logs) = (Report::default(), HashSet::new());
+        let mut look = Look { disk, directory, report, logs, replays: 0, end };
         look.over(control)?;
         look.report.logs = look.logs.len() as u64;
         Ok(look.report)
@@ -131,7 +137,8 @@ impl<'a> Look<'a> {
                     None => self.lost(name, start),
                 }
             }
-            let Some(number) = segment::number_of(name) else { continue };
+            let number = segment::number_of(name).filter(|number| self.end.reaches(*number));
+            let Some(number) = number else { continue };
             match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
                 // A spare; or a segment that should be full, which is then found missing below.
                 None => {}
@@ -148,7 +155,7 @@ impl<'a> Look<'a> {
             }
         }
         let known = self.evidence(control, &headers);
-        let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known);
+        let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known, self.end);
         let torn = torn.map_err(failed("read"))?;
         headers.retain(|header| header.number < torn);
         self.report
@@ -190,10 +197,10 @@ impl<'a> Look<'a> {
             self.check_settled(next)?;
         }
         let name = segment::file_name(header.number);
-        let file = SegmentFile::open(self.disk, self.directory, header, u32::MAX)?;
-        let (header, length) = (file.header(), file.length());
-        if length < header.file_bytes() {
-            self.lost(&name, position(header.number, length));
+        let file = SegmentFile::open(self.disk, self.directory, header, self.end)?;
+        let (header, held) = (file.header(), file.held());
+        if held < header.file_bytes() {
+            self.lost(&name, position(header.number, held));
         }
         let (report, logs, replays) = (&mut self.report, &mut self.logs, self.replays);
         let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
@@ -271,7 +278,7 @@ impl<'a> Look<'a> {
         if control.is_intact() && !control.is_credible(last_present) {
             self.lost(control::FILE_NAME, 0);
         }
-        control.evidence(last_present)
+        control.evidence(last_present).min(self.end.of_open().unwrap_or(Position::MAX))
     }
 
     /// Checks the control file and the signal file. If the control file's checksum fails, none of its words

@@ -24,6 +24,7 @@ use crate::attach::Attached;
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError, Touched};
+use crate::final_end::FinalEnd;
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::lacking::{self, Needs};
 use crate::segment_file::SegmentFile;
@@ -322,7 +323,8 @@ impl Transfer<'_> {
         let Some(first) = lost.first() else { return Ok(None) };
         let headers: Vec<SegmentHeader> = present.values().copied().collect();
         let known = control.evidence(headers.last().map_or(0, |header| header.number));
-        let torn = lacking::torn_from(self.disk, self.from, &headers, needs.replays_from, known);
+        let bound = FinalEnd::at(end);
+        let torn = lacking::torn_from(self.disk, self.from, &headers, needs.replays_from, known, bound);
         if torn.map_err(io_trouble("read", self.from))? <= *first {
             return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
         }
@@ -411,7 +413,7 @@ impl Transfer<'_> {
             return Err(damaged(name, position(header.number, u32::try_from(length).unwrap_or(u32::MAX))));
         }
         // What lies behind the end is being written and none of our business.
-        let bound = end.unwrap_or(whole);
+        let bound = FinalEnd::at(position(header.number, end.unwrap_or(whole)));
         let file = SegmentFile::map(&file, header, whole, bound).map_err(io_trouble("map", &path))?;
         let stop = file.scan(SEGMENT_HEADER_BYTES, Some(header.previous)).each(|_| {});
         if !stop.blank || end.is_some_and(|end| end != stop.at) {

@@ -25,6 +25,7 @@ use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::credible::{ID_END, OFFSET_MAX};
 use crate::error::{Damage, OpenError, Touched};
+use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::open::Recovered;
@@ -233,8 +234,8 @@ impl Recovery {
 
     /// The file of a segment that has a header, as far as one may look.
     fn open_segment(&self, number: u32) -> Result<SegmentFile, OpenError> {
-        let bound = self.bound.filter(|bound| segment_of(*bound) == number).map_or(u32::MAX, place_of);
-        let file = SegmentFile::open(&self.disk, &self.directory, &self.headers[&number], bound);
+        let end = self.bound.map_or_else(FinalEnd::of_own, FinalEnd::at);
+        let file = SegmentFile::open(&self.disk, &self.directory, &self.headers[&number], end);
         file.map_err(|source| {
             let file = self.directory.join(segment::file_name(number));
             OpenError::Io { action: "map", file, source }

@@ -12,6 +12,7 @@ mod fork;
 mod gone;
 mod harm;
 mod heirs;
+mod in_use;
 mod linear;
 mod parse;
 mod places;

@@ -54,7 +54,10 @@ fn same(plan: &Plan, params: Params<'_>) -> Result<Vec<u8>, Box<Unfit>> {
 
 fn back(plan: &Plan, frame: &[u8]) -> Value {
     let mut out = Vec::new();
-    assert_eq!(response::decode(plan, &plan.methods[0].response, frame, &mut out).unwrap(), Says::Fields);
+    assert_eq!(
+        response::decode(plan, &plan.methods[0].response, frame, usize::MAX, &mut out).unwrap(),
+        Says::Fields
+    );
     serde_json::from_slice(&out).unwrap()
 }
 
@@ -173,7 +176,7 @@ fn a_float_that_a_client_might_take_for_a_long_integer_is_written_with_an_expone
         frame.extend_from_slice(b"\xa1b");
         write::f64(&mut frame, &number);
         let mut out = Vec::new();
-        response::decode(&plan, &method.response, &frame, &mut out).unwrap();
+        response::decode(&plan, &method.response, &frame, usize::MAX, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), format!("{{\"a\":1,\"b\":{written}}}"));
     }
 }
@@ -196,7 +199,7 @@ proptest! {
         prop_assert_eq!(&frame, &expected);
         let answer = [b"\x92\xb0AllPointResponse", &frame[11..]].concat();
         let mut out = Vec::new();
-        response::decode(&plan, &method.response, &answer, &mut out).unwrap();
+        response::decode(&plan, &method.response, &answer, usize::MAX, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         let (a, b) = out.trim_matches(['{', '}']).split_once(',').unwrap();
         let (a, b) = (a.trim_start_matches("\"a\":"), b.trim_start_matches("\"b\":"));
@@ -231,7 +234,7 @@ proptest! {
         frame[at] = byte;
         frame.truncate(cut.index(frame.len()) + 1);
         let mut out = b"before".to_vec();
-        match response::decode(&plan, &plan.methods[0].response, &frame, &mut out) {
+        match response::decode(&plan, &plan.methods[0].response, &frame, usize::MAX, &mut out) {
             Ok(Says::Fields) => drop(serde_json::from_slice::<Value>(&out[6..]).unwrap()),
             _ => prop_assert_eq!(out, b"before"),
         }

@@ -50,6 +50,11 @@ impl Check {
                 let hint = format!("one without fields is written \"{missing}\": {{}}");
                 self.wrong(member.key_span, format!("{name} has no {missing}"), hint);
             }
+            // What is there is looked at all the same; a string is another command's response.
+            let there = ["request", "response", "stream"].into_iter().filter_map(part);
+            for part in there.filter(|part| !matches!(part.node.value, Value::String(_))) {
+                self.fields(&part.node, &format!("a {}", part.key));
+            }
             return None;
         };
         let request_fields = self.fields(&request.node, "a request");

@@ -28,6 +28,19 @@ pub(super) fn leaf(name: &str) -> Option<Type> {
     LEAVES.iter().find(|(n, _)| *n == name).map(|(_, of)| of.clone())
 }
 
+/// What to do about an alias that stands for no leaf.
+fn alias_hint(name: &str, text: &str) -> String {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let (stem, suffixes) = text.split_at(end);
+    if leaf(stem).is_some() {
+        return format!(
+            "an alias stands for one leaf: declare \"{stem}\", and write {name}{suffixes} where it is used"
+        );
+    }
+    let leaves = LEAVES.iter().map(|(name, _)| *name);
+    did_you_mean_or(text, leaves, "an alias stands for one leaf, without suffixes")
+}
+
 impl Check {
     /// The members of a section, each noted as a name that becomes a type.
     fn section<'n>(&mut self, section: Option<&'n Member>, what: &str) -> &'n [Member] {
@@ -54,8 +67,7 @@ impl Check {
         for member in self.section(section, "an alias") {
             let Some(text) = self.string(&member.node, "an alias") else { continue };
             let Some(of) = leaf(text) else {
-                let leaves = LEAVES.iter().map(|(name, _)| *name);
-                let hint = did_you_mean_or(text, leaves, "an alias stands for one leaf, without suffixes");
+                let hint = alias_hint(&member.key, text);
                 self.wrong(member.node.span, format!("{text} is no leaf"), hint);
                 continue;
             };

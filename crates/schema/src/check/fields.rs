@@ -91,7 +91,7 @@ impl Check {
         let hint = match name {
             "map" => "say of what: map<T>".to_owned(),
             "int" | "integer" | "number" => "say how wide: u32, i64, f64".to_owned(),
-            "str" | "text" => "did you mean string?".to_owned(),
+            "str" | "text" => "did you mean \"string\"?".to_owned(),
             _ => {
                 let known = declared.chain(LEAVES.iter().map(|(name, _)| *name));
                 did_you_mean_or(name, known, "declare it in types, enums or aliases")

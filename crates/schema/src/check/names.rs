@@ -73,12 +73,9 @@ impl Check {
         if !self.capitalised(name, at, "a command") {
             return;
         }
-        for word in [snake(name), camel(name)] {
-            if let Some(owner) = words::reserves_method(&word) {
-                let hint = format!("add a word, as in {name}Value");
-                self.wrong(at, format!("a method cannot be called {word}: reserved by {owner}"), hint);
-                return;
-            }
+        if let Some((word, owner)) = words::reserves_command(name) {
+            let hint = format!("add a word, as in {name}Value");
+            self.wrong(at, format!("a method cannot be called {word}: reserved by {owner}"), hint);
         }
     }
 

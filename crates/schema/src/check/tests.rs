@@ -45,7 +45,7 @@ fn the_frame_is_checked() {
     broken(&whole.replace("\"error\": { \"message\": \"string\" },", ""), "{", "no error");
     broken(&whole.replace("\"message\": \"string\"", "\"message\": \"bytes\""), "{", "exactly one field");
     broken(&whole.replace("\"message\": \"string\"", ""), "{", "exactly one field");
-    broken(&types("\"typos\": {},"), "\"typos\"", "did you mean types?");
+    broken(&types("\"typos\": {},"), "\"typos\"", "did you mean \"types\"?");
     broken(&types("\"types\": {}, \"types\": {},"), "\"types\": {},\n".trim_end(), "is there twice");
     broken(
         &whole.replace("{ \"Say\": {\n\"request\": {}, \"response\": {}\n} }", "{}"),
@@ -56,7 +56,7 @@ fn the_frame_is_checked() {
 
 #[test]
 fn declarations_are_checked() {
-    broken(&types("\"aliases\": { \"Id\": \"u33\" },"), "\"u33\"", "did you mean u32?");
+    broken(&types("\"aliases\": { \"Id\": \"u33\" },"), "\"u33\"", "did you mean \"u32\"?");
     broken(&types("\"aliases\": { \"Id\": \"u32[]\" },"), "\"u32[]\"", "u32[] is no leaf");
     broken(
         &types("\"aliases\": { \"Id\": \"u8\" }, \"types\": { \"Id\": {} },"),
@@ -78,8 +78,8 @@ fn declarations_are_checked() {
 
 #[test]
 fn fields_are_checked() {
-    broken(&request("\"a\": \"strin\""), "strin\"", "did you mean string?");
-    broken(&request("\"a\": \"map<strin>[]\""), "strin>", "did you mean string?");
+    broken(&request("\"a\": \"strin\""), "strin\"", "did you mean \"string\"?");
+    broken(&request("\"a\": \"map<strin>[]\""), "strin>", "did you mean \"string\"?");
     broken(&request("\"a\": \"int\""), "int\"", "say how wide");
     broken(&request("\"a\": \"map\""), "map\"", "map<T>");
     broken(&request("\"a\": \"u8[\""), "[\"", "add ]");
@@ -165,7 +165,7 @@ fn a_message_is_not_called_what_generated_code_uses() {
 
 #[test]
 fn words_that_some_language_has_already_are_refused() {
-    for method in ["ErrorTag", "Then", "Be16toh", "Service"] {
+    for method in ["ErrorTag", "Then", "Be16toh", "Service", "Major", "VaArg", "StMtime"] {
         let problems = parse("t", &types("").replace("Say", method)).expect_err(method);
         let is_told = problems.list.iter().any(|problem| problem.what.contains("a method cannot be called"));
         assert!(is_told, "{problems}");
@@ -174,6 +174,11 @@ fn words_that_some_language_has_already_are_refused() {
         broken(&types(&format!("\"types\": {{ \"{name}\": {{}} }},")), "\"", "a macro of C's library");
         broken(&types(&format!("\"enums\": {{ \"{name}\": [\"one\"] }},")), "\"", "a macro of C's library");
     }
+    for field in ["si_pid", "saHandler", "st_mtime", "h_addr", "s6_addr", "d_fileno", "ifr_name"] {
+        broken(&types(&format!("\"types\": {{ \"T\": {{ \"{field}\": \"u8\" }} }},")), "\"", "reserved");
+    }
+    let fine = types("\"types\": { \"Version\": { \"major\": \"u8\", \"minor\": \"u8\" } },");
+    assert!(parse("echo.jsonc", &fine).is_ok(), "a macro that takes arguments is in no field's way");
     broken(&types("\"types\": { \"ValueError\": {} },"), "\"ValueError\"", "taken by the generated code");
     let both = "\"types\": { \"BasicInner\": {},\n\"InnerView\": {} },";
     broken(
@@ -301,7 +306,7 @@ fn commands_are_checked() {
     broken(
         &schema("", "\"request\": {}, \"response\": {}, \"steam\": {}"),
         "\"steam\"",
-        "did you mean stream?",
+        "did you mean \"stream\"?",
     );
     broken(&types("").replace("Say", "say"), "\"say\"", "write Say");
     broken(&types("").replace("Say", "New"), "\"New\"", "a method cannot be called new");
@@ -318,7 +323,7 @@ fn commands_are_checked() {
             &format!("\"Tell\": {{ \"request\": {{}}, \"response\": \"{name}\" }},\n\"Say\": {{"),
         )
     };
-    broken(&reuse("SayRespons"), "\"SayRespons\"", "did you mean SayResponse?");
+    broken(&reuse("SayRespons"), "\"SayRespons\"", "did you mean \"SayResponse\"?");
     broken(&reuse("TellResponse"), "\"TellResponse\"", "no command declares");
     for name in ["SayResponse", "EchoSayResponse"] {
         let service = valid(&reuse(name));
@@ -335,10 +340,10 @@ fn schedules_are_checked() {
             &format!("\"request\": {{ \"id\": \"u64\", \"f\": \"f64\" }}, \"response\": {{}},\n{rest}"),
         )
     };
-    broken(&scheduled("\"schedule\": \"wirte\""), "\"wirte\"", "did you mean write?");
+    broken(&scheduled("\"schedule\": \"wirte\""), "\"wirte\"", "did you mean \"write\"?");
     broken(&scheduled("\"schedule\": \"write\""), "\"write\"", "no fork is named");
     broken(&scheduled("\"fork\": \"id\""), "\"fork\"", "orders nothing");
-    broken(&scheduled("\"schedule\": \"read\", \"fork\": \"ids\""), "\"ids\"", "did you mean id?");
+    broken(&scheduled("\"schedule\": \"read\", \"fork\": \"ids\""), "\"ids\"", "did you mean \"id\"?");
     broken(&scheduled("\"schedule\": \"read\", \"fork\": \"f\""), "\"f\"", "a fork is named by");
     valid(&scheduled("\"schedule\": \"read committed\""));
     valid(&scheduled("\"schedule\": \"read\", \"fork\": \"id\""));
@@ -408,4 +413,31 @@ fn the_documented_example_is_a_schema() {
     let service = valid(example);
     assert_eq!(service.commands[1].item.as_ref().unwrap().tag, "StoreScanItem");
     assert!(service.doc.starts_with("Keeps values apart by fork."));
+}
+
+#[test]
+fn a_long_chain_of_types_is_put_in_order_and_a_ring_at_its_end_is_told_alone() {
+    let link = |n: usize| format!("\"T{n}\": {{ \"a\": \"T{}[]\", \"b\": \"map<T{}>\" }}", n + 1, n + 1);
+    let links: Vec<String> = (0..200).map(link).collect();
+    let chain = |last: &str| types(&format!("\"types\": {{ {}, \"T200\": {last} }},", links.join(",\n")));
+    let closed = chain("{ \"a\": \"T199\" }");
+    broken(&closed, "\"T199\"", "a type contains itself: T199 contains T200 contains T199");
+    let service = valid(&chain("{}"));
+    let ordered = service.types_by_dependency();
+    assert_eq!((ordered[0].name.as_str(), ordered[200].name.as_str()), ("T200", "T0"));
+}
+
+#[test]
+fn what_is_there_of_a_command_is_looked_at_whatever_is_missing() {
+    let text = schema("", "\"request\": { \"a\": \"u88\" }, \"stream\": { \"b\": 7 }");
+    let told = parse("t", &text.replace("\"error\": { \"message\": \"string\" },", "")).unwrap_err();
+    let told: Vec<&str> = told.list.iter().map(|problem| problem.what.as_str()).collect();
+    let type_of = "a field's type is a string, not a number";
+    assert_eq!(told, ["the schema has no error", "Say has no response", "no type is called u88", type_of]);
+}
+
+#[test]
+fn an_alias_with_a_suffix_is_told_where_that_goes() {
+    let text = types("\"aliases\": { \"Id\": \"u8?\" },");
+    broken(&text, "\"u8?\"", "declare \"u8\", and write Id? where it is used");
 }

@@ -4,8 +4,9 @@ use super::Check;
 use super::commands::messages;
 use crate::casing::snake;
 use crate::jsonc::Span;
-use crate::model::{Command, Message, Service, contained};
+use crate::model::{Command, Message, Service, Struct, contained};
 use crate::words;
+use std::collections::BTreeMap;
 
 /// What the generator makes beside messages, each behind the service's name.
 const GENERATED: [&str; 9] = [
@@ -35,42 +36,29 @@ struct Named {
 impl Check {
     /// A type that contained itself could nest without end, and no target could lay it out without a pointer.
     pub(super) fn no_type_contains_itself(&mut self) {
-        let mut told: Vec<String> = Vec::new();
-        for name in self.type_names.clone() {
-            if told.contains(&name) {
-                continue;
-            }
-            if let Some(way) = self.way_back(&name) {
-                let at = self.place(&name);
-                let shown = way.join(" contains ");
-                let hint = "refer by an identifier, or carry the inner one as bytes";
-                self.wrong(at, format!("a type contains itself: {shown}"), hint);
-                told.extend(way);
-            }
+        let inner = self.contents();
+        let mut told = vec![false; inner.len()];
+        for ring in rings(&inner) {
+            // Told of the first declared that no other ring was told of.
+            let first = ring.iter().enumerate().filter(|(_, of)| !told[**of]).min_by_key(|(_, of)| **of);
+            let Some((n, _)) = first else { continue };
+            let way = ring[n..].iter().chain(&ring[..=n]);
+            let way: Vec<&str> = way.map(|of| self.types[*of].name.as_str()).collect();
+            let (at, shown) = (self.place(way[0]), way.join(" contains "));
+            ring.iter().for_each(|of| told[*of] = true);
+            let hint = "refer by an identifier, or carry the inner one as bytes";
+            self.wrong(at, format!("a type contains itself: {shown}"), hint);
         }
     }
 
-    /// The way from a type through its fields back to itself.
-    fn way_back(&self, start: &str) -> Option<Vec<String>> {
-        let mut ways = vec![vec![start.to_owned()]];
-        let mut seen: Vec<String> = Vec::new();
-        while let Some(way) = ways.pop() {
-            let Some(of) = way.last().and_then(|last| self.types.iter().find(|t| t.name == *last)) else {
-                continue;
-            };
-            for inner in of.fields.iter().filter_map(|field| contained(&field.of)) {
-                let mut longer = way.clone();
-                longer.push(inner.to_owned());
-                if inner == start {
-                    return Some(longer);
-                }
-                if !seen.iter().any(|s| s == inner) {
-                    seen.push(inner.to_owned());
-                    ways.push(longer);
-                }
-            }
-        }
-        None
+    /// The places of the types that each type's fields contain.
+    fn contents(&self) -> Vec<Vec<usize>> {
+        let places: BTreeMap<&str, usize> = self.types.iter().map(|of| of.name.as_str()).zip(0..).collect();
+        let inner = |of: &Struct| {
+            let names = of.fields.iter().filter_map(|field| contained(&field.of));
+            names.filter_map(|name| places.get(name).copied()).collect()
+        };
+        self.types.iter().map(inner).collect()
     }
 
     /// Everything that becomes a type, with and without the service's name, becomes a different one.
@@ -175,6 +163,47 @@ impl Check {
     pub(super) fn command_place(&self, name: &str) -> Span {
         place(&self.commands, name)
     }
+}
+
+/// The ways from types through their contents back to themselves. Of those that share types, some: each
+/// type on such a way has a way told that it can reach.
+///
+/// A depth-first search. A type is untouched, on the way that is being searched, or done with; a ring is
+/// closed where the search comes upon a type that is on its way.
+fn rings(inner: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    #[derive(Clone, Copy)]
+    enum Visit {
+        Untouched,
+        /// How many types are on the way before it.
+        OnWay(usize),
+        Done,
+    }
+    let mut visits = vec![Visit::Untouched; inner.len()];
+    let mut rings = Vec::new();
+    for start in 0..inner.len() {
+        if !matches!(visits[start], Visit::Untouched) {
+            continue;
+        }
+        visits[start] = Visit::OnWay(0);
+        // Each with what of it was not looked at yet.
+        let mut way = vec![(start, inner[start].iter())];
+        while let Some((of, rest)) = way.last_mut() {
+            let Some(&next) = rest.next() else {
+                visits[*of] = Visit::Done;
+                way.pop();
+                continue;
+            };
+            match visits[next] {
+                Visit::Untouched => {
+                    visits[next] = Visit::OnWay(way.len());
+                    way.push((next, inner[next].iter()));
+                }
+                Visit::OnWay(from) => rings.push(way[from..].iter().map(|(of, _)| *of).collect()),
+                Visit::Done => {}
+            }
+        }
+    }
+    rings
 }
 
 /// What is generated for the service with `prefix` in front of its types in place of the service's name, and

@@ -81,11 +81,7 @@ impl<S: Service> Guard<S> {
         let denied = match token.map(|token| tokens.grant(token)) {
             // Memory for a body is for whoever has a token, whatever it is good for.
             Some(Some(_)) if proof == Proof::None => return None,
-            Some(Some(grant)) => match wanting(request, grant)? {
-                Scope::Read => &NO_READ,
-                Scope::Append => &NO_APPEND,
-                Scope::Admin => &NO_ADMIN,
-            },
+            Some(Some(grant)) => lacking(wanting(request, grant)?, request.path),
             Some(None) if proof == Proof::Theirs => &WORK_TOO_LARGE,
             None if request.field(Name::Authorization).is_none() => &MISSING,
             _ => &UNKNOWN,
@@ -190,6 +186,17 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
     lacks(if reads { Scope::Read } else { Scope::Admin }, None)
 }
 
+/// What a token is told that lacks a scope for a path, or the right prefix.
+fn lacking(scope: Scope, path: &str) -> &'static Denied {
+    match scope {
+        Scope::Read if path == LIST => &NO_LIST,
+        Scope::Append => &NO_APPEND,
+        Scope::Read if path.starts_with(STREAMS) => &NO_READ,
+        Scope::Read => &NO_READ_OF_ALL,
+        Scope::Admin => &NO_ADMIN,
+    }
+}
+
 /// A fork shows what its source holds.
 fn reads_source(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
     request.values(Name::StreamForkedFrom).find_map(|value| {
@@ -239,7 +246,19 @@ const NO_READ: Denied = denied(
     403,
     "token-without-read",
     INSUFFICIENT,
-    "The token does not allow to read this: it lacks the scope read, or its prefix is another. A list is of names that begin with the token's prefix: thalweg ls 'pub/**' for pub/.",
+    "The token does not allow to read this stream (of a fork: its source): it lacks the scope read, or its prefix is another.",
+);
+const NO_LIST: Denied = denied(
+    403,
+    "token-without-read",
+    INSUFFICIENT,
+    "This takes a token with the scope read, which lists only names that begin with its prefix: thalweg ls 'pub/**' for pub/.",
+);
+const NO_READ_OF_ALL: Denied = denied(
+    403,
+    "token-without-read",
+    INSUFFICIENT,
+    "This takes a token with the scope read and without a prefix.",
 );
 const NO_APPEND: Denied = denied(
     403,

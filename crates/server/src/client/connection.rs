@@ -1,7 +1,7 @@
 //! One connection to a server, one request at a time.
 
 use super::channel::{ANSWER_TIMEOUT, Channel};
-use super::failure::{Failure, UNSAID, refusal, unsaid};
+use super::failure::{Failure, Reason, UNSAID, refusal, unsaid};
 use super::url::Url;
 use std::io;
 use thalweg_wire::http1::{BodyDecoder, ResponseError, parse_response};
@@ -95,23 +95,23 @@ impl Connection {
             // That it refused is known, whatever becomes of the rest of what it says.
             let mut said = Vec::new();
             while said.len() < REFUSAL_BYTES_MAX && matches!(self.read_some(&mut said), Ok(true)) {}
-            let why = match unsaid(&head) {
+            let Reason { why, rule } = match unsaid(&head) {
                 _ if !said.is_empty() => refusal(&said),
-                Some(known) => known.to_owned(),
+                Some(known) => Reason::said(known),
                 None if method == "HEAD" => self.said_to_get(target, head.status),
-                None => UNSAID.to_owned(),
+                None => Reason::said(UNSAID),
             };
-            return Err(Failure::Refused { status: head.status, why, head: Box::new(head) });
+            return Err(Failure::Refused { status: head.status, why, rule, head: Box::new(head) });
         }
         Ok(head)
     }
 
     /// Why a HEAD was refused, by what a GET is told, on a connection of its own: whoever refuses may close.
-    fn said_to_get(&self, target: &str, status: u16) -> String {
+    fn said_to_get(&self, target: &str, status: u16) -> Reason {
         let asked = Self::open(&self.url).and_then(|mut other| other.ask("GET", target, &[], b""));
         match asked {
-            Err(Failure::Refused { status: again, why, .. }) if again == status => why,
-            _ => UNSAID.to_owned(),
+            Err(Failure::Refused { status: again, why, rule, .. }) if again == status => Reason { why, rule },
+            _ => Reason::said(UNSAID),
         }
     }
 

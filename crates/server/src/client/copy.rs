@@ -379,9 +379,9 @@ fn expected(destination: &mut End, id: &str) -> Result<u64, Failure> {
         ("Producer-Seq", &far),
     ];
     match destination.session.ask("POST", &destination.address.target(""), &fields, b"0") {
-        Err(Failure::Refused { status: 409, head, why }) => {
+        Err(Failure::Refused { status: 409, head, why, rule }) => {
             let expected = head.field("producer-expected-seq").and_then(|text| text.parse().ok());
-            expected.ok_or(Failure::Refused { status: 409, head, why })
+            expected.ok_or(Failure::Refused { status: 409, head, why, rule })
         }
         Err(failure) => Err(failure),
         Ok(_) => Err(Failure::Copy("the destination does not check producers".to_owned())),

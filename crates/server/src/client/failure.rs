@@ -2,6 +2,8 @@
 
 use super::connection::Head;
 use super::partly::Partly;
+use super::place;
+use serde_json::Value;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -35,6 +37,8 @@ pub(crate) enum Failure {
         head: Box<Head>,
         /// What it said.
         why: String,
+        /// The rule that was broken, as a problem document names it; empty where none is named.
+        rule: String,
     },
     /// The server's service said no.
     Said {
@@ -192,6 +196,9 @@ pub(super) fn passes(failure: &Failure) -> bool {
     }
 }
 
+/// The rule of an offset that the server did not give out.
+const UNKNOWN_OFFSET: &str = "offset-malformed";
+
 /// What a refusal was without a word.
 pub(super) const UNSAID: &str = "it did not say why";
 
@@ -208,16 +215,48 @@ pub(super) fn unsaid(head: &Head) -> Option<&'static str> {
     }
 }
 
-/// What a refusal says: the detail of a problem document (RFC 9457), or its text.
-pub(super) fn refusal(said: &[u8]) -> String {
+/// Why something was refused, and by which rule, where one is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub(super) why: String,
+    pub(super) rule: String,
+}
+
+impl Reason {
+    pub(super) fn said(why: &str) -> Self {
+        Self { why: why.to_owned(), rule: String::new() }
+    }
+}
+
+/// What a refusal says: the detail of a problem document (RFC 9457), behind the header or parameter at fault,
+/// or its text.
+pub(super) fn refusal(said: &[u8]) -> Reason {
     if let Some(detail) = problem::told(said) {
-        return detail;
+        let members: Value = serde_json::from_slice(said).unwrap_or_default();
+        let text = |name: &str| members[name].as_str().unwrap_or_default().to_owned();
+        return Reason { why: about(&text("field"), detail), rule: text("rule") };
     }
     let text = String::from_utf8_lossy(said).trim().to_owned();
     if text.starts_with('<') {
-        return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
+        return Reason::said(
+            "a page for people came back, so this is no server of streams: is the URL right?",
+        );
     }
-    if text.is_empty() { UNSAID.to_owned() } else { text }
+    Reason::said(if text.is_empty() { UNSAID } else { &text })
+}
+
+/// What else than a header or a parameter a refusal may be about.
+const PARTS: [&str; 6] = ["path", "body", "store", "connection", "method", "request"];
+
+/// The detail, behind its field if that is a header or a parameter which the detail leaves out.
+fn about(field: &str, detail: String) -> String {
+    // Of who asks, the detail says all there is.
+    let is_of_who_asks = field.eq_ignore_ascii_case("Authorization");
+    let is_said = detail.to_lowercase().contains(&field.to_lowercase());
+    if is_said || is_of_who_asks || PARTS.contains(&field) {
+        return detail;
+    }
+    format!("{field}: {detail}")
 }
 
 impl Failure {
@@ -230,6 +269,18 @@ impl Failure {
     /// whether it did.
     pub(crate) fn of_change(self, left_open: bool) -> Self {
         if left_open || self.leaves_open() { Self::Unsure(Box::new(self)) } else { self }
+    }
+
+    /// Where a beginning was asked for and the server knows no such offset: with what `--from` takes.
+    pub(super) fn of_beginning(mut self, from: &str) -> Self {
+        let why = match &mut self {
+            Self::Refused { why, rule, .. } if rule == UNKNOWN_OFFSET => why,
+            // Its service says the rule in front of the sentence.
+            Self::Said { why, .. } if why.starts_with(UNKNOWN_OFFSET) => why,
+            _ => return self,
+        };
+        *why = format!("--from {from}: {}", place::FROM);
+        self
     }
 
     /// What it comes down to, whatever is said around it.
@@ -265,6 +316,8 @@ fn in_verbs(why: &str) -> String {
 fn advice_on_tls(error: &str) -> &'static str {
     if error.contains("corrupt message") {
         "does it speak TLS? if not, it is http://"
+    } else if error.contains("not valid for name") || error.contains("NotValidForName") {
+        "call it by a name that its certificate has"
     } else if error.contains("CaUsedAsEndEntity") {
         "it shows an authority's certificate, which no server may: make it one with CA:FALSE among its basicConstraints"
     } else {
@@ -277,15 +330,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_in_their_own_words() {
+    fn a_field_is_said_if_it_is_one_of_the_request_and_the_detail_leaves_it_out() {
+        for (field, detail, wanted) in [
+            ("Content-Type", "it is no type", "Content-Type: it is no type"),
+            ("limit", "it is too large", "limit: it is too large"),
+            ("Stream-TTL", "Stream-TTL and another", "Stream-TTL and another"),
+            ("offset", "The Offset is malformed", "The Offset is malformed"),
+            ("path", "there is none", "there is none"),
+            ("Authorization", "This takes a token", "This takes a token"),
+            ("", "so", "so"),
+        ] {
+            let said = format!(r#"{{"detail":"{detail}","field":"{field}","rule":"r"}}"#);
+            let reason = refusal(said.as_bytes());
+            assert_eq!((reason.why.as_str(), reason.rule.as_str()), (wanted, "r"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_did_not_prove_itself_is_told_of_by_what_was_wrong() {
         assert_eq!(
-            refusal(br#"{"title":"Bad","detail":"The offset is malformed."}"#),
+            advice_on_tls("invalid peer certificate: certificate not valid for name \"localhost\""),
+            "call it by a name that its certificate has"
+        );
+        assert!(advice_on_tls("invalid peer certificate: UnknownIssuer").contains("--tls-ca"));
+    }
+
+    #[test]
+    fn refusals_are_told_in_their_own_words() {
+        let why = |said: &[u8]| refusal(said).why;
+        assert_eq!(
+            why(br#"{"title":"Bad","detail":"The offset is malformed."}"#),
             "The offset is malformed."
         );
-        assert_eq!(refusal(br#"{"title":"Bad"}"#), "Bad");
-        assert_eq!(refusal(b" plain words\n"), "plain words");
-        assert_eq!(refusal(b""), "it did not say why");
-        assert!(refusal(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
+        assert_eq!(why(br#"{"title":"Bad"}"#), "Bad");
+        assert_eq!(why(b" plain words\n"), "plain words");
+        assert_eq!(why(b""), "it did not say why");
+        assert!(why(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
         let unsaid = |status, fields: &[(&str, &str)]| {
             let fields =
                 fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

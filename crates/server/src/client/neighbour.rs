@@ -63,6 +63,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
+            Err(failure) if place.offset == from => return Err(failure.of_beginning(from)),
             Err(failure) => return Err(failure),
         }
     }

@@ -4,7 +4,8 @@
 use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
 
-const FROM: &str = "expected an offset that append, read or head printed, `beginning`, `now`, or a time (RFC 3339: 2030-01-01T00:00:00Z)";
+/// What `--from` takes.
+pub(super) const FROM: &str = "expected an offset that append, read or head printed, `beginning`, `now`, or a time (RFC 3339: 2030-01-01T00:00:00Z)";
 /// PROTOCOL 8: an offset has fewer characters than that.
 const OFFSET_BYTES: usize = 256;
 /// What the protocol calls the beginning.

@@ -64,7 +64,8 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
     let mut progress = (!std::io::stdout().is_terminal()).then(|| Progress::new(None));
     let mut bytes = 0;
     loop {
-        let mut chunk = chunk(&mut session, address, &offset, until_time)?;
+        let mut chunk = chunk(&mut session, address, &offset, until_time)
+            .map_err(|failure| if offset == from { failure.of_beginning(from) } else { failure })?;
         let cut = match until {
             Some(until) if chunk.next.as_str() > until => Some(cut(&mut chunk, until)?),
             Some(until) => (chunk.next == until).then_some(()),

@@ -96,8 +96,9 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
             Err(failure) => {
                 // What came is told of, whatever becomes of the rest.
                 let at = place.offset.clone();
+                let is_first = at == from;
                 place.print(Vec::new(), at, false)?;
-                return Err(failure);
+                return Err(if is_first { failure.of_beginning(from) } else { failure });
             }
         }
         std::thread::sleep(pause);

@@ -229,7 +229,7 @@ pub(crate) enum ClientVerb {
         /// Up to where to begin as the source: an offset, or `beginning`; by default its end.
         #[arg(long, value_name = "OFFSET", allow_hyphen_values = true, value_parser = place::at)]
         at: Option<String>,
-        /// So many bytes, or JSON messages, more than that.
+        /// Begin this many bytes (JSON: messages) beyond `--at`.
         #[arg(long, value_name = "N", requires = "at")]
         sub: Option<u64>,
         #[command(flatten)]
@@ -240,7 +240,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         target: Target,
     },
-    /// Delete streams. One that cannot be deleted keeps none of the others.
+    /// Delete streams. If one cannot be deleted, the others are deleted all the same.
     Rm {
         /// Their names or URLs.
         #[arg(required = true)]

@@ -1,6 +1,7 @@
 //! The configuration file, as anybody could write it.
 
 use super::{Configuration, Failure, Setting, parse};
+use crate::limits::Limits;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -12,7 +13,8 @@ pub fn configuration(data: &[u8]) {
         return;
     }
     let Some(first) = loaded(text) else { return };
-    let again = loaded(&first.print()).expect("what was printed is taken");
+    let limits = Limits::of(&thalweg_http::Config::default(), 1, 1, false);
+    let again = loaded(&first.print(&limits)).expect("what was printed is taken");
     let values = |setting: &Setting| (setting.key, setting.values.clone());
     assert!(first.settings.iter().map(values).eq(again.settings.iter().map(values)));
     assert!(again.changed_from(&first).is_empty());

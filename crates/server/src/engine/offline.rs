@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt;
+use std::io;
 use std::path::Path;
 use thalweg_log::{self as log, BackupError, Damage, Disk, OpenError, Piece};
 
@@ -12,6 +13,8 @@ use thalweg_log::{self as log, BackupError, Damage, Disk, OpenError, Piece};
 const SHOWN_BYTES: usize = 64;
 /// What the names of segments begin with.
 const SEGMENT: &str = "segment-";
+/// The file that every store has.
+const CONTROL: &str = "control";
 
 /// Why it was not done.
 #[derive(Debug)]
@@ -46,16 +49,36 @@ fn failed(error: impl fmt::Display) -> Refusal {
     Refusal::Failed(error.to_string())
 }
 
-/// Why a store does not read as one. Where there are segments it is a store, and damaged.
-fn unread(directory: &Path, error: &OpenError) -> Refusal {
-    let names = Disk::Real.names(directory).unwrap_or_default();
-    match error {
-        OpenError::NotAStore { .. } if names.iter().any(|name| name.starts_with(SEGMENT)) => {
-            Refusal::Damaged(format!(
-                "{error}; there are segments beside it, so this is a store, and it is damaged"
-            ))
+/// Why a place does not read as a store, in the words of every verb. Where there are segments it is a store,
+/// and damaged.
+fn unread(place: &Path, error: &OpenError) -> Refusal {
+    let listed = Disk::Real.names(place);
+    let shown = place.display();
+    let names = match listed {
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {
+            return Refusal::Failed(format!("{shown} does not exist"));
         }
-        _ => failed(error),
+        Err(source) if source.kind() == io::ErrorKind::NotADirectory => {
+            return match error {
+                OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory => {
+                    Refusal::Failed(format!("{shown} is a file, and a store is a directory"))
+                }
+                _ => failed(error),
+            };
+        }
+        listed => listed.unwrap_or_default(),
+    };
+    if !matches!(error, OpenError::NotAStore { .. }) {
+        return failed(error);
+    }
+    let has_segments = names.iter().any(|name| name.starts_with(SEGMENT));
+    match (has_segments, names.iter().any(|name| name == CONTROL)) {
+        (true, false) => Refusal::Damaged(OpenError::ControlLost { directory: place.to_owned() }.to_string()),
+        (true, true) => Refusal::Damaged(format!(
+            "{error}; there are segments beside it, so this is a store, and it is damaged"
+        )),
+        (false, true) => failed(error),
+        (false, false) => Refusal::Failed(format!("{shown} holds no store")),
     }
 }
 
@@ -150,7 +173,12 @@ fn span(damage: &Damage) -> Value {
 /// Nothing can be parsed, or standard output cannot be written.
 pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result<bool, Refusal> {
     let (mut whole, mut found) = (true, stream.is_none());
-    for piece in log::parse(&Disk::Real, path).map_err(|error| unread(path, &error))? {
+    let mut pieces = log::parse(&Disk::Real, path).map_err(|error| unread(path, &error))?.peekable();
+    let begins = matches!(pieces.peek(), Some(Ok(Piece::Segment(_)) | Err(_)));
+    if !begins && !may_be_segment(path) {
+        return Err(Refusal::Failed(format!("{} is no segment of a store", path.display())));
+    }
+    for piece in pieces {
         let piece = piece.map_err(failed)?;
         whole &= !matches!(piece, Piece::Damage(_));
         found |= matches!(&piece, Piece::Frame(_)) && stream.is_some_and(|stream| concerns(&piece, stream));
@@ -165,6 +193,11 @@ pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result
         Some(stream) if whole && !found => Err(Refusal::Missing(format!("nothing of {stream} is there"))),
         _ => Ok(whole),
     }
+}
+
+/// Whether a path is that of a segment, by its name, or of a directory.
+fn may_be_segment(path: &Path) -> bool {
+    path.is_dir() || path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SEGMENT))
 }
 
 fn concerns(piece: &Piece, stream: &str) -> bool {

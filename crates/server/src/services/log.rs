@@ -283,7 +283,7 @@ mod tests {
     use crate::arguments::Durability;
     use crate::engine::{Engine, Retain};
     use thalweg_log::Watch;
-    use thalweg_service::{Asked, Local};
+    use thalweg_service::{Local, LocalCallOptions};
 
     /// The log's service, and who calls it.
     fn world(directory: &tempfile::TempDir) -> (LogService, Arc<News>, Local) {
@@ -319,7 +319,7 @@ mod tests {
         news.failed();
         local.turn(&mut service, |_, _, _| {});
         let mut said = String::new();
-        let call = local.call(&mut service, &create("a"), Asked::default(), |_, answer| {
+        let call = local.call(&mut service, &create("a"), LocalCallOptions::default(), |_, answer| {
             said += &String::from_utf8_lossy(answer);
         });
         assert_eq!(call, None, "nobody would end it any more");
@@ -330,12 +330,12 @@ mod tests {
     fn tails_that_may_go_on_at_once_are_asked_in_one_walk() {
         let directory = tempfile::tempdir().unwrap();
         let (mut service, news, mut local) = world(&directory);
-        let call = local.call(&mut service, &create("a"), Asked::default(), |_, _| {}).unwrap();
+        let call = local.call(&mut service, &create("a"), LocalCallOptions::default(), |_, _| {}).unwrap();
         while local.in_flight() > 0 {
             local.turn(&mut service, |ended, _, _| assert_eq!(ended, call));
         }
         let tail = frame(&LogRequest::Tail(LogTail { name: "a".into(), offset: None }));
-        let follow = |_| local.call(&mut service, &tail, Asked::default(), |_, _| {}).unwrap();
+        let follow = |_| local.call(&mut service, &tail, LocalCallOptions::default(), |_, _| {}).unwrap();
         let calls: Vec<_> = (0..100).map(follow).collect();
         calls.into_iter().for_each(|call| local.cancel(call));
         let told = news.take().resumed;
@@ -372,9 +372,10 @@ mod tests {
             LogRequest::Remove(LogRemove { name: name.into() }),
         ] {
             let mut said = String::new();
-            let call = local.call(&mut service, &frame(&request), Asked::default(), |_, answer| {
-                said += &String::from_utf8_lossy(answer);
-            });
+            let call =
+                local.call(&mut service, &frame(&request), LocalCallOptions::default(), |_, answer| {
+                    said += &String::from_utf8_lossy(answer);
+                });
             assert_eq!(call, None, "{request:?} waits");
             assert!(said.contains("404 name-reserved: "), "{request:?}: {said}");
         }

@@ -133,9 +133,11 @@ impl Client {
         let unsent = self.session.has_unsent();
         match &mut self.line {
             Line::Up(link) if self.session.is_full() => {
-                // Reading pauses until somebody took what is there, so a loop has to come back by itself.
                 watch.leave(link.ways());
-                due = Some(Instant::now());
+                if !self.session.is_held_back() {
+                    // Reading pauses until somebody took what is there, so a loop has to come back by itself.
+                    due = Some(Instant::now());
+                }
             }
             Line::Up(link) => {
                 watch.follow(link.ways(), unsent && !link.is_shared())?;

@@ -24,7 +24,7 @@ use thalweg_wire::messagepack::Reader;
 
 /// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is
 /// waited for.
-const BACKLOG_BYTES: usize = 4 << 20;
+pub(crate) const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +88,8 @@ pub(crate) struct Session {
     held: Vec<u8>,
     failures: VecDeque<(CallId, Error)>,
     deadlines: Deadlines,
+    /// Reading pauses until the caller says otherwise, because it keeps enough already.
+    is_held_back: bool,
     /// Why no further byte of this connection can be understood.
     broken: Option<Error>,
     /// The server takes no new calls.
@@ -109,6 +111,7 @@ impl Session {
             held: Vec::new(),
             failures: VecDeque::new(),
             deadlines: Deadlines::default(),
+            is_held_back: false,
             broken: None,
             draining: false,
             credit: None,
@@ -274,9 +277,18 @@ impl Session {
         self.incoming.room()
     }
 
-    /// Whether so much came that nobody took that reading should pause.
+    /// Whether reading should pause: the caller holds it up, or so much came that nobody took.
     pub(crate) fn is_full(&self) -> bool {
-        self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
+        self.is_held_back || self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
+    }
+
+    /// Whether it is the caller that holds reading up, who ends that too.
+    pub(crate) const fn is_held_back(&self) -> bool {
+        self.is_held_back
+    }
+
+    pub(crate) fn hold_back(&mut self, holds: bool) {
+        self.is_held_back = holds;
     }
 
     /// Whether a wait for one call would keep more of other calls' streams than it may: plain ones have no

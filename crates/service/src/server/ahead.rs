@@ -4,13 +4,18 @@
 //! credit for a stream, and these stand behind the request that waits: so the input is looked through, as far
 //! as it may reach, for what concerns calls in flight. What was heard is turned into a credit of nothing
 //! where it stands. What concerns a call that has not begun stays, to be heard in its place.
+//!
+//! Where that is used up and streams are in flight, the oldest requests in it are refused until there is room
+//! again: a stream may wait for the very credit that stands behind them, and they for its end. Without
+//! streams they wait: calls end by themselves.
 
 use crate::server::answers::Place;
-use crate::server::busy::Busy;
-use crate::server::call::Pay;
+use crate::server::busy::{Busy, Stage};
+use crate::server::call::Grant;
 use crate::server::client::Phase;
-use crate::server::cut::{self, Cut};
+use crate::server::cut::{self, Asked, Cut};
 use crate::server::engine::Engine;
+use crate::server::framing::Framing;
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
@@ -21,24 +26,44 @@ const AHEAD_BYTES_MAX: usize = 64 * 1024;
 impl Busy {
     /// Whether input is wanted: to be dealt with, or at least to be looked through.
     pub(crate) fn wants_input(&self) -> bool {
-        !self.ended && !self.closing && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
+        self.stage == Stage::Open && (!self.paused || self.input.unread().len() < self.ahead_bytes_max)
     }
-}
 
-impl Busy {
-    /// Has the request that comes in pieces read to its end, if it begins within what may be read behind the
-    /// one that waits: as many as two may lie here whole, and what is said behind further ones is heard once
-    /// they begin.
+    /// Whether streams are in flight, and what their client says of them comes to be heard only once a
+    /// request goes that waits before it.
+    pub(crate) fn hides_credit(&self) -> bool {
+        let is_used_up = self.ahead_bytes_max > 0 && self.input.unread().len() >= self.ahead_bytes_max;
+        self.paused && is_used_up && self.in_flight.iter().any(|begun| begun.is_stream)
+    }
+
+    /// Has a request that begins within what may be read behind the one that waits read to its end, and what
+    /// follows it for as much again: two may lie here whole, and what is said behind further ones is heard
+    /// once they begin.
     fn reach_behind(&mut self, waiting_bytes: usize) {
-        let begins = self.input.unread().len() - self.input.ahead().len();
-        if begins < waiting_bytes + AHEAD_BYTES_MAX {
-            let end = begins + cut::first_bytes(self.input.ahead(), HEADER_BYTES);
-            self.ahead_bytes_max = self.ahead_bytes_max.max(end + AHEAD_BYTES_MAX);
-        }
+        let passed = self.input.unread().len() - self.input.ahead().len();
+        let reach = waiting_bytes + AHEAD_BYTES_MAX;
+        let end = if passed < reach {
+            passed + cut::first_bytes(self.input.ahead(), HEADER_BYTES)
+        } else if self.input.last_ahead() < reach {
+            passed
+        } else {
+            return;
+        };
+        self.ahead_bytes_max = self.ahead_bytes_max.max(end + AHEAD_BYTES_MAX);
     }
 }
 
 impl Engine {
+    /// Refuses the request that comes next, so that what is said behind it is heard.
+    pub(crate) fn shed(&mut self, busy: &mut Busy, asked: Asked) {
+        self.statistics.requests += 1;
+        busy.input.consume(asked.total());
+        busy.paused = false;
+        let full = (Fault::Overloaded, "too many calls of this connection wait behind its streams");
+        let (fault, message) = self.objection(busy, Phase::Multiplexed, asked.id).unwrap_or(full);
+        self.refuse(busy, Framing::Multiplexed(asked.id), fault, message);
+    }
+
     /// The connection may not begin the request that comes next: hears what stands behind it.
     pub(crate) fn pause(&mut self, (key, phase): (Key, Phase), busy: &mut Busy) {
         busy.paused = true;
@@ -47,14 +72,14 @@ impl Engine {
             return;
         }
         let waiting_bytes = match cut::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
-            Cut::Request { head, length, .. } => head + length,
+            Cut::Request(asked) => asked.total(),
             _ => 0,
         };
         busy.ahead_bytes_max = waiting_bytes + AHEAD_BYTES_MAX;
         loop {
             let ahead = busy.input.ahead();
             let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {
-                Cut::Request { head, length, .. } => head + length,
+                Cut::Request(asked) => asked.total(),
                 Cut::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
                 Cut::Cancel(id) => {
                     if busy.in_flight.find(id).is_some() {
@@ -66,7 +91,7 @@ impl Engine {
                 Cut::Credit(id, items) => {
                     if let Some(begun) = busy.in_flight.find(id) {
                         let place = Place { key, id, serial: begun.serial };
-                        self.payments.push((place, Pay::Items(items)));
+                        self.grants.push((place, Grant::Items(items)));
                         busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
                     }
                     HEADER_BYTES

@@ -19,6 +19,20 @@ const IDLE_MAX: usize = 64;
 /// No deadline.
 pub(crate) const NEVER_MS: u64 = u64::MAX;
 
+/// How far the end of a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Both sides may send.
+    #[default]
+    Open,
+    /// The client sends nothing more, and takes what it is still owed.
+    HalfClosed,
+    /// Nothing more is read, and the connection ends once everything is sent.
+    Closing,
+    /// The client is gone, and left bytes behind that it was sent.
+    Reset,
+}
+
 /// A connection's state while it is busy.
 #[derive(Debug)]
 pub(crate) struct Busy {
@@ -32,18 +46,13 @@ pub(crate) struct Busy {
     pub(crate) turns: VecDeque<u64>,
     /// Bytes of answers that wait for their turn.
     pub(crate) waiting_bytes: usize,
-    /// Calls that ended for the client, by cancelling or a deadline, while their handlers go on.
-    pub(crate) abandoned: u32,
     /// When the timer is due, in the reactor's milliseconds.
     pub(crate) timer_ms: u64,
-    /// The peer sends nothing more.
-    pub(crate) ended: bool,
-    /// The peer is gone, and left bytes behind that it was sent.
-    pub(crate) reset: bool,
-    /// The connection ends once everything is sent; nothing more is read.
-    pub(crate) closing: bool,
+    pub(crate) stage: Stage,
     /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
+    /// Bytes of the request that it did not begin.
+    pub(crate) next_bytes: usize,
     /// Is among those whose input is to be dealt with again.
     pub(crate) relieved: bool,
     /// While it is paused it is read from until it has so much, for what is said about calls in flight.
@@ -63,12 +72,10 @@ impl Busy {
             order: Ordered::new(),
             turns: VecDeque::new(),
             waiting_bytes: 0,
-            abandoned: 0,
             timer_ms: NEVER_MS,
-            ended: false,
-            reset: false,
-            closing: false,
+            stage: Stage::Open,
             paused: false,
+            next_bytes: 0,
             relieved: false,
             ahead_bytes_max: 0,
             congested: false,
@@ -79,7 +86,7 @@ impl Busy {
     /// Calls that count against the connection's bound: one that was answered out of its turn does until that
     /// comes.
     pub(crate) fn calls(&self) -> usize {
-        self.in_flight.len().max(self.order.pending()) + self.abandoned as usize
+        self.in_flight.len().max(self.order.pending()) + self.in_flight.abandoned()
     }
 
     /// Bytes of answers that count against the connection's bound.
@@ -91,9 +98,8 @@ impl Busy {
     pub(crate) fn is_idle(&self) -> bool {
         self.has_answered_all()
             && self.input.is_empty()
-            && self.abandoned == 0
-            && !self.ended
-            && !self.closing
+            && self.in_flight.abandoned() == 0
+            && self.stage == Stage::Open
     }
 
     /// Nothing is owed to the client.
@@ -153,9 +159,9 @@ impl Spare {
         busy.order = Ordered::new();
         busy.turns.clear();
         busy.in_flight.clear();
-        (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
-        (busy.ended, busy.reset, busy.closing, busy.paused) = (false, false, false, false);
-        (busy.relieved, busy.ahead_bytes_max, busy.congested, busy.dirty) = (false, 0, false, false);
+        (busy.waiting_bytes, busy.next_bytes, busy.timer_ms) = (0, 0, NEVER_MS);
+        (busy.stage, busy.ahead_bytes_max) = (Stage::Open, 0);
+        (busy.paused, busy.relieved, busy.congested, busy.dirty) = (false, false, false, false);
         self.idle.push(busy);
     }
 }

@@ -4,8 +4,9 @@
 //! client sends credit, cancels or goes. A call that is answered at once never locks it.
 //!
 //! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in
-//! which they were made; what is held back has a bound, and whoever exceeds it has its call ended. A waker is
-//! somebody else's code, so it is cloned, woken and dropped without the lock.
+//! which they were made; what is held back has a bound, and a producer that exceeds it has its call ended.
+//! A waker is somebody else's code, so it is cloned, woken and dropped without the lock. It lives no longer
+//! than the reply: an answer forgets it ([`Call::forget_wakers`]), so a call that is renewed has none.
 
 use crate::server::answers::Answers;
 use parking_lot::Mutex;
@@ -38,7 +39,7 @@ struct State {
     held_bytes: usize,
     waker: Option<Waker>,
     /// Woken only when nobody waits any more.
-    bereaved: Option<Waker>,
+    cancel_waker: Option<Waker>,
 }
 
 /// A frame that waits for credit, or for the items before it.
@@ -52,7 +53,7 @@ pub(crate) enum Held {
 
 /// How much credit is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pay {
+pub(crate) enum Grant {
     /// So many items more.
     Items(u32),
     /// As many as bring it up to this.
@@ -97,8 +98,7 @@ impl Call {
     /// Makes a call that nobody else knows any more as good as new.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
-        let waits = state.waker.is_some() || state.bereaved.is_some();
-        if state.cancelled || waits || !state.held.is_empty() || state.congested {
+        if state.cancelled || !state.held.is_empty() || state.congested {
             *state = State::default();
         }
         state.credit = credit;
@@ -170,13 +170,22 @@ impl Call {
         let given = waker.clone();
         let mut state = self.state.lock();
         if !state.cancelled {
-            let former = state.bereaved.replace(given);
+            let former = state.cancel_waker.replace(given);
             drop(state);
             drop(former);
             return;
         }
         drop(state);
         waker.wake_by_ref();
+    }
+
+    /// The reply is answered: neither waker is used any more, and both are dropped before this returns. A
+    /// wake that another thread has begun already may still run.
+    pub(crate) fn forget_wakers(&self) {
+        let mut state = self.state.lock();
+        let forgotten = (state.waker.take(), state.cancel_waker.take());
+        drop(state);
+        drop(forgotten);
     }
 
     // For the connection.
@@ -187,22 +196,22 @@ impl Call {
         state.cancelled = true;
         let ended = state.held.iter().any(|held| matches!(held, Held::End(..)));
         state.held.clear();
-        let bereaved = state.bereaved.take();
+        let cancel_waker = state.cancel_waker.take();
         wake(state);
-        if let Some(bereaved) = bereaved {
-            bereaved.wake();
+        if let Some(cancel_waker) = cancel_waker {
+            cancel_waker.wake();
         }
         ended
     }
 
     /// More items may leave. `false`: some are held back, and before they may leave what was pushed before
     /// them has to be taken; then see [`Call::release`]. While a connection is congested nothing is released.
-    pub(crate) fn pay(&self, pay: Pay, congested: bool) -> bool {
+    pub(crate) fn grant(&self, grant: Grant, congested: bool) -> bool {
         let mut state = self.state.lock();
         state.congested = congested;
-        state.credit = match pay {
-            Pay::Items(items) => state.credit.saturating_add(items),
-            Pay::UpTo(items) => state.credit.max(items),
+        state.credit = match grant {
+            Grant::Items(items) => state.credit.saturating_add(items),
+            Grant::UpTo(items) => state.credit.max(items),
         };
         let nothing_held = state.held.is_empty();
         if state.flow() == Flow::Go {

@@ -47,7 +47,7 @@ pub(crate) enum Phase {
 pub(crate) struct Ring {
     pub(crate) end: SharedEnd,
     /// It is looked at every turn; else it rings.
-    pub(crate) hot: bool,
+    pub(crate) polled: bool,
     /// The turn in which it last brought something.
     pub(crate) active: u64,
     /// Its requests are not wanted now.

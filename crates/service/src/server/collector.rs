@@ -17,7 +17,7 @@ pub(crate) struct Collector {
     /// Other threads are at work on answers.
     pub(crate) working: bool,
     /// Rings whose peers make no system call, so that they have to be looked at.
-    pub(crate) hot: Vec<Key>,
+    pub(crate) polled: Vec<Key>,
 }
 
 pub(crate) type ServerCore = Core<Collector>;
@@ -33,14 +33,14 @@ pub(crate) fn client(core: &mut ServerCore, key: Key) -> Option<&mut Client> {
 
 impl Collector {
     /// The client's rings are looked at from here on.
-    pub(crate) fn heat(&mut self, key: Key, client: &mut Client, turn: u64) {
+    pub(crate) fn poll_ring(&mut self, key: Key, client: &mut Client, turn: u64) {
         if let Some(ring) = &mut client.ring
-            && !ring.hot
+            && !ring.polled
         {
-            ring.hot = true;
+            ring.polled = true;
             ring.active = turn;
             ring.end.wake_up();
-            self.hot.push(key);
+            self.polled.push(key);
         }
     }
 }
@@ -68,11 +68,11 @@ impl Handler for Collector {
     }
 
     fn look(&mut self, core: &mut Core<Self>) -> Look {
-        if self.hot.is_empty() {
+        if self.polled.is_empty() {
             return Look::Asleep;
         }
         let mut sharing = false;
-        for key in &self.hot {
+        for key in &self.polled {
             let Some(ring) = client(core, *key).and_then(|client| client.ring.as_mut()) else { continue };
             if ring.is_ready() {
                 return Look::Ready;
@@ -88,13 +88,13 @@ impl Handler for Collector {
     }
 
     fn prepare_to_sleep(&mut self, core: &mut Core<Self>) -> bool {
-        self.hot.retain(|key| {
+        self.polled.retain(|key| {
             let ring = client(core, *key).and_then(|client| client.ring.as_mut());
             ring.is_some_and(|ring| {
-                ring.hot = !ring.prepare_to_sleep();
-                ring.hot
+                ring.polled = !ring.prepare_to_sleep();
+                ring.polled
             })
         });
-        self.hot.is_empty()
+        self.polled.is_empty()
     }
 }

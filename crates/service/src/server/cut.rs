@@ -8,9 +8,8 @@ use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
 pub(crate) enum Cut {
     /// More bytes are needed.
     More,
-    /// A request: `head` bytes, then `length` of payload. With a credit its stream begins with that instead
-    /// of ours.
-    Request { head: usize, length: usize, id: u64, deadline_ms: u32, credit: u32 },
+    /// A request that is there as a whole.
+    Request(Asked),
     /// Nobody waits for a call any more.
     Cancel(u64),
     /// A call may send more items.
@@ -19,6 +18,27 @@ pub(crate) enum Cut {
     TooLong { id: u64, bytes: usize },
     /// The connection cannot go on; the call that its last frame named.
     Wrong { id: u64, fault: Fault },
+}
+
+/// A request: `head` bytes, then `length` of payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) head: usize,
+    pub(crate) length: usize,
+    /// The client's name for its call; on plain connections 0.
+    pub(crate) id: u64,
+    /// Milliseconds until nobody wants the answer any more; 0 for no such moment.
+    pub(crate) deadline_ms: u32,
+    /// Items that its stream may send to begin with; 0 leaves that to the server.
+    pub(crate) credit: u32,
+}
+
+impl Asked {
+    /// Bytes of head and payload.
+    #[inline]
+    pub(crate) const fn total(&self) -> usize {
+        self.head + self.length
+    }
 }
 
 /// Cuts a plain connection's input.
@@ -35,7 +55,7 @@ pub(crate) fn plain(unread: &[u8], length_max: u32) -> Cut {
     if unread.len() - LENGTH_BYTES < length as usize {
         return Cut::More;
     }
-    Cut::Request { head: LENGTH_BYTES, length: length as usize, id: 0, deadline_ms: 0, credit: 0 }
+    Cut::Request(Asked { head: LENGTH_BYTES, length: length as usize, ..Asked::default() })
 }
 
 /// Cuts a multiplexed connection's input.
@@ -52,13 +72,13 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
             Cut::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
         }
         Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => Cut::More,
-        Kind::Request => Cut::Request {
+        Kind::Request => Cut::Request(Asked {
             head: HEADER_BYTES,
             length: header.length as usize,
             id: header.id,
             deadline_ms: header.deadline_ms,
             credit: header.credit,
-        },
+        }),
         Kind::Cancel if header.length == 0 => Cut::Cancel(header.id),
         Kind::Credit if header.length == 0 => Cut::Credit(header.id, header.credit),
         // A server's own kinds, or bytes behind what has none.
@@ -87,9 +107,9 @@ mod tests {
         #[test]
         fn no_bytes_are_claimed_that_are_not_there(bytes in proptest::collection::vec(any::<u8>(), 0..80), max in 0_u32..64) {
             for cut in [plain(&bytes, max), multiplexed(&bytes, max)] {
-                if let Cut::Request { head, length, .. } = cut {
-                    prop_assert!(head + length <= bytes.len());
-                    prop_assert!(length <= max as usize);
+                if let Cut::Request(asked) = cut {
+                    prop_assert!(asked.total() <= bytes.len());
+                    prop_assert!(asked.length <= max as usize);
                 }
             }
         }
@@ -98,10 +118,7 @@ mod tests {
     #[test]
     fn a_frame_is_cut_once_it_is_whole() {
         assert_eq!(plain(&[2, 0, 0, 0, 1], 9), Cut::More);
-        assert_eq!(
-            plain(&[0, 0, 0, 0], 0),
-            Cut::Request { head: 4, length: 0, id: 0, deadline_ms: 0, credit: 0 }
-        );
+        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request(Asked { head: 4, ..Asked::default() }));
         assert_eq!(plain(&[9, 0, 0, 0], 8), Cut::TooLong { id: 0, bytes: 13 });
         assert_eq!(plain(&[0, 0, 0, 0xff], 8), Cut::Wrong { id: 0, fault: Fault::BadFrame });
     }

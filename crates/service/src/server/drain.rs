@@ -7,7 +7,8 @@
 //! grace clients go, whatever they are owed. A handler is waited for without a limit: whoever stops a server
 //! may rely on nobody using it any more.
 
-use crate::server::busy::NEVER_MS;
+use crate::server::at::At;
+use crate::server::busy::{NEVER_MS, Stage};
 use crate::server::client::{Entry, Phase};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::Engine;
@@ -16,38 +17,37 @@ use thalweg_reactor::Key;
 use thalweg_transport::RING_BYTES_DEFAULT;
 use thalweg_wire::frame::{Header, Kind};
 
-impl Engine {
-    pub(crate) fn begin_to_drain<H: Handler>(
-        &mut self,
-        core: &mut ServerCore,
-        collector: &mut Collector,
-        handler: &mut H,
-    ) {
-        if self.draining {
+impl<H: Handler> At<'_, H> {
+    pub(crate) fn begin_to_drain(&mut self) {
+        let Self { engine, core, .. } = self;
+        if engine.draining {
             return;
         }
-        self.draining = true;
-        for source in std::mem::take(&mut self.sources) {
+        engine.draining = true;
+        for source in std::mem::take(&mut engine.sources) {
             core.remove(source.key);
         }
-        let grace_ms = u64::try_from(self.options.drain_grace.as_millis()).unwrap_or(NEVER_MS);
+        let grace_ms = u64::try_from(engine.options.drain_grace.as_millis()).unwrap_or(NEVER_MS);
         let until_ms = core.fresh_now_ms().saturating_add(grace_ms);
-        self.drain_until_ms = Some(until_ms);
+        engine.drain_until_ms = Some(until_ms);
         for key in clients(core) {
+            let Self { engine, core, .. } = self;
             let Some(client) = client(core, key) else { continue };
-            let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| self.spare.take()));
-            if phase == Phase::Multiplexed && !busy.closing {
+            let (phase, mut busy) = (client.phase, client.busy.take().unwrap_or_else(|| engine.spare.take()));
+            if phase == Phase::Multiplexed && busy.stage != Stage::Closing {
                 busy.output.buffer().extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
             }
-            let most_bytes = self.left_behind_bytes_max();
-            let fate = self.hear_out(core, collector, (key, &mut busy), most_bytes, handler);
+            let most_bytes = engine.left_behind_bytes_max();
+            let fate = self.hear_out(key, &mut busy, most_bytes);
             // Whoever is still there then brings about the turn that ends it, in a foreign loop too.
-            self.watch_deadline(core, key, &mut busy, until_ms);
-            self.put_back(core, collector, key, busy, fate);
+            self.engine.watch_deadline(self.core, key, &mut busy, until_ms);
+            self.put_back(key, busy, fate);
         }
-        self.clear_up(core, collector, handler);
+        self.clear_up();
     }
+}
 
+impl Engine {
     /// What a client may have sent before it could know: as much as a ring holds, or a socket.
     pub(crate) fn left_behind_bytes_max(&self) -> usize {
         self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize

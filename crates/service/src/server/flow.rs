@@ -19,7 +19,7 @@ impl Engine {
         let place = Place { key, id, serial: begun.serial };
         let call = Arc::clone(&begun.call);
         if !self.abandon(&call) {
-            busy.abandoned += 1;
+            self.statistics.in_flight_bytes += busy.in_flight.abandon(id);
         }
         drop(call);
         let frame = error_frame(&self.options.error_tag, &format!("{fault}: {message}"));

@@ -12,9 +12,10 @@ pub fn cut(data: &[u8]) {
         let mut decided = None;
         for end in 0..=data.len().min(600) {
             let now = cut(&data[..end], length_max);
-            if let Cut::Request { head, length, .. } = now {
-                assert!(head == head_bytes && head + length <= end && length <= length_max as usize);
-                assert_eq!(first_bytes(&data[..end], head), head + length);
+            if let Cut::Request(asked) = now {
+                assert!(asked.head == head_bytes && asked.total() <= end);
+                assert!(asked.length <= length_max as usize);
+                assert_eq!(first_bytes(&data[..end], asked.head), asked.total());
             }
             if decided.is_none() && now != Cut::More {
                 decided = Some(now);

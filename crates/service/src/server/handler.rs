@@ -52,7 +52,7 @@ pub trait Handler {
 
     /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose
     /// answers are names of something that is kept. By standard output nobody can tell what was read.
-    fn unheard(&mut self, client: ClientId) {
+    fn undelivered(&mut self, client: ClientId) {
         let _ = client;
     }
 }

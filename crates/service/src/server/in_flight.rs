@@ -1,4 +1,6 @@
-//! Calls of a connection that began and were not answered at once, by id.
+//! Calls of a connection that began and were not answered at once, by id; and those that ended for the
+//! client, by cancelling or a deadline, while their handlers go on, by serial. Both count against the
+//! connection's bounds of calls and of bytes, because a handler keeps the request that it is to answer.
 
 use crate::server::call::Call;
 use crate::server::framing::Framing;
@@ -18,8 +20,19 @@ pub(crate) struct Begun {
     pub(crate) call: Arc<Call>,
     /// On plain connections.
     pub(crate) turn: Option<Turn>,
+    /// Items of it have left.
+    pub(crate) is_stream: bool,
     /// In the reactor's milliseconds.
     pub(crate) deadline_ms: u64,
+    /// Of its request.
+    pub(crate) bytes: u32,
+}
+
+/// A call whose client was told that it ended, and whose handler goes on.
+#[derive(Debug)]
+struct Abandoned {
+    serial: u64,
+    bytes: u32,
 }
 
 /// A call's place in a plain connection's order.
@@ -49,6 +62,9 @@ impl Begun {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     calls: HashTable<Begun>,
+    abandoned: HashTable<Abandoned>,
+    /// Of the requests of all of them.
+    bytes: usize,
 }
 
 /// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a
@@ -64,6 +80,16 @@ impl InFlight {
         self.calls.len()
     }
 
+    /// How many calls ended for the client while their handlers go on.
+    pub(crate) fn abandoned(&self) -> usize {
+        self.abandoned.len()
+    }
+
+    /// Bytes of the requests of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     #[inline]
     pub(crate) fn find(&mut self, id: u64) -> Option<&mut Begun> {
         self.calls.find_mut(hash(id), |begun| begun.id == id)
@@ -76,15 +102,40 @@ impl InFlight {
     }
 
     pub(crate) fn insert(&mut self, begun: Begun) {
+        self.bytes += begun.bytes as usize;
         self.calls.insert_unique(hash(begun.id), begun, |begun| hash(begun.id));
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, id: u64) -> Option<Begun> {
         match self.calls.entry(hash(id), |begun| begun.id == id, |begun| hash(begun.id)) {
-            Entry::Occupied(entry) => Some(entry.remove().0),
+            Entry::Occupied(entry) => {
+                let begun = entry.remove().0;
+                self.bytes -= begun.bytes as usize;
+                Some(begun)
+            }
             Entry::Vacant(_) => None,
         }
+    }
+
+    /// The call is about to end for its client alone: its request counts on. The bytes of that.
+    pub(crate) fn abandon(&mut self, id: u64) -> u64 {
+        let Some(begun) = self.find(id) else { return 0 };
+        let abandoned = Abandoned { serial: begun.serial, bytes: begun.bytes };
+        let bytes = abandoned.bytes;
+        self.bytes += bytes as usize;
+        self.abandoned.insert_unique(hash(abandoned.serial), abandoned, |call| hash(call.serial));
+        bytes.into()
+    }
+
+    /// The handler of such a call ended it too; the bytes of its request.
+    pub(crate) fn forget(&mut self, serial: u64) -> u64 {
+        let Ok(entry) = self.abandoned.find_entry(hash(serial), |call| call.serial == serial) else {
+            return 0;
+        };
+        let bytes = entry.remove().0.bytes;
+        self.bytes -= bytes as usize;
+        bytes.into()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
@@ -93,13 +144,16 @@ impl InFlight {
 
     /// Whether it has room for more calls than are worth keeping.
     pub(crate) fn is_large(&self) -> bool {
-        self.calls.capacity() > KEPT_CALLS_MAX
+        self.calls.capacity().max(self.abandoned.capacity()) > KEPT_CALLS_MAX
     }
 
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
+        self.abandoned.clear();
+        self.bytes = 0;
     }
 
+    /// Takes out every call; [`InFlight::clear`] comes next.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Begun> + '_ {
         self.calls.drain()
     }

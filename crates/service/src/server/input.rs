@@ -13,6 +13,8 @@ pub(crate) struct Input {
     start: usize,
     /// What was looked through of the rest.
     ahead: usize,
+    /// Where the frame of that begins which was looked through last.
+    last_ahead: usize,
     /// Bytes of the frame that it begins with, by the client's word.
     announced: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
@@ -38,6 +40,7 @@ impl Input {
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         self.ahead = self.ahead.saturating_sub(count);
+        self.last_ahead = self.last_ahead.saturating_sub(count);
         self.waited = self.waited.saturating_sub(count);
     }
 
@@ -58,8 +61,14 @@ impl Input {
         &self.bytes[self.start + self.ahead..]
     }
 
-    /// So much of it was looked through.
+    /// Where the last frame that was looked through begins.
+    pub(crate) fn last_ahead(&self) -> usize {
+        self.last_ahead
+    }
+
+    /// A frame of so many bytes was looked through.
     pub(crate) fn pass_ahead(&mut self, count: usize) {
+        self.last_ahead = self.ahead;
         self.ahead += count;
     }
 
@@ -72,6 +81,7 @@ impl Input {
     /// Passes over bytes, come or still to come.
     pub(crate) fn skip(&mut self, count: usize) {
         self.ahead = self.ahead.saturating_sub(count);
+        self.last_ahead = self.last_ahead.saturating_sub(count);
         self.skip += count;
         self.pass_over();
     }
@@ -130,7 +140,7 @@ impl Input {
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        (self.start, self.ahead, self.announced, self.skip) = (0, 0, 0, 0);
+        (self.start, self.ahead, self.last_ahead, self.announced, self.skip) = (0, 0, 0, 0, 0);
         self.waited = 0;
     }
 }

@@ -1,6 +1,6 @@
 //! A connection's first bytes: what kind it is, and whether it is welcome.
 
-use crate::server::busy::Busy;
+use crate::server::busy::{Busy, Stage};
 use crate::server::client::{Entry, Phase, Ring};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::Engine;
@@ -30,7 +30,7 @@ impl Engine {
                     Fault::NoSharedMemory,
                     "begin with a hello that asks for it",
                 );
-                busy.closing = true;
+                busy.stage = Stage::Closing;
                 return None;
             }
             Ok(Some(Opening::Plain)) => Phase::Plain,
@@ -64,7 +64,7 @@ impl Engine {
     fn turn_away(&self, busy: &mut Busy, fault: Fault) -> Option<Phase> {
         let welcome = Welcome { fault: fault as u16, ..self.welcome_with(0) };
         busy.output.buffer().extend_from_slice(&welcome.encode());
-        busy.closing = true;
+        busy.stage = Stage::Closing;
         None
     }
 
@@ -120,9 +120,9 @@ impl Engine {
             _ => return Err(()),
         }
         self.promised_bytes += end.promised_bytes();
-        let ring = Ring { end, hot: false, active: self.turn, paused: false, blocked: false };
+        let ring = Ring { end, polled: false, active: self.turn, paused: false, blocked: false };
         client.ring = Some(Box::new(ring));
-        collector.heat(key, client, self.turn);
+        collector.poll_ring(key, client, self.turn);
         self.statistics.shared_clients += 1;
         // The socket was level-triggered for input, and remains so for bells.
         core.set_interest(key, Interest::READ).map_err(drop)

@@ -28,6 +28,9 @@ pub struct ServerOptions {
     /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait
     /// for their turn. A connection at this bound is not read from.
     pub in_flight_max: u32,
+    /// Bytes of the requests of those calls: whoever answers later keeps them. A connection at this bound is
+    /// not read from; one request always fits, however long.
+    pub in_flight_bytes_max: usize,
     /// Bytes of answers that one connection may leave lying, or that wait there for their turn. A connection
     /// beyond this bound is not read from, and its streams are told to wait.
     pub unsent_bytes_max: usize,
@@ -50,6 +53,7 @@ impl Default for ServerOptions {
             ring_bytes_max: RING_BYTES_DEFAULT,
             clients_max: 65_000,
             in_flight_max: 1_024,
+            in_flight_bytes_max: 64 << 20,
             unsent_bytes_max: 4 << 20,
             stream_credit: 64,
             spin: true,

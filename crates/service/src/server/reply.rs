@@ -24,11 +24,13 @@ pub struct Reply {
     holds: bool,
     /// Something went by way of the reactor's queue or is held back: nothing may overtake it.
     queues: bool,
+    /// A waker was given, which the answer has to forget.
+    watches: bool,
 }
 
 impl Reply {
     pub(crate) fn new(call: Arc<Call>, place: Place) -> Self {
-        Self { call: Some(call), place, holds: false, queues: false }
+        Self { call: Some(call), place, holds: false, queues: false, watches: false }
     }
 
     /// Ends the call with a response, or with the service's own error.
@@ -39,6 +41,7 @@ impl Reply {
     /// Ends the call with the response that `fill` appends, without a copy where the handler is still being
     /// called.
     pub fn end_with(mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.forget_wakers();
         let Some(call) = &self.call else { return };
         let mut fill = Some(fill);
         let here = |output: &mut Vec<u8>| {
@@ -119,18 +122,21 @@ impl Reply {
         self.call.as_ref().is_none_or(|call| call.is_cancelled())
     }
 
-    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once if it is so already.
-    /// Any waker given before is forgotten.
+    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once, on this thread, if
+    /// it is so already. A waker that was given before is forgotten, and so is this one with the answer:
+    /// both are dropped then. A wake that another thread has begun by that time may still run.
     pub fn changed(&mut self, waker: &Waker) {
+        self.watches = true;
         match &self.call {
             Some(call) => call.changed(waker),
             None => waker.wake_by_ref(),
         }
     }
 
-    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. Any waker given
-    /// before is forgotten, those of [`Reply::changed`] aside.
+    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. It is
+    /// forgotten as that of [`Reply::changed`] is, which is another.
     pub fn when_cancelled(&mut self, waker: &Waker) {
+        self.watches = true;
         match &self.call {
             Some(call) => call.when_cancelled(waker),
             None => waker.wake_by_ref(),
@@ -140,6 +146,14 @@ impl Reply {
     /// Who asked.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.place.key)
+    }
+
+    /// From here on nobody is woken for this reply, whose producer may be gone once it has answered.
+    fn forget_wakers(&mut self) {
+        if let Some(call) = self.call.as_ref().filter(|_| self.watches) {
+            call.forget_wakers();
+            self.watches = false;
+        }
     }
 
     fn refuse(&mut self, fault: Fault, message: &str) {
@@ -153,6 +167,7 @@ impl Reply {
         if frame.len() > LENGTH_MAX as usize {
             return self.refuse(Fault::FrameTooLarge, TOO_LONG);
         }
+        self.forget_wakers();
         let Some(call) = self.call.take() else { return };
         if self.holds && call.hold_end(fault, frame) {
             return;

@@ -1,12 +1,14 @@
 //! Writing, and the back-pressure that follows from what could not be written.
 //!
-//! A connection is not read from while too many of its calls are in flight or too much for it lies unsent;
-//! nothing is ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not
-//! flutter. On a plain connection what was answered out of its turn counts as in flight, and as unsent.
+//! A connection is not read from while too many of its calls are in flight, too many bytes of their requests,
+//! or too much for it lies unsent; nothing is ever dropped for that, and requests are refused only where
+//! streams have to be heard behind them (`ahead`). It is relieved at half of the bound of unsent bytes, so
+//! that it does not flutter. On a plain connection what was answered out of its turn counts as in flight, and
+//! as unsent.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
-use crate::server::call::Pay;
+use crate::server::call::Grant;
 use crate::server::client::{Entry, Phase, Ring};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::{Engine, Fate};
@@ -16,11 +18,18 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::Written;
 
 impl Engine {
-    /// Whether the connection may not begin another call.
+    /// Whether the connection may not begin another call, whose request has so many bytes.
     #[inline]
-    pub(crate) fn is_overfull(&self, busy: &Busy) -> bool {
-        busy.calls() >= self.options.in_flight_max as usize
-            || busy.answered_bytes() > self.options.unsent_bytes_max
+    pub(crate) fn is_overfull(&self, busy: &Busy, bytes: usize) -> bool {
+        !self.has_room(busy, bytes) || busy.answered_bytes() > self.options.unsent_bytes_max
+    }
+
+    /// Whether one call more may be in flight, whose request has so many bytes.
+    #[inline]
+    fn has_room(&self, busy: &Busy, bytes: usize) -> bool {
+        let taken = busy.in_flight.bytes();
+        busy.calls() < self.options.in_flight_max as usize
+            && (taken == 0 || taken + bytes <= self.options.in_flight_bytes_max)
     }
 
     /// Writes what is to be sent, at once if it can be; decides what is to be heard of next.
@@ -43,7 +52,7 @@ impl Engine {
             self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
             // One that went to sleep in a pause asked for no bell.
             if ring.blocked || !ring.paused && (was_paused || ring.end.pending()) {
-                collector.heat(key, client, self.turn);
+                collector.poll_ring(key, client, self.turn);
             }
             return Fate::Lives;
         }
@@ -78,8 +87,9 @@ impl Engine {
     /// Lets a connection begin calls again, and its streams go on, once what held them up is over.
     fn regulate(&mut self, key: Key, busy: &mut Busy) {
         let relieved_at = self.options.unsent_bytes_max / 2;
-        let begins = busy.calls() < self.options.in_flight_max as usize;
-        if busy.paused && begins && busy.answered_bytes() <= relieved_at {
+        let begins = self.has_room(busy, busy.next_bytes);
+        let goes_on = busy.paused && busy.answered_bytes() <= relieved_at && (begins || busy.hides_credit());
+        if goes_on {
             busy.paused = false;
             busy.relieved = true;
             self.relieved.push(key);
@@ -88,7 +98,7 @@ impl Engine {
         if busy.congested && busy.output.len() <= relieved_at {
             busy.congested = false;
             let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
-            self.payments.extend(places.map(|place| (place, Pay::Items(0))));
+            self.grants.extend(places.map(|place| (place, Grant::Items(0))));
         }
     }
 

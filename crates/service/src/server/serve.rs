@@ -1,11 +1,12 @@
 //! From a connection's input to calls that are handled.
 
 use crate::server::answers::Place;
-use crate::server::busy::{Busy, NEVER_MS};
-use crate::server::call::Pay;
+use crate::server::at::At;
+use crate::server::busy::{Busy, NEVER_MS, Stage};
+use crate::server::call::Grant;
 use crate::server::client::Phase;
-use crate::server::collector::{Collector, ServerCore, client};
-use crate::server::cut::{self, Cut};
+use crate::server::collector::{ServerCore, client};
+use crate::server::cut::{self, Asked, Cut};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use crate::server::handler::{ClientId, Handler, Request};
@@ -18,41 +19,23 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{HEADER_BYTES, LENGTH_BYTES};
 use thalweg_wire::service::error_frame;
 
-/// A request that was cut out of the input.
-struct Asked {
-    head: usize,
-    length: usize,
-    id: u64,
-    deadline_ms: u32,
-    /// Items that its stream may send to begin with; 0 leaves that to us.
-    credit: u32,
-}
-
-impl Engine {
+impl<H: Handler> At<'_, H> {
     /// Deals with what came, as far as it is whole and the connection may begin calls.
-    pub(crate) fn serve<H: Handler>(
-        &mut self,
-        core: &mut ServerCore,
-        collector: &mut Collector,
-        key: Key,
-        busy: &mut Busy,
-        alone: bool,
-        handler: &mut H,
-    ) {
-        let Some(mut phase) = client(core, key).map(|client| client.phase) else { return };
-        while !busy.closing {
+    pub(crate) fn serve(&mut self, key: Key, busy: &mut Busy, alone: bool) {
+        let Some(mut phase) = client(self.core, key).map(|client| client.phase) else { return };
+        while busy.stage != Stage::Closing {
             let unread = busy.input.unread();
             if phase == Phase::Fresh {
                 if unread.is_empty() {
                     return;
                 }
-                match self.open(core, collector, key, busy) {
+                match self.engine.open(self.core, self.collector, key, busy) {
                     Some(opened) => phase = opened,
                     None => return,
                 }
                 continue;
             }
-            let length_max = self.options.frame_bytes_max;
+            let length_max = self.engine.options.frame_bytes_max;
             let cut = match phase {
                 Phase::Multiplexed => cut::multiplexed(unread, length_max),
                 _ => cut::plain(unread, length_max),
@@ -64,47 +47,44 @@ impl Engine {
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused at once.
-                Cut::Request { .. } if self.is_overfull(busy) => {
-                    busy.input.wait(core.now_ms());
-                    return self.pause((key, phase), busy);
+                Cut::Request(asked) if self.engine.is_overfull(busy, asked.length) => {
+                    busy.next_bytes = asked.length;
+                    busy.input.wait(self.core.now_ms());
+                    self.engine.pause((key, phase), busy);
+                    if !busy.hides_credit() || busy.answered_bytes() > self.engine.options.unsent_bytes_max {
+                        return;
+                    }
+                    self.engine.shed(busy, asked);
                 }
-                Cut::Request { head, length, id, deadline_ms, credit } => {
-                    let last = unread.len() == head + length;
-                    let asked = Asked { head, length, id, deadline_ms, credit };
-                    self.request(core, (key, phase), busy, asked, alone && last, handler);
+                Cut::Request(asked) => {
+                    let last = unread.len() == asked.total();
+                    self.request((key, phase), busy, asked, alone && last);
                 }
-                other => self.control((key, phase), busy, other),
+                other => self.engine.control((key, phase), busy, other),
             }
         }
     }
 
     /// Has one call handled.
     #[inline]
-    fn request<H: Handler>(
-        &mut self,
-        core: &mut ServerCore,
-        (key, phase): (Key, Phase),
-        busy: &mut Busy,
-        asked: Asked,
-        alone: bool,
-        handler: &mut H,
-    ) {
-        self.statistics.requests += 1;
-        self.serial += 1;
-        let serial = self.serial;
+    fn request(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, asked: Asked, alone: bool) {
+        let Self { engine, core, handler, .. } = self;
+        engine.statistics.requests += 1;
+        engine.serial += 1;
+        let serial = engine.serial;
         let id = if phase == Phase::Plain { serial } else { asked.id };
-        let framing = Self::framing(phase, id);
-        let total = asked.head + asked.length;
-        if let Some((fault, message)) = self.objection(busy, phase, id) {
+        let framing = Engine::framing(phase, id);
+        let total = asked.total();
+        if let Some((fault, message)) = engine.objection(busy, phase, id) {
             busy.input.consume(total);
-            return self.refuse(busy, framing, fault, message);
+            return engine.refuse(busy, framing, fault, message);
         }
         let since_ms = busy.input.since_ms(total, core.now_ms());
         let Some((deadline, deadline_ms)) = due(core, since_ms, asked.deadline_ms) else {
             busy.input.consume(total);
-            return self.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
+            return engine.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
         };
-        let call = self.calls.take();
+        let call = engine.calls.take();
         if asked.credit > 0 {
             call.begin_with(asked.credit);
         }
@@ -117,32 +97,39 @@ impl Engine {
         let Busy { input, output, .. } = busy;
         let request =
             Request { frame: &input.unread()[asked.head..total], client: ClientId::of(key), deadline, alone };
-        let full_at = output.length_at(self.options.unsent_bytes_max);
+        let full_at = output.length_at(engine.options.unsent_bytes_max);
         let handle = || handler.request(request, reply);
         let ended = inline::handle(&call, framing, output.buffer(), full_at, handle);
         busy.input.consume(total);
         if ended {
-            self.statistics.answers += 1;
-            self.calls.give(call);
+            engine.statistics.answers += 1;
+            engine.calls.give(call);
             if phase == Phase::Plain && busy.order.pending() > 0 {
                 wait_behind_others(busy, serial, start);
             }
             return;
         }
-        self.statistics.in_flight += 1;
+        // A request is no longer than a frame's length can say.
+        let bytes = asked.length as u32;
+        engine.statistics.in_flight += 1;
+        engine.statistics.in_flight_bytes += u64::from(bytes);
+        // What was answered without an end is items.
+        let is_stream = busy.output.buffer().len() > start;
         let turn = (phase == Phase::Plain).then(|| take_turn(busy, serial, start));
         if turn.as_ref().is_some_and(|turn| turn.answered.is_empty()) {
-            // What a plain connection's stream sent is paid back as it leaves.
-            self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
+            // What a plain connection's stream sends is granted again as it leaves.
+            engine.grants.push((place, Grant::UpTo(engine.options.stream_credit)));
         }
-        busy.in_flight.insert(Begun { id, serial, call, turn, deadline_ms });
-        self.congest(busy);
-        self.watch_deadline(core, key, busy, deadline_ms);
+        busy.in_flight.insert(Begun { id, serial, call, turn, is_stream, deadline_ms, bytes });
+        engine.congest(busy);
+        engine.watch_deadline(core, key, busy, deadline_ms);
     }
+}
 
+impl Engine {
     /// Why a call cannot begin.
     #[inline]
-    fn objection(&self, busy: &mut Busy, phase: Phase, id: u64) -> Option<(Fault, &'static str)> {
+    pub(crate) fn objection(&self, busy: &mut Busy, phase: Phase, id: u64) -> Option<(Fault, &'static str)> {
         if self.draining {
             return Some((Fault::Draining, "the server is ending"));
         }
@@ -163,7 +150,7 @@ impl Engine {
                 busy.input.consume(HEADER_BYTES);
                 if let Some(begun) = busy.in_flight.find(id) {
                     let place = Place { key, id, serial: begun.serial };
-                    self.payments.push((place, Pay::Items(items)));
+                    self.grants.push((place, Grant::Items(items)));
                 }
             }
             Cut::TooLong { id, bytes } => {
@@ -173,9 +160,9 @@ impl Engine {
             }
             Cut::Wrong { id, fault } => {
                 self.refuse(busy, Self::framing(phase, id), fault, "the connection ends");
-                busy.closing = true;
+                busy.stage = Stage::Closing;
             }
-            Cut::More | Cut::Request { .. } => {}
+            Cut::More | Cut::Request(_) => {}
         }
     }
 

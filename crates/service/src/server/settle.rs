@@ -3,12 +3,12 @@
 //! On a multiplexed connection a frame goes straight to the output. On a plain one it does so when its call
 //! is the oldest; otherwise it is kept with the call, and an end in the order's own stash.
 //!
-//! *Credit is paid last* ([`Engine::pay_all`]): items that were held back for want of it may leave only
+//! *Credit is given last* ([`Engine::grant_all`]): items that were held back for want of it may leave only
 //! behind those that were pushed before them, so when there are any, what was pushed is taken once more.
 
 use crate::server::answers::{Piece, Place};
 use crate::server::busy::Busy;
-use crate::server::call::{Held, Pay};
+use crate::server::call::{Grant, Held};
 use crate::server::collector::{ServerCore, client};
 use crate::server::engine::Engine;
 use thalweg_reactor::Key;
@@ -39,7 +39,9 @@ impl Engine {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
             (Some(_), None) => self.write_item(&mut busy, place, payload),
             // The client was told otherwise meanwhile.
-            (None, Some(_)) => busy.abandoned = busy.abandoned.saturating_sub(1),
+            (None, Some(_)) => {
+                self.statistics.in_flight_bytes -= busy.in_flight.forget(place.serial);
+            }
             (None, None) => {}
         }
         self.mark_dirty(place.key, &mut busy);
@@ -56,15 +58,16 @@ impl Engine {
         if let Some(turn) = begun.turn.as_mut().filter(|turn| !order.is_first(turn.sequence)) {
             *waiting_bytes += turn.answer(|answered| framing.write(answered, payload, None));
             if *waiting_bytes > self.options.unsent_bytes_max {
-                // Until its turn comes, when it is paid.
+                // Until its turn comes, when it is granted credit.
                 begun.call.congest();
             }
             return;
         }
         if begun.turn.is_some() {
-            // What leaves is paid back; what stays is stopped by congestion.
-            self.payments.push((place, Pay::Items(1)));
+            // What leaves is granted again; what stays is stopped by congestion.
+            self.grants.push((place, Grant::Items(1)));
         }
+        begun.is_stream = true;
         framing.write(output.buffer(), payload, None);
         self.congest(busy);
     }
@@ -73,6 +76,7 @@ impl Engine {
     pub(crate) fn end_call(&mut self, busy: &mut Busy, place: Place, fault: u16, payload: &[u8]) {
         let Some(begun) = busy.in_flight.remove(place.id) else { return };
         self.statistics.answers += 1;
+        self.statistics.in_flight_bytes -= u64::from(begun.bytes);
         let framing = begun.framing();
         self.calls.give(begun.call);
         let Some(mut turn) = begun.turn else {
@@ -102,19 +106,19 @@ impl Engine {
             busy.waiting_bytes -= turn.answered.len();
             busy.output.buffer().append(&mut turn.answered);
             let place = Place { key, id: begun.id, serial: begun.serial };
-            self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
+            self.grants.push((place, Grant::UpTo(self.options.stream_credit)));
         }
     }
 
     /// Gives calls the credit they are owed; what was held back for want of it leaves.
-    pub(crate) fn pay_all(&mut self, core: &mut ServerCore) {
-        while let Some((place, pay)) = self.payments.pop() {
+    pub(crate) fn grant_all(&mut self, core: &mut ServerCore) {
+        while let Some((place, grant)) = self.grants.pop() {
             let Some(busy) = client(core, place.key).and_then(|client| client.busy.as_mut()) else {
                 continue;
             };
             let congested = busy.congested;
             let Some(begun) = busy.in_flight.find_very(place.id, place.serial) else { continue };
-            if begun.call.pay(pay, congested) {
+            if begun.call.grant(grant, congested) {
                 continue;
             }
             // What it pushed before it began to hold back comes first.
@@ -142,7 +146,7 @@ impl Engine {
                 Held::End(fault, frame) => end = Some((fault, frame)),
             });
         };
-        let paid_back = match &mut begun.turn {
+        let is_granted_again = match &mut begun.turn {
             Some(turn) if !order.is_first(turn.sequence) => {
                 *waiting_bytes += turn.answer(leave);
                 false
@@ -152,12 +156,13 @@ impl Engine {
                 turn.is_some()
             }
         };
+        begun.is_stream |= items > 0;
         self.congest(busy);
         if let Some((fault, frame)) = end {
             self.statistics.in_flight -= 1;
             self.end_call(busy, place, fault, &frame);
-        } else if paid_back && items > 0 {
-            self.payments.push((place, Pay::Items(items)));
+        } else if is_granted_again && items > 0 {
+            self.grants.push((place, Grant::Items(items)));
         }
     }
 }

@@ -10,6 +10,8 @@ pub struct Statistics {
     pub shared_clients: u64,
     /// Calls that were handed to a handler and have not been answered.
     pub in_flight: u64,
+    /// Bytes of their requests, as far as their clients are connected.
+    pub in_flight_bytes: u64,
     /// Requests that came.
     pub requests: u64,
     /// Calls that ended, refused ones included.

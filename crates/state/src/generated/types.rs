@@ -44,11 +44,11 @@ impl View {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match reader.key()? {
-            b"committed" => Ok(Self::Committed),
-            b"pending" => Ok(Self::Pending),
-            _ => Err(reader.refuse(Wrong::UnknownWord, "View")),
-        }
+        reader.word(|word| match word {
+            b"committed" => Some(Self::Committed),
+            b"pending" => Some(Self::Pending),
+            _ => None,
+        })
     }
 }
 

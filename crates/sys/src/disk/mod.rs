@@ -314,6 +314,19 @@ impl Disk {
             }
         }
     }
+
+    /// Whether somebody holds the lock at a path, this process included. Takes nothing, so nobody is kept out
+    /// meanwhile. `false` as well where the file system cannot tell, and of a simulated disk.
+    ///
+    /// # Errors
+    /// Whatever the file system says, but that there is no such file.
+    pub fn is_locked(&self, path: &Path) -> io::Result<bool> {
+        match self {
+            Disk::Real => real::is_locked(path),
+            #[cfg(feature = "sim")]
+            Disk::Sim(_) => Ok(false),
+        }
+    }
 }
 
 impl File {

@@ -3,6 +3,7 @@
 use super::{Allocation, Map, parent_of};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::retry_on_intr;
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -119,7 +120,31 @@ impl RealFile {
 
     /// Releases the lock, also for processes that have a copy of the descriptor.
     pub(super) fn unlock(&self) {
+        let _ = self.mark_held(libc::F_UNLCK);
         let _ = fs::flock(&self.descriptor, fs::FlockOperation::Unlock);
+    }
+
+    /// Sets or clears a lock of the whole file by which others can tell that it is held: who holds it by
+    /// `flock` cannot be asked without taking it.
+    fn mark_held(&self, kind: c_int) -> io::Result<()> {
+        self.whole_file_lock(libc::F_OFD_SETLK, kind).map(drop)
+    }
+
+    /// Whether somebody marked it as held.
+    fn is_marked_held(&self) -> io::Result<bool> {
+        self.whole_file_lock(libc::F_OFD_GETLK, libc::F_RDLCK).map(|found| found != libc::F_UNLCK)
+    }
+
+    /// Calls for a lock of the open file, and answers the kind of lock that the kernel left in the request.
+    fn whole_file_lock(&self, call: c_int, kind: c_int) -> io::Result<c_int> {
+        // SAFETY: all fields are numbers, and 0 is one: from the first byte to the last of the file.
+        let mut request: libc::flock = unsafe { std::mem::zeroed() };
+        (request.l_type, request.l_whence) = (kind as _, libc::SEEK_SET as _);
+        // SAFETY: the descriptor is open, and the call reads and writes one `flock`.
+        match unsafe { libc::fcntl(self.descriptor.as_raw_fd(), call, &raw mut request) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(request.l_type.into()),
+        }
     }
 
     /// Closes the file without giving its descriptor's number back: it stands for nothing from here on.
@@ -204,6 +229,8 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
                 file.empty()?;
                 // Who it is helps somebody else, and on a full disk there is no room for it.
                 let _ = file.write_at(holder.as_bytes(), 0);
+                // Where the file system knows no such locks, nobody can tell; the lock is as good.
+                let _ = file.mark_held(libc::F_WRLCK);
                 return Ok(file);
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -212,6 +239,15 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
             }
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Whether somebody holds the lock at a path.
+pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
+    match fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(descriptor) => RealFile::of(descriptor).is_marked_held(),
+        Err(rustix::io::Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -254,6 +290,17 @@ mod tests {
         assert_eq!((held.kind(), held.to_string()), (std::io::ErrorKind::WouldBlock, String::new()));
         drop(lock);
         drop(Disk::Real.lock(Path::new(&path), "somebody else").unwrap());
+    }
+
+    #[test]
+    fn whether_a_lock_is_held_can_be_asked_without_taking_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        assert!(!Disk::Real.is_locked(&path).unwrap());
+        let lock = Disk::Real.lock(&path, "somebody").unwrap();
+        assert!(Disk::Real.is_locked(&path).unwrap() && Disk::Real.is_locked(&path).unwrap());
+        drop(lock);
+        assert!(!Disk::Real.is_locked(&path).unwrap());
     }
 
     /// Whoever removes a locked file lets go of it then, and one who had opened it before gets a lock that

@@ -342,9 +342,11 @@ impl<'a> Reader<'a> {
     ) -> Read<Vec<T>> {
         let count = self.begin_list(item_bytes_min)?;
         let mut values = Vec::with_capacity(self.hold::<T>(count)?);
+        let place = self.place;
         for _ in 0..count {
             values.push(read(self)?);
         }
+        self.place = place;
         Ok(values)
     }
 
@@ -364,11 +366,13 @@ impl<'a> Reader<'a> {
     /// No array of this length stands here, or one of its values is wrong.
     pub fn array<T, const N: usize>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<[T; N]> {
         self.begin_array(N)?;
+        let place = self.place;
         let mut refused = None;
         let values: [Option<T>; N] = std::array::from_fn(|_| match refused {
             Some(_) => None,
             None => read(self).map_err(|error| refused = Some(error)).ok(),
         });
+        self.place = place;
         match refused {
             Some(error) => Err(error),
             // Nothing was refused, so each of them was read.
@@ -402,7 +406,11 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let at = self.at;
             let key = self.string()?;
-            if values.insert(key, read(self)?).is_some() {
+            let place = self.place;
+            let value = read(self)?;
+            // A struct left its own place.
+            self.place = place;
+            if values.insert(key, value).is_some() {
                 return Err(self.error(Wrong::Duplicate, at));
             }
         }
@@ -448,6 +456,16 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn key(&mut self) -> Read<&'a [u8]> {
         self.raw_string()
+    }
+
+    /// A word of an enum, which `of` knows.
+    ///
+    /// # Errors
+    /// No string stands here, or one that is no word of the enum.
+    #[inline]
+    pub fn word<T>(&mut self, of: impl FnOnce(&[u8]) -> Option<T>) -> Read<T> {
+        let at = self.at;
+        of(self.raw_string()?).ok_or_else(|| self.error(Wrong::UnknownWord, at))
     }
 
     /// A field's value, once.

@@ -32,7 +32,8 @@ struct CallOptions {
 };
 
 /// Calls a service. To be used from one thread at a time. Nothing is in flight for nobody: whatever was begun ends, at the
-/// latest as Fault::closed when the client is destroyed.
+/// latest as Fault::closed when the client is destroyed. That may be in a callback of `turn`, but not in what a waiting call
+/// hands a stream's items to.
 class Client : public Transport, public AsyncTransport {
 public:
     /// Connects to `*.sock` or `*.shm`, trying again for as long as the options say. Throws Error.
@@ -45,6 +46,7 @@ public:
     Client& operator=(const Client&) = delete;
     /// What a callback throws here is not heard of.
     ~Client() override {
+        *alive_ = false;
         // Who is told may go on to call, cancel and grant: of a client that is closed by then.
         thalweg_client_close(std::exchange(client_, nullptr));
         for (const auto& [call, listener] : std::exchange(listeners_, {})) {
@@ -57,22 +59,26 @@ public:
 
     // Waiting, one call at a time.
 
-    void send(FrameView request) override { wait_for(request, false); }
+    std::uint64_t send(FrameView request) override { return wait_for(request, false); }
 
-    void ask(FrameView request) override { wait_for(request, true); }
+    std::uint64_t ask(FrameView request) override { return wait_for(request, true); }
 
-    FrameView receive() override {
+    FrameView receive(std::uint64_t call) override {
+        if (call == 0 || call != waited_.call) throw Error(Fault::cancelled, "another call was made on this client");
         thalweg_event event{};
         if (kept_.empty()) {
-            check(thalweg_client_wait(client_, waited_.call, &event));
+            check(thalweg_client_wait(client_, call, &event));
         } else {
             // Lent until the next one is received.
             received_ = std::move(kept_.front());
             kept_.pop_front();
+            kept_bytes_ -= received_->bytes.size();
             event = received_->event();
         }
         if (event.kind == THALWEG_EVENT_KIND_ITEM) {
-            if (++taken_ > waited_.credit / 2) grant(waited_.call, std::exchange(taken_, 0));
+            // Of a stream that was begun while there was no connection it is known since there is one.
+            if (waited_.credit == 0) waited_.credit = credit();
+            if (++taken_ > waited_.credit / 2) grant(call, std::exchange(taken_, 0));
             return frame(event);
         }
         waited_ = {};
@@ -80,12 +86,12 @@ public:
         return frame(event);
     }
 
-    void leave() noexcept override {
-        const std::uint64_t left = std::exchange(waited_, {}).call;
-        kept_.clear();
-        if (left == 0 || client_ == nullptr) return;
+    void leave(std::uint64_t call) noexcept override {
+        if (call == 0 || call != waited_.call) return;
+        forget_waited();
+        if (client_ == nullptr) return;
         // A connection that cannot be written to shows in the next call.
-        static_cast<void>(thalweg_client_forget(client_, left));
+        static_cast<void>(thalweg_client_forget(client_, call));
         static_cast<void>(thalweg_client_flush(client_));
     }
 
@@ -103,7 +109,13 @@ public:
         if (client_ != nullptr) check(thalweg_client_grant(client_, call, items));
     }
 
-    /// Gives the next call, and no other, what it says here instead of what the client's options say.
+    [[nodiscard]] std::uint32_t credit() const override {
+        return client_ == nullptr ? 0 : thalweg_client_state_of(client_).credit;
+    }
+    void unsent() noexcept override { next_call_ = {}; }
+
+    /// Gives the next call, and no other, what it says here instead of what the client's options say. A call whose request
+    /// cannot be written was the next one, too.
     Client& with(CallOptions options) {
         next_call_ = options;
         return *this;
@@ -113,7 +125,8 @@ public:
     void flush() { check(thalweg_client_flush(client_)); }
 
     /// Writes, waits, reads, and tells whoever waits what came, by callback or by going on with a coroutine. Says of how
-    /// many things. What a callback throws comes out of here; the others are told in the next turn.
+    /// many things. What a callback throws comes out of here; the others are told in the next turn. A callback may destroy
+    /// this client. A plain stream that is waited for meanwhile is kept up to a bound, then this throws Fault::overrun.
     std::size_t turn(Wait wait) {
         std::size_t told = tell();
         if (told > 0) return told;
@@ -123,14 +136,16 @@ public:
 
     /// Takes turns until the task has ended, and returns what it did.
     template <class T> T run(Task<T> task) {
+        const auto alive = alive_;
         task.start();
-        while (!task.done()) turn(Wait::block());
+        while (!task.done()) turn_of(*alive);
         return task.result();
     }
 
     /// Takes turns until one call is answered.
     template <class R> R wait(Pending<R> pending) {
-        while (!pending.ready()) turn(Wait::block());
+        const auto alive = alive_;
+        while (!pending.ready()) turn_of(*alive);
         return pending.take();
     }
 
@@ -163,15 +178,30 @@ private:
         std::string detail;
     };
 
+    /// As much of a plain stream, which has no credit and ends nowhere, is kept beside the bound of the library's own.
+    static constexpr std::size_t kept_bytes_max = 4 << 20;
+
     static Error destroyed() { return {Fault::closed, "the client was destroyed"}; }
 
-    void wait_for(FrameView request, bool unary) {
+    /// A turn for somebody who goes on as long as the client does.
+    void turn_of(const bool& alive) {
+        if (!alive) throw destroyed();
+        turn(Wait::block());
+    }
+
+    std::uint64_t wait_for(FrameView request, bool unary) {
         // Who did not read a stream to its end does not want it.
         if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
-        waited_ = {};
-        kept_.clear();
+        forget_waited();
         waited_ = call(request, unary);
+        return waited_.call;
+    }
+
+    void forget_waited() noexcept {
+        waited_ = {};
         taken_ = 0;
+        kept_.clear();
+        kept_bytes_ = 0;
     }
 
     Begun call(FrameView request, bool unary) {
@@ -186,7 +216,7 @@ private:
             .deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit, .unary = unary};
         Begun begun{.call = 0, .credit = given.credit};
         check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
-        if (begun.credit == 0) begun.credit = thalweg_client_state_of(client_).credit;
+        if (begun.credit == 0) begun.credit = credit();
         return begun;
     }
 
@@ -199,17 +229,34 @@ private:
     static Error failure(const thalweg_event& event) { return {Fault(event.fault), event.detail}; }
 
     std::size_t tell() {
+        // Who is told may destroy this client.
+        const auto alive = alive_;
         std::size_t told = 0;
-        for (thalweg_event event{};; told++) {
+        for (thalweg_event event{}; *alive; told++) {
+            keep_no_more();
             check(thalweg_client_next(client_, &event));
-            if (event.kind == THALWEG_EVENT_KIND_NOTHING) return told;
+            if (event.kind == THALWEG_EVENT_KIND_NOTHING) break;
             tell(event);
+        }
+        return told;
+    }
+
+    /// Who takes turns between the items of a plain stream keeps what comes of it.
+    void keep_no_more() const {
+        if (kept_bytes_ < kept_bytes_max) return;
+        const thalweg_client_state state = thalweg_client_state_of(client_);
+        if (state.connected && state.credit == 0) {
+            throw Error(Fault::overrun, "items of the stream that is waited for lie here: take those, or leave it, first");
         }
     }
 
     void tell(const thalweg_event& event) {
         // Of the call that somebody waits for, who makes others between its items.
-        if (event.call == waited_.call) return void(kept_.emplace_back(event));
+        if (event.call == waited_.call) {
+            kept_.emplace_back(event);
+            kept_bytes_ += event.length;
+            return;
+        }
         const auto found = listeners_.find(event.call);
         if (found == listeners_.end()) return;
         // Held while it is told, and forgotten before: it may begin calls.
@@ -226,9 +273,12 @@ private:
     std::uint32_t taken_ = 0;
     /// What came of that call while others were told, and what `receive` lent of it.
     std::deque<Kept> kept_;
+    std::size_t kept_bytes_ = 0;
     std::optional<Kept> received_;
     CallOptions next_call_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
+    /// Falls with the client, for whoever goes on after a callback.
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 } // namespace thalweg

@@ -7,6 +7,7 @@
 #include <thalweg.h>
 
 #include <chrono>
+#include <limits>
 #include <optional>
 
 namespace thalweg {
@@ -21,8 +22,10 @@ class Wait {
 public:
     static constexpr Wait poll() { return Wait(0); }
     static constexpr Wait block() { return Wait(-1); }
-    /// Rounded up, so that a short wait is one.
+    /// Rounded up, so that a short wait is one. More than the milliseconds of 64 bits is as long as it takes.
     template <class R, class P> static constexpr Wait within(std::chrono::duration<R, P> time) {
+        constexpr auto most = static_cast<double>(std::numeric_limits<std::int64_t>::max());
+        if (std::chrono::duration<double, std::milli>(time).count() >= most) return block();
         const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
         return Wait(ms > 0 ? static_cast<std::int64_t>(ms) : 0);
     }

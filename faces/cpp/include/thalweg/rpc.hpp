@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -60,6 +61,7 @@ public:
     RpcClient& operator=(const RpcClient&) = delete;
     /// What was begun and has not ended is told so. What a listener throws here is not heard of.
     ~RpcClient() {
+        *alive_ = false;
         // Who is told may go on to call and cancel: of a client that is closed by then.
         thalweg_rpc_close(std::exchange(client_, nullptr));
         const Error closed = destroyed();
@@ -117,13 +119,14 @@ public:
     }
 
     /// Writes, waits, reads, and tells listeners what came; of how many calls. What a listener throws comes out of here; the
-    /// others are told in the next turn.
+    /// others are told in the next turn. A listener may destroy this client.
     std::size_t turn(Wait wait) {
         check(thalweg_rpc_turn(handle(), wait.ms(), nullptr));
+        const auto alive = alive_;
         std::size_t told = 0;
-        for (thalweg_rpc_done done{};; told++) {
+        for (thalweg_rpc_done done{}; *alive; told++) {
             check(thalweg_rpc_next(handle(), &done));
-            if (done.call == 0) return told;
+            if (done.call == 0) break;
             const auto found = listeners_.extract(done.call);
             if (found.empty()) continue;
             if (done.fault == 0) {
@@ -133,6 +136,7 @@ public:
                 found.mapped()({}, &error);
             }
         }
+        return told;
     }
 
     /// For a foreign loop: readable whenever `turn(Wait::poll())` has something to do. One such turn comes first, and one
@@ -186,6 +190,8 @@ private:
 
     thalweg_rpc* client_ = nullptr;
     std::unordered_map<std::uint64_t, Listener> listeners_;
+    /// Falls with the client, for a turn whose listener destroyed it.
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 } // namespace thalweg

@@ -4,14 +4,25 @@
 // waits, and no thread is started.
 
 const binding = require("../binding.js")
-const { ServiceError, badArgument, faulty, native } = require("../service/error.js")
+const { ServiceError, badArgument, faulty, native, options: checked } = require("../service/error.js")
 const { RemoteError } = require("./error.js")
 const { parse, stringify } = require("./json.js")
 
 const COUNTS = ["connectionsMax", "idleMax", "inFlightMax"]
 const TIMES = ["deadlineMs", "idleForMs"]
+const CLIENT = {
+  deadlineMs: "number",
+  connectionsMax: "number",
+  idleMax: "number",
+  idleForMs: "number",
+  inFlightMax: "number",
+  answerBytesMax: "number",
+  token: "string",
+}
+const ASK = { deadlineMs: "number", idempotent: "boolean", url: "string", signal: "object" }
 
-function checked(options) {
+function clientOptions(given) {
+  const options = checked(given, CLIENT, "a client of JSON-RPC")
   for (const name of COUNTS) {
     const value = options[name]
     if (value !== undefined && !(Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff)) {
@@ -19,7 +30,6 @@ function checked(options) {
     }
   }
   for (const name of TIMES) time(options, name)
-  if (options.token !== undefined && typeof options.token !== "string") throw badArgument("a token is text")
   return options
 }
 
@@ -44,9 +54,9 @@ function read({ json, code, message }) {
 
 class RpcClient {
   /** Of the service at `http://host:port/rpc/name`. Connects with the first call. */
-  constructor(url, options = {}) {
+  constructor(url, options) {
     if (typeof url !== "string") throw badArgument("a URL is text, as http://127.0.0.1:4437/rpc/log")
-    const settings = checked(options)
+    const settings = clientOptions(options)
     this.waiters = new Map()
     this.isClosed = false
     this.isHeld = false
@@ -58,7 +68,7 @@ class RpcClient {
   }
 
   /** Makes one call; resolves to its result. */
-  async call(method, given, options = {}) {
+  async call(method, given, options) {
     const answers = await this.ask([method, params(given)], false, false, options)
     const answer = read(answers[0])
     if (answer instanceof RemoteError) throw answer
@@ -66,18 +76,18 @@ class RpcClient {
   }
 
   /** Has something done that has no answer; resolves when the server has it. */
-  async notify(method, given, options = {}) {
+  async notify(method, given, options) {
     await this.ask([method, params(given)], false, true, options)
   }
 
   /** Makes calls together; resolves to results in the order of the calls, a `RemoteError` where one is an error. */
-  async batch(calls, options = {}) {
+  async batch(calls, options) {
     const words = calls.flatMap(([method, given]) => [method, params(given)])
     return (await this.ask(words, true, false, options)).map(read)
   }
 
   /** Asks whether the service was made from the schema with this hash, a `Schema`'s; rejects with `SCHEMA_MISMATCH` if not. */
-  async expectSchema(hash, options = {}) {
+  async expectSchema(hash, options) {
     const version = await this.call("rpc.version", undefined, options)
     if (version?.schema !== hash) {
       throw new ServiceError("SCHEMA_MISMATCH", `the server is ${stringify(version)}, and ${hash} is expected`)
@@ -103,7 +113,8 @@ class RpcClient {
     this.close()
   }
 
-  ask(words, batch, notifies, options) {
+  ask(words, batch, notifies, given) {
+    const options = checked(given, ASK, "a call")
     const { signal, idempotent, deadlineMs, url } = options
     time(options, "deadlineMs")
     signal?.throwIfAborted()

@@ -1,9 +1,11 @@
 "use strict"
 
 // JSON whose integers are exact: those that a number cannot hold come and go as BigInt. Bytes go as base64, and floats that JSON
-// has no number for as the words that services take for them.
+// has no number for as the words that services take for them. A Map goes as an object. What JSON would show nothing of, as of a Set,
+// is refused.
 
 const { randomBytes } = require("node:crypto")
+const { badArgument } = require("../service/error.js")
 
 // Stands before the digits of a BigInt while it is a string on its way; nobody else can have it.
 const MARK = randomBytes(16).toString("hex")
@@ -18,6 +20,11 @@ function replacer(key, value) {
   const original = this[key]
   if (original instanceof Uint8Array) {
     return Buffer.from(original.buffer, original.byteOffset, original.byteLength).toString("base64")
+  }
+  if (original instanceof Map) return Object.fromEntries(original)
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    const kind = Object.prototype.toString.call(value)
+    if (kind !== "[object Object]") throw badArgument(`${kind} is nothing that JSON can say: give an object, an array or a Uint8Array`)
   }
   return value
 }

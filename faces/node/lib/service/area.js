@@ -12,6 +12,8 @@ const OUTBOX_BYTES_KEPT = 1 << 20
 const SLAB_BYTES = 64 << 10
 // With less room than this left the next batch begins a new slab.
 const SLAB_BYTES_LEFT = 4 << 10
+// Records that are heard between two looks at the clock.
+const HEARD_AT_ONCE = 8
 
 /** Records on their way to the native side. */
 class Outbox {
@@ -63,43 +65,48 @@ class Outbox {
 /** Records as they came from the native side. */
 class Inbox {
   constructor() {
+    this.isBehind = false
     this.allocate(SLAB_BYTES)
   }
 
   allocate(bytes) {
     this.bytes = Buffer.allocUnsafeSlow(bytes)
     this.words = new Uint32Array(this.bytes.buffer)
+    // Heard up to here, of what lies in front of the end.
     this.at = 0
+    this.end = 0
   }
 
-  /** Takes a turn of a native client or server, and tells `hearer` of each record: `hear(what, slot, first, second)`,
-   * which may ask for the payload. */
-  receive(native, hearer) {
-    for (;;) {
-      const end = native.turn(this.bytes, this.at)
-      const isAll = end >= 0
-      this.walk(isAll ? end : ~end, hearer)
-      if (isAll) {
-        if (this.bytes.length - this.at < SLAB_BYTES_LEFT) this.allocate(SLAB_BYTES)
-        return
-      }
-      this.allocate(Math.max(SLAB_BYTES, native.waitingBytes()))
-    }
+  /** Takes turns until nothing more comes, or a time is over, and tells `hearer` of each record, which may ask for the payload. Whether
+   * that was all. */
+  receive(hearer, until) {
+    do {
+      if (!this.walk(hearer, until)) return false
+      if (this.isBehind) this.allocate(Math.max(SLAB_BYTES, hearer.waitingBytes()))
+      else if (this.bytes.length - this.at < SLAB_BYTES_LEFT) this.allocate(SLAB_BYTES)
+      const end = hearer.turn(this.bytes, this.at)
+      this.isBehind = end < 0
+      this.end = this.isBehind ? ~end : end
+      if (!this.walk(hearer, until)) return false
+      if (!this.isBehind) return true
+    } while (performance.now() < until)
+    return false
   }
 
-  walk(end, hearer) {
-    let at = this.at
+  /** Tells of the records at hand; whether of all of them. */
+  walk(hearer, until) {
     // A hearer that closes its client or server meanwhile hears the rest, and drops it.
-    while (at < end) {
-      const word = at >>> 2
+    for (let heard = 1; this.at < this.end; heard++) {
+      const word = this.at >>> 2
       const { words } = this
       const length = words[word]
-      this.start = at + HEADER_BYTES
+      this.start = this.at + HEADER_BYTES
       this.length = length
-      at = this.start + ((length + 3) & ~3)
+      this.at = this.start + ((length + 3) & ~3)
       hearer.hear(words[word + 1], words[word + 2], words[word + 3], words[word + 4])
+      if (heard % HEARD_AT_ONCE === 0 && performance.now() >= until) break
     }
-    this.at = end
+    return this.at >= this.end
   }
 
   /** The payload of the record being heard. */

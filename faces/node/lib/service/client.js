@@ -6,10 +6,11 @@
 // together. Nothing here waits: connecting, and connecting anew, happen in the same turns.
 
 const binding = require("../binding.js")
-const { Inbox, Outbox } = require("./area.js")
+const { Outbox } = require("./area.js")
 const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
-const { checkedCredit, connectOptions, milliseconds } = require("./options.js")
+const { callOptions, checkedCredit, connectOptions, milliseconds } = require("./options.js")
 const { Queue } = require("./queue.js")
+const { Turns } = require("./turns.js")
 const { Call, Items } = require("./waiter.js")
 
 const CALL = 1
@@ -35,7 +36,7 @@ function capture(resolve, reject) {
 
 class Client {
   /** Connects to a server's endpoint; resolves once the server said welcome. */
-  static async connect(endpoint, options = {}) {
+  static async connect(endpoint, options) {
     const client = new Client(endpoint, options)
     await client.joined()
     return client
@@ -43,9 +44,10 @@ class Client {
 
   constructor(endpoint, options) {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
+    const settings = connectOptions(options)
     this.endpoint = endpoint
-    this.inFlightMax = options.inFlightMax ?? IN_FLIGHT_MAX
-    this.inbox = new Inbox()
+    this.inFlightMax = settings.inFlightMax ?? IN_FLIGHT_MAX
+    this.turns = new Turns(this)
     this.outbox = new Outbox()
     this.isClosed = false
     this.isReferenced = true
@@ -56,16 +58,15 @@ class Client {
     this.free = []
     this.inFlight = 0
     // Calls beyond the bound.
-    this.queue = new Queue(options.unsentBytesMax ?? UNSENT_BYTES_MAX)
+    this.queue = new Queue(settings.unsentBytesMax ?? UNSENT_BYTES_MAX)
     // Who waits for the connection.
     this.joiners = []
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
-    const settings = connectOptions(options)
     // What a call that says nothing else has.
-    this.deadline = milliseconds(options.deadlineMs, "deadlineMs")
+    this.deadline = milliseconds(settings.deadlineMs, "deadlineMs")
     this.native = native(() => binding.connectService(endpoint, settings))
-    native(() => this.native.watch(() => this.receive()))
+    native(() => this.native.watch(() => this.turns.begin()))
   }
 
   /** Sends a request; resolves to the frame that answers it. */
@@ -77,7 +78,7 @@ class Client {
 
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   stream(request, options) {
-    const credit = checkedCredit(options)
+    const credit = checkedCredit(callOptions(options))
     return new Items(credit, (items) => this.ask(items, STREAM, request, options, credit))
   }
 
@@ -102,10 +103,15 @@ class Client {
 
   /** Hangs up. Calls under way fail with `CLOSED`. */
   close() {
+    this.end(new ServiceError("CLOSED", "this client was closed"))
+  }
+
+  /** Ends everything that is under way with an error. */
+  end(error) {
     if (this.isClosed) return
     this.isClosed = true
     this.native.close()
-    const error = new ServiceError("CLOSED", "this client was closed")
+    this.outbox.clear()
     const { waiters, queue, joiners } = this
     this.waiters = []
     this.joiners = []
@@ -125,7 +131,7 @@ class Client {
     let { deadline } = this
     if (options !== undefined) {
       try {
-        deadline = milliseconds(options.deadlineMs, "deadlineMs") || deadline
+        deadline = milliseconds(callOptions(options).deadlineMs, "deadlineMs") || deadline
       } catch (error) {
         return waiter.fail(error)
       }
@@ -172,19 +178,36 @@ class Client {
     this.isFlushing = false
     if (this.isClosed) return
     const { outbox } = this
-    if (outbox.used > 0) {
-      const { used } = outbox
-      const hasMore = this.native.flush(outbox.bytes, used)
-      outbox.clear()
-      this.hold()
-      if (hasMore) this.receive()
+    if (outbox.used === 0) return
+    let hasMore
+    try {
+      hasMore = this.native.flush(outbox.bytes, outbox.used)
+    } catch (error) {
+      return this.end(faulty(error))
+    }
+    outbox.clear()
+    this.hold()
+    if (hasMore) this.turns.goOn()
+  }
+
+  /** A turn of the reactor: up to which byte the area is filled. */
+  turn(bytes, at) {
+    if (this.isClosed) return at
+    try {
+      return this.native.turn(bytes, at)
+    } catch (error) {
+      this.end(faulty(error))
+      return at
     }
   }
 
-  /** A turn of the reactor. */
-  receive() {
+  waitingBytes() {
+    return this.native.waitingBytes()
+  }
+
+  /** What came was heard. */
+  heard() {
     if (this.isClosed) return
-    this.inbox.receive(this.native, this)
     if (this.joiners.length > 0) this.join()
     while (this.inFlight < this.inFlightMax) {
       const next = this.queue.take()
@@ -197,20 +220,21 @@ class Client {
   hear(what, slot, first) {
     const waiter = this.waiters[slot]
     if (waiter === undefined) return
-    if (what === ITEM) return waiter.item(this.inbox.payload())
+    if (what === ITEM) return waiter.item(this.turns.payload())
     this.waiters[slot] = undefined
     this.free.push(slot)
     this.inFlight--
     waiter.client = null
-    if (what === END) waiter.end(this.inbox.payload())
-    else if (what === FAILED) waiter.fail(ofNumber(first, this.inbox.text()))
+    if (what === END) waiter.end(this.turns.payload())
+    else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))
   }
 
   /** Resolves once there is a connection. */
   joined() {
     return new Promise((resolve, reject) => {
+      if (this.isClosed) return reject(new ServiceError("CLOSED", "this client was closed"))
       this.joiners.push({ resolve, reject })
-      this.receive()
+      this.turns.begin()
     })
   }
 

@@ -2,6 +2,7 @@
 
 // What goes wrong with a call, a connection or a server: a row of the one table of faults, as an error.
 
+const { options: checked } = require("../arguments.js")
 const { ThalwegError, typed } = require("../error.js")
 const { FAULTS, faultOf } = require("../faults.js")
 
@@ -26,11 +27,30 @@ function ofNumber(number, message) {
     : new ServiceError(code, message)
 }
 
-/** The error for whatever a native call threw. */
+/** The error for whatever a native call threw. What the native side does not name it could not even take. */
 function faulty(error) {
   const known = typed(error)
-  if (!(known instanceof ThalwegError) || known instanceof ServiceError) return known
-  return new ServiceError(known.code, known.message)
+  if (known instanceof ServiceError) return known
+  if (known instanceof ThalwegError) return new ServiceError(known.code, known.message)
+  return new ServiceError("BAD_ARGUMENT", wordsOf(known), { cause: known })
+}
+
+/** What was thrown, as text: anything can be thrown, and not everything says what it is. */
+function wordsOf(error) {
+  try {
+    return String(error?.message ?? error)
+  } catch {
+    return "what was thrown has no words"
+  }
+}
+
+/** Options that are checked as those of the log are. */
+function options(given, types, what) {
+  try {
+    return checked(given, types, what)
+  } catch (error) {
+    throw faulty(error)
+  }
 }
 
 /** Calls a native function, with its error made the typed one. */
@@ -44,4 +64,4 @@ function native(call) {
 
 const badArgument = (message) => new ServiceError("BAD_ARGUMENT", message)
 
-module.exports = { ServiceError, badArgument, faulty, native, ofNumber }
+module.exports = { ServiceError, badArgument, faulty, native, ofNumber, options, wordsOf }

@@ -2,9 +2,49 @@
 
 // What users may say when they connect or listen, checked before it reaches the native side.
 
-const { badArgument } = require("./error.js")
+const { badArgument, options: checked } = require("./error.js")
 
 const DEADLINE_MS_MAX = 0xffff_ffff
+
+const CALL = { deadlineMs: "number", credit: "number", signal: "object" }
+const SYNC_CALL = { deadlineMs: "number", credit: "number" }
+const CONNECT = {
+  schema: "string",
+  connectWithinMs: "number",
+  deadlineMs: "number",
+  inFlightMax: "number",
+  unsentBytesMax: "number",
+  frameBytesMax: "number",
+  shared: "boolean",
+  ringBytes: "number",
+  spin: "boolean",
+  plain: "boolean",
+  sameUserOnly: "boolean",
+  reconnect: "boolean",
+}
+const LISTEN = {
+  schema: "string",
+  errorTag: "string",
+  frameBytesMax: "number",
+  ringBytesMax: "number",
+  clientsMax: "number",
+  inFlightMax: "number",
+  unsentBytesMax: "number",
+  streamCredit: "number",
+  spin: "boolean",
+  drainGraceMs: "number",
+  sameUserOnly: "boolean",
+}
+
+/** What one call is given. */
+function callOptions(given) {
+  const options = checked(given, CALL, "a call")
+  if (options.signal && typeof options.signal.addEventListener !== "function") throw badArgument("a signal is an AbortSignal")
+  return options
+}
+
+/** What a call that waits is given: nothing can abort it. */
+const syncCallOptions = (given) => checked(given, SYNC_CALL, "a call that waits")
 
 /** A number of milliseconds, 0 for none. */
 function milliseconds(value, name) {
@@ -42,7 +82,8 @@ function duration(options, name) {
   }
 }
 
-function connectOptions(options) {
+function connectOptions(given) {
+  const options = checked(given, CONNECT, "connect")
   whole(options, "inFlightMax", 1, 1 << 20)
   whole(options, "frameBytesMax", 1, 1 << 30)
   whole(options, "ringBytes", 0, 1 << 30)
@@ -52,8 +93,10 @@ function connectOptions(options) {
   return { ...options, schema: hash(options.schema) }
 }
 
-function listenOptions(options) {
+function listenOptions(given) {
+  const options = checked(given, LISTEN, "listen")
   whole(options, "inFlightMax", 1, 1 << 20)
+  whole(options, "inFlightBytesMax", 1, 0xffff_ffff)
   whole(options, "frameBytesMax", 1, 1 << 30)
   whole(options, "ringBytesMax", 4096, 1 << 30)
   whole(options, "clientsMax", 1, 0xffff_ffff)
@@ -63,4 +106,4 @@ function listenOptions(options) {
   return { ...options, schema: hash(options.schema) }
 }
 
-module.exports = { checkedCredit, connectOptions, listenOptions, milliseconds }
+module.exports = { LISTEN, callOptions, checkedCredit, connectOptions, listenOptions, milliseconds, syncCallOptions }

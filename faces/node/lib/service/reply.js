@@ -42,9 +42,11 @@ class Reply {
   item(frame) {
     if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
     if (this.isOver || this.isGone) return IS_OVER
-    this.server.item(this, frame)
+    // Counted first: a server that flushes at once says already what became of it.
     this.aheadItems++
     this.aheadBytes += frame.length
+    this.server.item(this, frame)
+    if (this.isGone) return IS_OVER
     if (!this.isWaiting && this.aheadItems < AHEAD_ITEMS_MAX && this.aheadBytes < AHEAD_BYTES_MAX) return GOES_ON
     return new Promise((resolve) => this.producers.push(resolve))
   }

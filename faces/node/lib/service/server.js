@@ -7,10 +7,11 @@
 
 const binding = require("../binding.js")
 const { FAULTS } = require("../faults.js")
-const { Inbox, Outbox } = require("./area.js")
-const { badArgument, faulty, native } = require("./error.js")
-const { listenOptions } = require("./options.js")
+const { Outbox } = require("./area.js")
+const { badArgument, faulty, native, options: checked, wordsOf } = require("./error.js")
+const { LISTEN, listenOptions } = require("./options.js")
 const { Reply } = require("./reply.js")
+const { Turns } = require("./turns.js")
 
 const ITEM = 1
 const END = 2
@@ -24,19 +25,10 @@ const SAID_BYTES_MAX = 1 << 20
 const DRAIN_GRACE_MS = 5_000
 const NO_BYTES = new Uint8Array(0)
 
-/** What a handler threw, as text: anything can be thrown, and not everything says what it is. */
-function wordsOf(error) {
-  try {
-    return String(error?.message ?? error)
-  } catch {
-    return "the handler threw what has no words"
-  }
-}
-
 class Server {
   /** Listens at an endpoint, or at several. A service is what the generated `service(handler)` makes, or a function
    * `(frame, reply)`. */
-  static async listen(endpoint, service, options = {}) {
+  static async listen(endpoint, service, options) {
     return new Server(endpoint, service, options)
   }
 
@@ -49,26 +41,25 @@ class Server {
     if (!isBare && typeof service?.dispatch !== "function") throw badArgument("a service has a function dispatch")
     this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
     const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
-    this.drainGraceMs = options.drainGraceMs ?? DRAIN_GRACE_MS
-    const settings = listenOptions({ ...known, ...options, drainGraceMs: this.drainGraceMs })
-    this.inbox = new Inbox()
+    const said = checked(options, LISTEN, "listen")
+    const settings = listenOptions({ ...known, ...said })
+    this.drainGraceMs = settings.drainGraceMs ??= DRAIN_GRACE_MS
+    this.turns = new Turns(this)
     this.outbox = new Outbox()
     // By slot: what was not answered.
     this.replies = []
     // Items that go over with the next flush: replies and where in the area.
     this.items = []
     this.isFlushing = false
-    this.isReceiving = false
-    this.isMissed = false
     this.closing = null
     this.grace = undefined
     this.isOver = false
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
     this.native = native(() => binding.listenService(endpoints, settings))
-    native(() => this.native.watch(() => this.receive()))
+    native(() => this.native.watch(() => this.turns.begin()))
     this.native.hold(true)
-    this.receive()
+    this.turns.begin()
   }
 
   /** Takes nothing new, lets what is under way be answered, and ends; clients that do not take their answers within
@@ -78,8 +69,8 @@ class Server {
       this.closing = new Promise((resolve, reject) => (this.ended = { resolve, reject }))
       this.native.stop()
       // Nothing that a descriptor tells happens when the grace is over.
-      this.grace = setTimeout(() => this.receive(), this.drainGraceMs + 1)
-      this.receive()
+      this.grace = setTimeout(() => this.turns.begin(), this.drainGraceMs + 1)
+      this.turns.goOn()
     }
     return this.closing
   }
@@ -108,25 +99,25 @@ class Server {
     return this
   }
 
-  /** A turn of the reactor. */
-  receive() {
-    if (this.isReceiving) {
-      // A handler that answers much and at once flushes in the middle of a batch.
-      this.isMissed = true
-      return
-    }
-    if (this.isOver) return
+  /** A turn of the reactor: up to which byte the area is filled. */
+  turn(bytes, at) {
+    if (this.isOver) return at
     try {
-      this.isReceiving = true
-      do {
-        this.isMissed = false
-        this.inbox.receive(this.native, this)
-      } while (this.isMissed)
-      this.isReceiving = false
-      if (this.closing !== null && this.native.isOver()) this.over()
+      return this.native.turn(bytes, at)
     } catch (error) {
       this.over(faulty(error))
+      return at
     }
+  }
+
+  waitingBytes() {
+    return this.native.waitingBytes()
+  }
+
+  /** What came was heard. */
+  heard() {
+    if (this.isOver || this.closing === null) return
+    if (this.native.isOver()) this.over()
   }
 
   over(error) {
@@ -151,7 +142,7 @@ class Server {
     if (what !== REQUEST) return
     const reply = new Reply(this, slot, first, second)
     this.replies[slot] = reply
-    this.answer(this.inbox.payload(), reply)
+    this.answer(this.turns.payload(), reply)
   }
 
   /** Has a request answered, whatever becomes of its handler. */
@@ -216,7 +207,7 @@ class Server {
     if (items.length > 0) this.items = []
     outbox.clear()
     for (let n = 0; n < items.length; n += 2) items[n].noted(items[n + 1])
-    if (hasMore || this.closing !== null) this.receive()
+    if (hasMore || this.closing !== null) this.turns.goOn()
   }
 }
 

@@ -11,7 +11,7 @@ const { setTimeout: pause } = require("node:timers/promises")
 const binding = require("../binding.js")
 const { ThalwegError, typed } = require("../error.js")
 const { Client } = require("./client.js")
-const { badArgument } = require("./error.js")
+const { badArgument, options: checked } = require("./error.js")
 
 const READY_WITHIN_MS = 10_000
 const STOP_WITHIN_MS = 5_000
@@ -35,12 +35,25 @@ class SpawnError extends ThalwegError {
 }
 Object.defineProperty(SpawnError.prototype, "name", { value: "SpawnError", writable: true, configurable: true })
 
+const SPAWN = {
+  endpoint: "string",
+  readyWithinMs: "number",
+  stopWithinMs: "number",
+  logFile: "string",
+  cwd: "string",
+  env: "object",
+  respawn: "boolean or object",
+  onGone: "function",
+}
+const RESPAWN = { limit: "number", firstMs: "number", mostMs: "number" }
+
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]))
 
 /** Starts a program that serves an endpoint; resolves once it answers there. */
-async function spawn(program, args = [], options = {}) {
+async function spawn(program, args = [], given = undefined) {
   if (typeof program !== "string" || program === "") throw badArgument("a program is a path, or a name to be found in PATH")
   if (!Array.isArray(args)) throw badArgument("arguments are a list of strings")
+  const options = checked(given, SPAWN, "spawn")
   if (typeof options.endpoint !== "string") throw badArgument("endpoint is where the program listens")
   const spawned = new Spawned(program, args, options)
   await spawned.begin()
@@ -109,7 +122,7 @@ class Spawned {
       if (this.isClosed) throw new SpawnError("CLOSED", program)
       // One that ended just now says more than a connection that was refused.
       await this.end()
-      throw new SpawnError("WEDGED", `${program} at ${endpoint} after ${readyWithinMs} ms: ${error.message}${this.tail()}`)
+      throw new SpawnError("WEDGED", `${program} at ${endpoint} after ${readyWithinMs} ms: ${error.message}${behind(this.tail())}`)
     } finally {
       giveUp.abort()
       died.catch(() => {})
@@ -122,7 +135,8 @@ class Spawned {
   async answered(signal) {
     const client = new Client(this.endpoint, { connectWithinMs: this.readyWithinMs })
     signal.addEventListener("abort", () => client.close(), { once: true })
-    this.closing.signal.addEventListener("abort", () => client.close(), { once: true })
+    // Taken back with the launch: the next one adds its own.
+    this.closing.signal.addEventListener("abort", () => client.close(), { once: true, signal })
     await client.joined()
   }
 
@@ -139,7 +153,8 @@ class Spawned {
   died({ code, signal }) {
     if (this.isClosed) throw new SpawnError("CLOSED", this.program)
     const how = signal === null ? `${this.program} with exit code ${code}` : `${this.program} by ${signal}`
-    throw new SpawnError("DIED", `${how}${this.tail()}`, { exitCode: code, signal, logTail: this.tail() })
+    const logTail = this.tail()
+    throw new SpawnError("DIED", `${how}${behind(logTail)}`, { exitCode: code, signal, logTail })
   }
 
   /** It died although it had answered. */
@@ -154,7 +169,8 @@ class Spawned {
     }
     if (Date.now() - this.since > LIVED_MS) this.tries = 0
     this.ready = this.relaunch(respawn, how)
-    this.ready.catch((error) => this.options.onGone?.(error))
+    // One that is closed on purpose is not gone.
+    this.ready.catch((error) => this.isClosed || this.options.onGone?.(error))
   }
 
   async relaunch(respawn, how) {
@@ -190,7 +206,7 @@ class Spawned {
     return how
   }
 
-  /** The last lines of its log file, to be put behind a message. */
+  /** The last lines of its log file. */
   tail() {
     const { logFile } = this.options
     if (logFile === undefined) return ""
@@ -200,8 +216,7 @@ class Spawned {
         const { size } = fstatSync(file)
         const bytes = Buffer.alloc(Math.min(size, LOG_TAIL_BYTES))
         const count = readSync(file, bytes, 0, bytes.length, size - bytes.length)
-        const text = bytes.toString("utf8", 0, count).trimEnd()
-        return text === "" ? "" : `\n${text}`
+        return bytes.toString("utf8", 0, count).trimEnd()
       } finally {
         closeSync(file)
       }
@@ -211,9 +226,12 @@ class Spawned {
   }
 }
 
+/** A log's lines as they are put behind a message. */
+const behind = (lines) => (lines === "" ? "" : `\n${lines}`)
+
 function respawnOptions(respawn) {
   if (respawn === undefined || respawn === false) return null
-  const { limit = 5, firstMs = 100, mostMs = 5_000 } = respawn === true ? {} : respawn
+  const { limit = 5, firstMs = 100, mostMs = 5_000 } = respawn === true ? {} : checked(respawn, RESPAWN, "respawn")
   return { limit, firstMs, mostMs }
 }
 

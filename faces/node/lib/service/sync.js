@@ -5,14 +5,14 @@
 
 const binding = require("../binding.js")
 const { badArgument, faulty, native } = require("./error.js")
-const { checkedCredit, connectOptions, milliseconds } = require("./options.js")
+const { checkedCredit, connectOptions, milliseconds, syncCallOptions } = require("./options.js")
 
 const SLAB_BYTES = 64 << 10
 const SLAB_BYTES_LEFT = 4 << 10
 
 class SyncClient {
   /** Connects to a server's endpoint. */
-  static connect(endpoint, options = {}) {
+  static connect(endpoint, options) {
     return new SyncClient(endpoint, options)
   }
 
@@ -44,7 +44,7 @@ class SyncClient {
   /** Sends a request and returns the frame that answers it. */
   call(request, options) {
     check(request)
-    const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
+    const deadline = milliseconds(syncCallOptions(options).deadlineMs, "deadlineMs")
     try {
       return this.delivered(this.native.call(request, deadline, this.slab, this.at))
     } catch (error) {
@@ -55,7 +55,7 @@ class SyncClient {
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
   *stream(request, options) {
     check(request)
-    let credit = checkedCredit(options)
+    let credit = checkedCredit(syncCallOptions(options))
     const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
     const call = native(() => this.native.begin(request, deadline, credit))
     let taken = 0

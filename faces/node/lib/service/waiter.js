@@ -70,7 +70,9 @@ class Items extends Waiter {
     this.begin = begin
     // Frames nobody took, oldest first, and where the first is.
     this.frames = []
-    this.error = null
+    this.hasFailed = false
+    // Anything may be the reason of a signal, nothing among it.
+    this.error = undefined
     this.taken = 0
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
@@ -83,10 +85,9 @@ class Items extends Waiter {
   next() {
     this.start()
     if (this.frames.length > 0) return Promise.resolve({ value: this.take(), done: false })
-    if (this.error !== null) {
-      const error = this.error
-      this.error = null
-      return Promise.reject(error)
+    if (this.hasFailed) {
+      this.hasFailed = false
+      return Promise.reject(this.error)
     }
     if (this.isOver) return Promise.resolve({ value: undefined, done: true })
     return new Promise((resolve, reject) => this.calls.push({ resolve, reject }))
@@ -100,7 +101,7 @@ class Items extends Waiter {
       this.finish()
     }
     this.frames = []
-    this.error = null
+    this.hasFailed = false
     return Promise.resolve({ value, done: true })
   }
 
@@ -156,8 +157,12 @@ class Items extends Waiter {
   fail(error) {
     if (!this.over()) return
     const call = this.calls.shift()
-    if (call === undefined) this.error = error
-    else call.reject(error)
+    if (call === undefined) {
+      this.hasFailed = true
+      this.error = error
+    } else {
+      call.reject(error)
+    }
     for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
   }
 }

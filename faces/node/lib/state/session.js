@@ -5,7 +5,11 @@
 
 const { RemoteError, RpcClient, Schema } = require("../rpc/index.js")
 const { Client } = require("../service/index.js")
-const { ServiceError } = require("../service/error.js")
+const { ServiceError, badArgument, options: optionsOf } = require("../service/error.js")
+
+const OPEN = { fork: "string", leaseMs: "number", http: "object" }
+const REJOIN = { http: "object" }
+const SCAN = { start: "string", limit: "number" }
 
 /** The state did not do what it was asked: `code` says why. But for `UNKNOWN`, nothing was changed. */
 class StateError extends ServiceError {
@@ -19,15 +23,18 @@ Object.defineProperty(StateError.prototype, "name", { value: "StateError", writa
 /** A refusal as what it is; anything else as it came. */
 function typed(error) {
   if (error instanceof RemoteError && error.fault === "REFUSED") return new StateError(error.message)
+  if (error instanceof RemoteError && error.fault !== undefined) return new ServiceError(error.fault, error.message, { cause: error })
   if (error instanceof ServiceError && error.code === "REFUSED") return new StateError(error.message)
   return error
 }
 
 /** What carries calls: a client of JSON-RPC, or one of frames that is called alike. */
 async function line(at, http) {
+  if (typeof at !== "string") throw badArgument("a session is opened at an endpoint, as ./run/state.sock, or at a URL")
   const schema = new Schema()
   if (at.startsWith("http://")) {
-    const client = new RpcClient(at, http)
+    // Calls of a session keep their order, as over a socket: each follows the one before it on one connection.
+    const client = new RpcClient(at, { ...http, connectionsMax: 1 })
     try {
       await client.expectSchema(schema.hash)
     } catch (error) {
@@ -55,14 +62,15 @@ async function line(at, http) {
 /** What a key is to hold. Of text it would be the base64 that is stored. */
 function held(value) {
   if (value instanceof Uint8Array) return value
-  throw new TypeError("a value is a Uint8Array: encode text first")
+  throw badArgument("a value is a Uint8Array: encode text first")
 }
 
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
 
 class Session {
   /** Begins a session at an endpoint or a URL. */
-  static async open(at, { fork = "main", leaseMs, http } = {}) {
+  static async open(at, options) {
+    const { fork = "main", leaseMs, http } = optionsOf(options, OPEN, "a session")
     const through = await line(at, http)
     const session = new Session(through)
     try {
@@ -75,7 +83,9 @@ class Session {
   }
 
   /** Comes back to a session by its token; `isPending` says whether a snapshot is. */
-  static async rejoin(at, token, { http } = {}) {
+  static async rejoin(at, token, options) {
+    const { http } = optionsOf(options, REJOIN, "a session that is rejoined")
+    if (typeof token !== "string") throw badArgument("a token is text: that of a session")
     const through = await line(at, http)
     const session = new Session(through)
     try {
@@ -150,7 +160,8 @@ class Session {
   }
 
   /** Entries in the order of their keys, from one on, and where to go on if there is more. */
-  async scan({ start, limit } = {}) {
+  async scan(options) {
+    const { start, limit } = optionsOf(options, SCAN, "a scan")
     const { entries, next } = await this.ask("Scan", { place: this.token, start, limit })
     return { entries: entries.map(({ key, value }) => [key, bytes(value)]), next }
   }

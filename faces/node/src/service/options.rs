@@ -77,6 +77,7 @@ pub struct ListenOptions {
     pub ring_bytes_max: Option<u32>,
     pub clients_max: Option<u32>,
     pub in_flight_max: Option<u32>,
+    pub in_flight_bytes_max: Option<u32>,
     pub unsent_bytes_max: Option<u32>,
     pub stream_credit: Option<u32>,
     pub spin: Option<bool>,
@@ -94,6 +95,9 @@ impl ListenOptions {
             ring_bytes_max: self.ring_bytes_max.unwrap_or(usual.ring_bytes_max),
             clients_max: self.clients_max.unwrap_or(usual.clients_max),
             in_flight_max: self.in_flight_max.unwrap_or(usual.in_flight_max),
+            in_flight_bytes_max: self
+                .in_flight_bytes_max
+                .map_or(usual.in_flight_bytes_max, |bytes| bytes as usize),
             unsent_bytes_max: self.unsent_bytes_max.map_or(usual.unsent_bytes_max, |bytes| bytes as usize),
             stream_credit: self.stream_credit.unwrap_or(usual.stream_credit),
             spin: self.spin.unwrap_or(usual.spin),

@@ -171,12 +171,13 @@ impl Desk {
 
     /// Fills the area with what came.
     fn hear(&mut self, area: &mut [u8], from: usize) -> (usize, bool) {
-        let changed = self.changed();
         let mut spill = std::mem::take(&mut self.spill);
         let Some(mut filling) = spill.fill(area, from) else {
             self.spill = spill;
             return (from, false);
         };
+        // Only now: changes that are taken and not told would be lost.
+        let changed = self.changed();
         let mut is_all = true;
         for (slot, is_gone) in changed {
             let record = Record { what: CHANGED, slot, first: u32::from(is_gone), second: 0 };
@@ -211,6 +212,7 @@ pub struct ServerStats {
     pub clients: f64,
     pub shared_clients: f64,
     pub in_flight: f64,
+    pub in_flight_bytes: f64,
     pub requests: f64,
     pub answers: f64,
 }
@@ -313,6 +315,7 @@ impl Listener {
             clients: stats.clients as f64,
             shared_clients: stats.shared_clients as f64,
             in_flight: stats.in_flight as f64,
+            in_flight_bytes: stats.in_flight_bytes as f64,
             requests: stats.requests as f64,
             answers: stats.answers as f64,
         })

@@ -99,7 +99,8 @@ class RemoteError(Error):
     """Of a server of ours: the row of the table of faults."""
 
     def __init__(self, number: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
+        # All of them, so that it can be copied and sent to another process.
+        super().__init__(number, message, data)
         self.number = number
         self.message = message
         self.data = data

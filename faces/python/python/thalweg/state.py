@@ -11,15 +11,16 @@ The same over a Unix socket, shared memory and JSON-RPC. A session is its token'
 connection. What the state refuses is a `StateRefused`, of a class of its own for each word that a session can hear.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 from . import rpc, service
 from ._native import Schema
 from .errors import Error
-from .faults import BadArgument, Fault, NotSent, Refused
+from .faults import BY_FAULT, BadArgument, Fault, NotSent, Refused, Retry
 from .scope import AsyncScope, Scope
 
 __all__ = [
@@ -49,6 +50,13 @@ class StateRefused(Refused):
 
     word: str = ""
     """What its message begins with."""
+
+    _retry: ClassVar[Retry] = "never"
+
+    @property
+    def retry(self) -> Retry:
+        """Whether the same call may be made again."""
+        return self._retry
 
 
 class NoFork(StateRefused):
@@ -103,6 +111,7 @@ class SessionsFull(StateRefused):
     """As many sessions are open as may be, or they hold as much as they may."""
 
     word = "sessions_full"
+    _retry = "safe"
 
 
 class TooMuch(StateRefused):
@@ -139,6 +148,7 @@ class OutcomeUnknown(StateRefused):
     """The disk failed, and what became of the commit is not known."""
 
     word = "unknown"
+    _retry = "unknown"
 
 
 _BY_WORD: Final = {row.word: row for row in StateRefused.__subclasses__()}
@@ -153,11 +163,11 @@ def _refused(message: str) -> StateRefused:
 
 
 def _typed(error: Error) -> Error:
-    """A refusal as what it is; anything else as it came."""
+    """A refusal by its word, and any other fault by its class, whichever way it came."""
     if isinstance(error, Refused):
         return _refused(error.detail)
-    if isinstance(error, rpc.RemoteError) and error.fault is Fault.REFUSED:
-        return _refused(error.message)
+    if isinstance(error, rpc.RemoteError) and error.fault is not None:
+        return _refused(error.message) if error.fault is Fault.REFUSED else BY_FAULT[error.fault](error.message)
     return error
 
 
@@ -208,6 +218,34 @@ class _SyncFramed:
         except NotSent:
             frame = self._client.call(request)
         return json.loads(self._schema.result(method, frame))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _Turns:
+    """A client of JSON-RPC that makes one call at a time, in the order in which they were begun: requests over several
+    connections overtake each other. A call that is cancelled before its turn is not made. One that was sent may be
+    carried out all the same, so that the next one waits until it has ended.
+    """
+
+    def __init__(self, client: rpc.Client) -> None:
+        self._client = client
+        self._turn = asyncio.Lock()
+
+    async def call(self, method: str, params: rpc.Params = None) -> Any:
+        await self._turn.acquire()
+        call = asyncio.ensure_future(self._client.call(method, params))
+        call.add_done_callback(self._over)
+        # Unlike awaiting the call, this does not cancel it.
+        await asyncio.wait((call,))
+        return call.result()
+
+    def _over(self, call: asyncio.Future[Any]) -> None:
+        if not call.cancelled():
+            # The caller may have gone, and an error that nobody asks for would be logged.
+            call.exception()
+        self._turn.release()
 
     def close(self) -> None:
         self._client.close()
@@ -468,7 +506,7 @@ async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
         except BaseException:
             client.close()
             raise
-        return client
+        return _Turns(client)
     return _Framed(await service.Client.connect(_endpoint(at), schema=schema.hash, reconnect=_RECONNECT), schema)
 
 

@@ -186,6 +186,13 @@ impl Reader {
         self.step(py, |walk| walk.key().map(|key| PyBytes::new(py, key)))
     }
 
+    /// A word of an enum: what `words` has for it.
+    fn word<'py>(&mut self, py: Python<'py>, words: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        let at = self.at;
+        let word = self.key(py)?;
+        words.get_item(word)?.ok_or_else(|| self.refusal(py, &Wrong::UnknownWord, at))
+    }
+
     /// Begins a request's envelope and returns its tag.
     fn request<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
         self.step(py, |walk| walk.request().map(|tag| latin(py, tag)))
@@ -251,12 +258,12 @@ impl Reader {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
         let values = PyDict::new(py);
-        let count = {
+        let (outer, count) = {
             let mut reader = slf.borrow_mut();
-            reader.place = Place::Struct(place.clone().unbind());
+            let outer = std::mem::replace(&mut reader.place, Place::Struct(place.clone().unbind()));
             let count = reader.step(py, |walk| walk.begin_map(1))?;
             reader.hold(py, STRUCT + WORD * fields.len())?;
-            count
+            (outer, count)
         };
         for _ in 0..count {
             let key = slf.borrow_mut().key(py)?;
@@ -272,11 +279,12 @@ impl Reader {
             }
             let value = Read::of(&field.read)?.next(slf)?;
             values.set_item(field.name, value)?;
+            slf.borrow_mut().place = Place::Struct(place.clone().unbind());
         }
-        slf.borrow_mut().place = Place::Struct(place.clone().unbind());
         if count < fields.len() {
             required(slf, place, fields, &values)?;
         }
+        slf.borrow_mut().place = outer;
         Ok(values)
     }
 }

@@ -28,7 +28,8 @@ const UNARY: CallOptions = CallOptions { deadline: None, credit: None, unary: tr
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Connection {
     client: Owned<Client>,
-    /// Calls that a finalizer wished to forget in the middle of another call.
+    /// Calls that were to be forgotten while somebody else had the client: in the middle of another call of
+    /// this thread, or while another thread waits.
     left: Mutex<Vec<CallId>>,
 }
 
@@ -50,6 +51,16 @@ impl Connection {
     fn forget_left(&self, client: &mut Client) {
         for call in self.left.lock().drain(..) {
             client.forget(call);
+        }
+    }
+
+    fn let_go(&self, call: CallId, and: impl FnOnce(&mut Client)) {
+        let gone = self.client.try_now(|client| {
+            client.forget(call);
+            and(client);
+        });
+        if let Err(Away::Busy) = gone {
+            self.left.lock().push(call);
         }
     }
 
@@ -216,27 +227,20 @@ impl Connection {
         self.say(py, |client| client.cancel(CallId::from_number(call)));
     }
 
-    /// Cancels the call and never says anything of it again.
-    fn forget(&self, py: Python<'_>, call: u64) {
-        let call = CallId::from_number(call);
-        if let Err(Away::Busy) = self.client.try_with(py, |client| client.forget(call)) {
-            self.left.lock().push(call);
-        }
+    /// Cancels the call and never says anything of it again. Waits for nobody, as finalizers may not: while
+    /// somebody else has the client it is noted, and done when the client is used next.
+    fn forget(&self, call: u64) {
+        self.let_go(CallId::from_number(call), |_| ());
     }
 
-    /// Forgets the call, and the cancellation leaves now, if it can; else with whatever leaves next. For who
-    /// lets go of a call whatever became of the client: nothing happens when it was closed, nor in a child
-    /// that has none.
-    fn leave(&self, py: Python<'_>, call: u64) {
-        let call = CallId::from_number(call);
-        let left = self.client.try_with(py, |client| {
-            client.forget(call);
+    /// Forgets the call in the same way, and the cancellation leaves now, if it can; else with whatever
+    /// leaves next. For who lets go of a call whatever became of the client: nothing happens when it was
+    /// closed, nor in a child that has none.
+    fn leave(&self, call: u64) {
+        self.let_go(CallId::from_number(call), |client| {
             // What went wrong with the connection shows in the calls that there still are.
             let _ = client.flush();
         });
-        if let Err(Away::Busy) = left {
-            self.left.lock().push(call);
-        }
     }
 
     /// Lets a stream send so many items more.

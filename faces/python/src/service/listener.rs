@@ -44,8 +44,8 @@ impl Listener {
     #[new]
     #[pyo3(signature = (
         endpoints, *, schema=None, error_tag="ErrorResponse", frame_bytes_max=16 << 20, ring_bytes_max=4 << 20,
-        clients_max=65_000, in_flight_max=1024, unsent_bytes_max=4 << 20, stream_credit=64, spin=true, drain_grace=5.0,
-        same_user_only=true
+        clients_max=65_000, in_flight_max=1024, in_flight_bytes_max=64 << 20, unsent_bytes_max=4 << 20,
+        stream_credit=64, spin=true, drain_grace=5.0, same_user_only=true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -57,6 +57,7 @@ impl Listener {
         ring_bytes_max: u32,
         clients_max: u32,
         in_flight_max: u32,
+        in_flight_bytes_max: usize,
         unsent_bytes_max: usize,
         stream_credit: u32,
         spin: bool,
@@ -71,6 +72,7 @@ impl Listener {
             ring_bytes_max,
             clients_max,
             in_flight_max,
+            in_flight_bytes_max,
             unsent_bytes_max,
             stream_credit,
             spin,
@@ -78,7 +80,7 @@ impl Listener {
             same_user_only,
         };
         let server = Server::bind(&endpoints, options).raise(py)?;
-        Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::default() })
+        Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::new() })
     }
 
     /// Sends what was answered and takes in what came: replies with the frames to answer. `finish` comes
@@ -149,6 +151,7 @@ impl Listener {
         named.set_item("clients", statistics.clients)?;
         named.set_item("shared_clients", statistics.shared_clients)?;
         named.set_item("in_flight", statistics.in_flight)?;
+        named.set_item("in_flight_bytes", statistics.in_flight_bytes)?;
         named.set_item("requests", statistics.requests)?;
         named.set_item("answers", statistics.answers)?;
         Ok(named)

@@ -4,6 +4,8 @@
 //! within a turn.
 
 use super::error::fault;
+use super::owned::Away;
+use crate::forks::Process;
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -14,17 +16,22 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Flow;
 
 /// What tells the replies of one server apart, and which of them changed.
-#[derive(Default)]
 pub(super) struct Replies {
+    process: Process,
     taken: Mutex<u64>,
     changed: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Replies {
+    pub(super) fn new() -> Self {
+        Self { process: Process::this(), taken: Mutex::default(), changed: Arc::default() }
+    }
+
     pub(super) fn take_in(&self, inner: Inner) -> Reply {
         let mut taken = self.taken.lock();
         *taken += 1;
-        Reply { number: *taken, inner: Mutex::new(Some(inner)), changed: self.changed.clone() }
+        let (process, changed) = (self.process, self.changed.clone());
+        Reply { number: *taken, process, inner: Mutex::new(Some(inner)), changed }
     }
 
     pub(super) fn changed(&self) -> Vec<u64> {
@@ -32,10 +39,12 @@ impl Replies {
     }
 }
 
-/// Answers one call, once, from any thread. Let go of unanswered, it answers that it was abandoned.
+/// Answers one call, once, from any thread. Let go of unanswered, it answers that it was abandoned. In a
+/// child after a fork it is refused, and nothing is answered: the call is the parent's.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Reply {
     number: u64,
+    process: Process,
     /// `None` once answered.
     inner: Mutex<Option<Inner>>,
     changed: Arc<Mutex<Vec<u64>>>,
@@ -71,7 +80,7 @@ impl Reply {
     /// Ends the call with a response, or with the service's own error. Nothing happens when it has ended.
     fn end(&self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
         let payload = Payload::of(frame)?;
-        if let Some(inner) = self.inner.lock().take() {
+        if let Some(inner) = self.ours(frame.py())?.lock().take() {
             inner.end(payload.bytes());
         }
         Ok(())
@@ -82,7 +91,7 @@ impl Reply {
         let Some(found) = Fault::of(code) else {
             return Err(fault(py, Fault::BadArgument, format!("there is no fault {code}")));
         };
-        if let Some(inner) = self.inner.lock().take() {
+        if let Some(inner) = self.ours(py)?.lock().take() {
             inner.fail(found, message);
         }
         Ok(())
@@ -92,7 +101,8 @@ impl Reply {
     /// more.
     fn item(&self, frame: &Bound<'_, PyAny>) -> PyResult<u8> {
         let payload = Payload::of(frame)?;
-        let flow = self.inner.lock().as_mut().map_or(Flow::Gone, |inner| inner.item(payload.bytes()));
+        let ours = self.ours(frame.py())?;
+        let flow = ours.lock().as_mut().map_or(Flow::Gone, |inner| inner.item(payload.bytes()));
         Ok(match flow {
             Flow::Go => 0,
             Flow::Wait => 1,
@@ -102,30 +112,45 @@ impl Reply {
 
     /// Whether nobody waits for the answer any more.
     #[getter]
-    fn is_cancelled(&self) -> bool {
-        self.inner.lock().as_ref().is_none_or(Inner::is_cancelled)
+    fn is_cancelled(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.ours(py)?.lock().as_ref().is_none_or(Inner::is_cancelled))
     }
 
     /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more.
     /// `False`: it is so already.
-    fn watch(&self) -> bool {
-        self.watched(Inner::changed)
+    fn watch(&self, py: Python<'_>) -> PyResult<bool> {
+        self.watched(py, Inner::changed)
     }
 
     /// Has the server say once, in a later turn, that nobody waits for the answer any more. `False`: it is so
     /// already.
-    fn watch_cancel(&self) -> bool {
-        self.watched(Inner::when_cancelled)
+    fn watch_cancel(&self, py: Python<'_>) -> PyResult<bool> {
+        self.watched(py, Inner::when_cancelled)
     }
 }
 
 impl Reply {
-    fn watched(&self, watch: fn(&mut Inner, &Waker)) -> bool {
+    /// What is to be locked; an error in another process, where a thread that did not follow may have locked
+    /// it.
+    fn ours(&self, py: Python<'_>) -> PyResult<&Mutex<Option<Inner>>> {
+        if self.process.is_this() { Ok(&self.inner) } else { Err(Away::Elsewhere.raise(py)) }
+    }
+
+    fn watched(&self, py: Python<'_>, watch: fn(&mut Inner, &Waker)) -> PyResult<bool> {
         let (number, changed) = (self.number, self.changed.clone());
         let watcher = Arc::new(Watcher { number, fired: OnceLock::new(), changed });
-        if let Some(inner) = self.inner.lock().as_mut() {
+        if let Some(inner) = self.ours(py)?.lock().as_mut() {
             watch(inner, &Waker::from(watcher.clone()));
         }
-        watcher.fired.get().is_none()
+        Ok(watcher.fired.get().is_none())
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        let unanswered = self.inner.get_mut().take();
+        if unanswered.is_some() && !self.process.is_surely_this() {
+            std::mem::forget(unanswered);
+        }
     }
 }

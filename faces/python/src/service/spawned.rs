@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use thalweg_service::{Exit, Respawn, SpawnOptions, Spawned, Tended};
+use thalweg_service::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 
 /// A program that serves an endpoint.
 #[pyclass(module = "thalweg", frozen)]
@@ -70,8 +70,8 @@ impl Program {
     fn tend(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         let tended = self.0.detached(py, Spawned::tend).transpose().raise(py)?;
         Ok(tended.and_then(|tended| match tended {
-            Tended::Running => None,
-            Tended::Respawned(exit) => Some(code(exit)),
+            ProgramEvent::Running => None,
+            ProgramEvent::Respawned(exit) => Some(code(exit)),
         }))
     }
 

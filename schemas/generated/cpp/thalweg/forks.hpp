@@ -5,7 +5,9 @@
 
 #include "reply.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -17,7 +19,9 @@ namespace thalweg {
 class Forks {
 public:
     using Job = std::function<void()>;
-    /// Runs jobs, any number at once, and not before it has returned where that would be in the middle of an answer.
+    /// Runs jobs, any number at once, and not before it has returned where that would be in the middle of an answer. A job that
+    /// it destroys instead of running it, as a pool that stops may, ends its call as abandoned, and the next call has its turn.
+    /// So does one at which it throws: nobody is there to hear of that.
     using Executor = std::function<void(Job)>;
 
     /// A call whose turn has come when it arrives runs where it arrived; one that had to wait runs by the executor.
@@ -90,12 +94,37 @@ private:
                 line.waiting.pop_front();
             }
             lock.unlock();
-            for (Waiting& each : begun) {
-                executor([call = std::make_shared<Waiting>(std::move(each))] {
+            hand_out(std::move(begun));
+        }
+
+        /// Gives calls to their executors. What one does not take ends within this, and lets others begin: those are given from
+        /// the same queue, and not from the depth of the stack.
+        static void hand_out(std::vector<Waiting> begun) {
+            static thread_local std::deque<Waiting>* under_way = nullptr;
+            std::deque<Waiting> queue;
+            const bool is_outermost = under_way == nullptr;
+            if (is_outermost) under_way = &queue;
+            std::move(begun.begin(), begun.end(), std::back_inserter(*under_way));
+            if (!is_outermost) return;
+            while (!queue.empty()) {
+                Waiting next = std::move(queue.front());
+                queue.pop_front();
+                give(std::move(next));
+            }
+            under_way = nullptr;
+        }
+
+        static void give(Waiting next) {
+            const std::shared_ptr<State> state = next.held->state_;
+            const auto call = std::make_shared<Waiting>(std::move(next));
+            try {
+                state->executor([call] {
                     // Nobody may wait any more by the time its turn has come.
                     if (call->held->cancelled()) return call->held.reset();
                     call->run(std::move(call->held));
                 });
+            } catch (...) {
+                // The call ends as abandoned with its job.
             }
         }
 

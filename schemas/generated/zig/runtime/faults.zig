@@ -224,8 +224,9 @@ pub fn errorOf(fault: Fault) Error {
     };
 }
 
-/// The fault of an error.
-pub fn faultOf(err: Error) Fault {
+/// The fault of whatever a call fails with: an answer that cannot be read is a bad one. Nothing for what is no
+/// fault of a call, as `error.OutOfMemory` is none.
+pub fn faultOf(err: anyerror) ?Fault {
     return switch (err) {
         error.Refused => .refused,
         error.BadRequest => .bad_request,
@@ -254,5 +255,19 @@ pub fn faultOf(err: Error) Fault {
         error.BadArgument => .bad_argument,
         error.System => .system,
         error.NewerFault => @enumFromInt(0xffff),
+        error.Truncated,
+        error.Trailing,
+        error.WrongKind,
+        error.OutOfRange,
+        error.NotUtf8,
+        error.WrongLength,
+        error.UnknownField,
+        error.Duplicate,
+        error.Missing,
+        error.UnknownWord,
+        error.UnknownMessage,
+        error.TooMuchMemory,
+        => .bad_answer,
+        else => null,
     };
 }

@@ -13,7 +13,8 @@ pub const Forks = struct {
     lines: std.StringHashMapUnmanaged(*Line) = .empty,
     lock: Lock = .{},
 
-    /// What runs a call that had to wait for its turn, not before `post` has returned: `job.run()`, once.
+    /// What runs a call that had to wait for its turn, not before `post` has returned: `job.run()`, once. A pool that stops calls
+    /// `job.abandon()` in its place, in `post` or later: a job that is forgotten keeps its client waiting, and its fork.
     pub const Executor = struct {
         context: ?*anyopaque = null,
         post: *const fn (context: ?*anyopaque, job: *Job) void,
@@ -37,6 +38,11 @@ pub const Forks = struct {
             // Nobody may wait any more by the time its turn has come.
             if (held.ways.cancelled) |cancels| if (cancels(held.context)) return service.giveUp(held);
             self.call(self);
+        }
+
+        /// In place of a run: the call ends as abandoned, and the next one has its turn.
+        pub fn abandon(self: *Job) void {
+            service.giveUp(self.inTurn());
         }
 
         /// The call's reply, whose release ends its turn.
@@ -63,9 +69,9 @@ pub const Forks = struct {
             const reply = of(context).reply;
             return reply.ways.cancelled.?(reply.context);
         }
-        fn changed(context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, to: ?*anyopaque) void {
+        fn changed(context: *anyopaque, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) void {
             const reply = of(context).reply;
-            reply.ways.changed.?(reply.context, wake, to);
+            reply.ways.changed.?(reply.context, wake, to, released);
         }
         fn claim(context: *anyopaque) bool {
             const reply = of(context).reply;
@@ -166,7 +172,7 @@ pub const Forks = struct {
     };
 
     fn leave(self: *Forks, line: *Line, writes: bool) void {
-        var begun = begun: {
+        const begun = begun: {
             self.lock.take();
             defer self.lock.leave();
             if (writes) line.writing = false else line.reads -= 1;
@@ -178,11 +184,44 @@ pub const Forks = struct {
             }
             break :begun begun;
         };
-        while (begun) |job| {
-            begun = job.next;
-            job.next = null;
-            self.executor.post(self.executor.context, job);
+        handOut(begun);
+    }
+
+    /// Jobs that this thread gives to their executors.
+    const Queue = struct {
+        first: ?*Job = null,
+        last: ?*Job = null,
+
+        fn put(self: *Queue, jobs: ?*Job) void {
+            var at = jobs;
+            while (at) |job| {
+                at = job.next;
+                job.next = null;
+                if (self.last) |last| last.next = job else self.first = job;
+                self.last = job;
+            }
         }
+
+        fn take(self: *Queue) ?*Job {
+            const job = self.first orelse return null;
+            self.first = job.next;
+            if (self.first == null) self.last = null;
+            job.next = null;
+            return job;
+        }
+    };
+
+    threadlocal var under_way: ?*Queue = null;
+
+    /// Gives jobs to their executors. One that is abandoned there lets others begin: those are given from the same queue, and not
+    /// from the depth of the stack.
+    fn handOut(jobs: ?*Job) void {
+        if (under_way) |queue| return queue.put(jobs);
+        var queue: Queue = .{};
+        under_way = &queue;
+        defer under_way = null;
+        queue.put(jobs);
+        while (queue.take()) |job| job.forks.executor.post(job.forks.executor.context, job);
     }
 
     fn lineOf(self: *Forks, fork: service.Fork) Allocator.Error!*Line {

@@ -1,9 +1,11 @@
 //! What stands between generated code and whoever carries its frames: a transport under a client, a `Reply` under a
 //! server. Generated code speaks these words, transports execute them, neither sees the other.
 //!
-//! A transport is any type with `send(self, frame: []const u8) !void`, `receive(self) ![]const u8`, `sent(self) u64` and
-//! `leave(self, call: u64) void`: what `receive` returns is valid until the next call, `sent` is the number of the call that
-//! was sent last, and `leave` says that nobody waits for more of that call, if it is the last and has not ended.
+//! A transport is any type with `send(self, frame: []const u8) !u64`, `receive(self, call: u64) ![]const u8` and
+//! `leave(self, call: u64) void`. `send` names the call, which takes the place of the one before. What `receive` returns is
+//! valid until the next call; of a call whose place another took it fails. `leave` says that nobody waits for more of a call,
+//! if it has its place still and has not ended. A transport may have `unsent(self) void`, which is told of a request that could
+//! not be written: what was said for it alone is said for none.
 
 const std = @import("std");
 const mp = @import("messagepack.zig");
@@ -18,6 +20,11 @@ pub fn Answer(comptime Response: type) type {
 /// What a stream brings next.
 pub fn Next(comptime Item: type, comptime Response: type) type {
     return union(enum) { item: Item, end: Response, refused: []const u8 };
+}
+
+/// Tells a transport that the next request could not be written.
+pub fn unsent(transport: anytype) void {
+    if (@hasDecl(@TypeOf(transport.*), "unsent")) transport.unsent();
 }
 
 /// Reads the frame that answers a call.
@@ -59,9 +66,10 @@ pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: t
         transport: *Transport,
         call: u64,
 
-        /// What comes next; nothing does after the end, or after an error.
+        /// What comes next; nothing does after the end, or after an error. Another call on the same transport that waits leaves
+        /// this stream.
         pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
-            const frame = try self.transport.receive();
+            const frame = try self.transport.receive(self.call);
             // Behind what cannot be read nobody waits for more.
             errdefer self.close();
             return heard(Item, Response, Error, arena, frame);
@@ -75,8 +83,9 @@ pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: t
 }
 
 /// A call under way on a transport that carries many at once: one with a type `Begun` of `call`, a
-/// number, and `credit`, the items that a stream may bring before it is granted more; `begin(self, frame) !Begun`; `wait(self, call) ![]const u8`, which
-/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`, after which the call still ends;
+/// number, and `credit`, the items that a stream may bring before it is granted more; `begin(self, frame) !Begun`;
+/// `credit(self) u32`, that of a new stream, 0 where streams know none and as long as it is not known;
+/// `wait(self, call) ![]const u8`, which waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`, after which the call still ends;
 /// `forget(self, call) void`, after which nothing is heard of it, or kept.
 pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error: type) type {
     return struct {
@@ -115,6 +124,8 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
             errdefer self.forget();
             const what = try heard(Item, Response, Error, arena, frame);
             if (what == .item) self.taken += 1;
+            // Of a stream that was begun while there was no connection it is known since there is one.
+            if (self.credit == 0) self.credit = self.transport.credit();
             // Half at a time: the server goes on while the other half is on its way.
             if (self.taken > self.credit / 2) {
                 self.transport.grant(self.call, self.taken);
@@ -139,6 +150,9 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
 /// waits for more.
 pub const Flow = enum { go, wait, gone };
 
+/// Told that something changed, or that nobody will be told any more, with what was given beside it.
+pub const Wake = *const fn (of: ?*anyopaque) callconv(.c) void;
+
 /// Where a server's frames for one request go.
 pub const Reply = struct {
     context: *anyopaque,
@@ -153,8 +167,9 @@ pub const Reply = struct {
         fail: ?*const fn (context: *anyopaque, fault: Fault, message: []const u8) void = null,
         /// Whether nobody waits for the answer any more.
         cancelled: ?*const fn (context: *anyopaque) bool = null,
-        /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed.
-        changed: ?*const fn (context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void = null,
+        /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed: at once if one has. `released`,
+        /// if given, is called once when `wake` will not be called any more.
+        changed: ?*const fn (context: *anyopaque, wake: Wake, of: ?*anyopaque, released: ?Wake) void = null,
         /// Whether nobody has ended the call yet; whoever hears so has to. Without this, nobody ends it twice.
         claim: ?*const fn (context: *anyopaque) bool = null,
         /// Keeps what `release` would free, and the other ways with it, until `drop`.
@@ -238,9 +253,16 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
             return if (self.reply.ways.cancelled) |asks| asks(self.reply.context) else false;
         }
 
-        /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
-        pub fn changed(self: @This(), wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void {
-            if (self.reply.ways.changed) |tells| tells(self.reply.context, wake, of);
+        /// Has `wake` called with `of`, once, when a stream may go on or nobody waits for it any more. If it is so already, that
+        /// is at once, on this thread and before this returns. Else it is on the thread that runs the server, which must not be
+        /// held up: let it put the stream into a queue. A `wake` that was given before is forgotten.
+        ///
+        /// The answer forgets it too: no `wake` begins once the responder has answered. One that another thread has begun by
+        /// then may still run, so a stream that is answered on another thread than the server's frees `of` in `released`. That is
+        /// called once, from any thread, when nobody uses `of` any more: after the wake, or by the answer, before it returns.
+        pub fn changed(self: @This(), wake: Wake, of: ?*anyopaque, released: ?Wake) void {
+            if (self.reply.ways.changed) |tells| return tells(self.reply.context, wake, of, released);
+            if (released) |releases| releases(of);
         }
     };
 }

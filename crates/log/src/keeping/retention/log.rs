@@ -3,17 +3,21 @@
 //! The bounds are a note of the log ([`RETAIN_NOTE`]), and so as durable, atomic and replayed as whatever it
 //! holds. What goes beyond them is trimmed by [`Store::maintain`]. A log is looked at when something may be
 //! to do and not before: once its oldest entry may be too old, or when a commit brought it beyond its size;
-//! one that is empty, or has no bounds, never. Checked by the tests here.
+//! one that is empty, or has no bounds, never.
+//!
+//! Times are whatever the writers of entries say. One that lies in the future of `maintain`'s clock says
+//! nothing about the age of its entry, which goes with what was written behind it. Checked by the tests here.
 
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::spans;
 use crate::log::{Inner, Log};
 use crate::places::Reach;
-use crate::query::Query;
+use crate::query::{Query, Start};
 use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Time};
 use parking_lot::Mutex;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use thalweg_queue::Deadlines;
 
@@ -133,7 +137,7 @@ impl Store {
         // Before what is old is looked for: what comes meanwhile is not.
         let Some(state) = log.visible() else { return Ok(None) };
         let old = match bounds.age_us {
-            Some(age) => self.first_since(log, now.saturating_sub(age))?.unwrap_or(Offset::MAX),
+            Some(age) => self.young_from(log, now.saturating_sub(age)..=now)?,
             None => 0,
         };
         let first = old.max(large).min(state.tail);
@@ -149,8 +153,27 @@ impl Store {
             return Ok(None);
         }
         let Some(age) = bounds.age_us else { return Ok(None) };
+        let soonest = now.saturating_add((age / AGE_PARTS).max(1));
         let oldest = self.reader(log).entries(&Query::default()).next().and_then(Result::ok).map(|e| e.time);
-        Ok(oldest.map(|time| time.saturating_add(age).max(now.saturating_add((age / AGE_PARTS).max(1)))))
+        // Behind one from the future there may be any.
+        let due = |time: Time| if time > now { soonest } else { time.saturating_add(age).max(soonest) };
+        Ok(oldest.map(due))
+    }
+
+    /// Where the entries begin that are not older than some times: behind the last older one in front of the
+    /// first that is of those times. Complexity: a search by time; entries from the future are walked over.
+    fn young_from(&self, log: &Arc<Log>, times: RangeInclusive<Time>) -> Result<Offset, CommitError> {
+        let Some(mut from) = self.first_since(log, *times.start())? else { return Ok(Offset::MAX) };
+        let query = Query { uncommitted: true, ..Query::from(Start::Offset(from)) };
+        for entry in self.reader(log).entries(&query) {
+            match entry {
+                Ok(entry) if entry.time < *times.start() => from = entry.offset + entry.data.len() as u64,
+                Ok(entry) if entry.time > *times.end() => {}
+                // What damage hides is not taken for older.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(from)
     }
 }
 
@@ -234,6 +257,27 @@ mod tests {
         assert_eq!((first(&log), waiting(&store)), (100, 0));
         append(&store, &log, b"entry", 40 * SECOND);
         assert_eq!((waiting(&store), first(&free)), (1, 0));
+    }
+
+    #[test]
+    fn an_entry_from_the_future_keeps_nothing_behind_it() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = bounded(&store, b"aged", 10 * SECOND, 0);
+        let first = |log: &Log| log.visible().unwrap().first;
+        for time in [1, 9_999, 2, 3, 9_999, 20] {
+            append(&store, &log, b"entry", time * SECOND);
+        }
+        store.maintain(11 * SECOND).unwrap();
+        assert_eq!(first(&log), 0, "the first is not too old yet");
+        // The one in front of what is old goes with it, the one in front of what is not stays with that.
+        store.maintain(25 * SECOND).unwrap();
+        assert_eq!(first(&log), 20);
+        append(&store, &log, b"entry", 9_999 * SECOND);
+        store.maintain(40 * SECOND).unwrap();
+        assert_eq!((first(&log), waiting(&store)), (30, 1), "nobody can tell how old the last is");
+        append(&store, &log, b"entry", 41 * SECOND);
+        store.maintain(60 * SECOND).unwrap();
+        assert_eq!((first(&log), waiting(&store)), (40, 0));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 use super::*;
+use crate::server::answers::Place;
 use crate::server::answers::Taker;
 use crate::server::collector::Collector;
+use crate::server::reply::Reply;
 use std::io;
 use std::task::Wake;
-use thalweg_reactor::{Config, Reactor};
+use thalweg_reactor::{Config, Key, Reactor};
+use thalweg_wire::fault::Fault;
 
 fn call(credit: u32) -> Call {
     let reactor = Reactor::new(Config::default(), |_| Ok::<_, io::Error>(Collector::default())).unwrap();
@@ -40,11 +43,11 @@ fn items_cost_credit_and_wait_without_it_the_end_behind_them() {
     assert!(matches!(call.admit(b"d"), Admitted::Held));
     assert!(call.hold_end(0, b"e"));
     assert!(released(&call).is_empty(), "there is no credit");
-    assert!(!call.pay(Pay::Items(1), false), "what was pushed before comes first");
+    assert!(!call.grant(Grant::Items(1), false), "what was pushed before comes first");
     assert_eq!(released(&call), b"c");
-    assert!(!call.pay(Pay::UpTo(5), false));
+    assert!(!call.grant(Grant::UpTo(5), false));
     assert_eq!(released(&call), b"d|e", "an end costs nothing");
-    assert!(call.pay(Pay::Items(1), false), "nothing is held any more");
+    assert!(call.grant(Grant::Items(1), false), "nothing is held any more");
 }
 
 #[test]
@@ -78,12 +81,12 @@ fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_alread
     assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
     call.changed(&waker);
     assert_eq!(times(), 1);
-    assert!(call.pay(Pay::Items(1), false));
-    assert!(call.pay(Pay::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
     assert_eq!(times(), 2, "once");
     call.congest();
     call.changed(&waker);
-    assert!(call.pay(Pay::Items(1), true));
+    assert!(call.grant(Grant::Items(1), true));
     assert_eq!(times(), 2, "credit helps nothing while the connection is congested");
     assert!(!call.cancel());
     assert_eq!(times(), 3);
@@ -99,11 +102,11 @@ fn whoever_asks_is_told_of_a_cancel_and_of_nothing_else() {
     let times = || *counted.0.lock();
     call.when_cancelled(&waker);
     assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
-    assert!(call.pay(Pay::Items(1), false));
+    assert!(call.grant(Grant::Items(1), false));
     assert_eq!(times(), 0, "credit is nothing to mourn");
-    call.renew(1);
+    call.forget_wakers();
     let _ = call.cancel();
-    assert_eq!(times(), 0, "the call before was another's");
+    assert_eq!(times(), 0, "who asked has answered");
     call.renew(1);
     call.when_cancelled(&waker);
     let _ = call.cancel();
@@ -173,4 +176,34 @@ fn a_call_is_used_again_only_when_nobody_else_knows_it_and_is_as_good_as_new() {
     assert_eq!(Arc::as_ptr(&third), address);
     assert!(!third.is_cancelled());
     assert!(matches!(third.admit(b"a"), Admitted::Leaves(Flow::Go)), "its credit is whole again");
+}
+
+#[test]
+fn an_answer_drops_the_wakers_before_it_returns_and_nothing_wakes_them_any_more() {
+    type Way = (&'static str, fn(Reply));
+    let ways: [Way; 5] = [
+        ("the end", |reply| reply.end(b"end")),
+        ("an end that is written in place", |reply| reply.end_with(|frame| frame.push(b'e'))),
+        ("a fault", |reply| reply.fail(Fault::Overloaded, "later")),
+        ("no answer", drop),
+        ("an end behind an item that is held back", |mut reply| {
+            assert_eq!(reply.item(b"held"), Flow::Wait);
+            reply.end(b"end");
+        }),
+    ];
+    for (way, answer) in ways {
+        let call = Arc::new(call(1));
+        let mut reply = Reply::new(Arc::clone(&call), Place { key: Key::from_token(1), id: 1, serial: 1 });
+        assert_eq!(reply.item(b"item"), Flow::Wait);
+        let counted = Arc::new(Counted::default());
+        reply.changed(&Waker::from(Arc::clone(&counted)));
+        reply.when_cancelled(&Waker::from(Arc::clone(&counted)));
+        assert_eq!(Arc::strong_count(&counted), 3);
+        answer(reply);
+        assert_eq!(Arc::strong_count(&counted), 1, "{way} keeps a waker");
+        let _ = call.grant(Grant::Items(1), false);
+        let _ = released(&call);
+        let _ = call.cancel();
+        assert_eq!(*counted.0.lock(), 0, "{way} wakes who has answered");
+    }
 }

@@ -6,7 +6,7 @@ use super::super::writes::ToWrite;
 use super::*;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
-use thalweg_service::{Asked, CallId, Came, Local};
+use thalweg_service::{CallId, Local, LocalCallOptions, LocalEvent};
 
 /// A client, and what it was answered.
 struct Caller {
@@ -27,17 +27,18 @@ impl Caller {
     fn ask(&mut self, request: &StateRequest<'_>) -> Option<CallId> {
         let mut frame = Vec::new();
         request.encode(&mut frame);
-        let call = self.local.call(&mut self.service, &frame, Asked::default(), |_, _| {});
+        let call = self.local.call(&mut self.service, &frame, LocalCallOptions::default(), |_, _| {});
         assert!(call.is_some(), "it was answered at once");
         call
     }
 
     /// Makes a call: how it was answered at once, if it was.
-    fn make(&mut self, request: &StateRequest<'_>) -> Option<Came> {
+    fn make(&mut self, request: &StateRequest<'_>) -> Option<LocalEvent> {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         let mut answered = None;
-        self.local.call(&mut self.service, &frame, Asked::default(), |came, _| answered = Some(came));
+        self.local
+            .call(&mut self.service, &frame, LocalCallOptions::default(), |came, _| answered = Some(came));
         answered
     }
 
@@ -47,7 +48,7 @@ impl Caller {
         while self.answers.len() < count {
             let Self { service, local, answers, .. } = self;
             local.turn(service, |call, came, frame| {
-                assert!(matches!(came, Came::End(0)));
+                assert!(matches!(came, LocalEvent::End(0)));
                 answers.push((Some(call), frame.to_vec()));
             });
             if self.answers.len() < count {
@@ -268,17 +269,17 @@ fn what_waits_has_its_room_or_is_overloaded_and_not_made() {
         let (place, key) = (place.to_owned().into(), key.into());
         StateRequest::Put(StatePut { place, key, value: VALUE[..].into() })
     };
-    let overloaded = Some(Came::End(Fault::Overloaded as u16));
+    let overloaded = Some(LocalEvent::End(Fault::Overloaded as u16));
     let diff = diff("main", &fork, None, Some(View::Pending));
     // Whatever waits for nothing goes on, and what is small waits, while there is room.
     let made = [put("main", "b"), put(&fork, "c"), diff, put("main", "b")].map(|call| other.make(&call));
-    assert_eq!(made, [overloaded, Some(Came::End(0)), None, overloaded]);
+    assert_eq!(made, [overloaded, Some(LocalEvent::End(0)), None, overloaded]);
     drop(held);
     caller.hear(10);
     other.hear(1);
     assert_eq!((service.waiting_bytes(), core.turns.in_flight()), (0, 0));
     assert_eq!((last(core, "a").map(|value| value.len()), last(core, "b")), (Some(VALUE.len()), None));
-    assert_eq!(other.make(&put("main", "b")), Some(Came::End(0)));
+    assert_eq!(other.make(&put("main", "b")), Some(LocalEvent::End(0)));
 }
 
 /// Many changes: they come to the key itself at last.

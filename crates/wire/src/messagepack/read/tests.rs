@@ -125,6 +125,42 @@ fn smallest(value: i128) -> usize {
     }
 }
 
+/// A struct of one number.
+fn inner(reader: &mut Reader<'_>) -> Result<u8, DecodeError> {
+    let mut number = None;
+    for _ in 0..reader.fields("Inner")? {
+        reader.key()?;
+        reader.field(&mut number, "Inner.number", Reader::u8)?;
+    }
+    reader.required(number, "Inner.number")
+}
+
+#[test]
+fn behind_a_struct_the_place_is_that_of_what_holds_it() {
+    let place = |frame: &[u8], read: fn(&mut Reader<'_>) -> Result<(), DecodeError>| {
+        let mut slot = None;
+        let error = Reader::new(frame).field(&mut slot, "Outer.field", |r| read(r)).unwrap_err();
+        (error.place, error.at)
+    };
+    // The second key is no string.
+    let map = b"\x82\xa1a\x81\xa1n\x01\x02\x02";
+    assert_eq!(place(map, |r| r.map(1, inner).map(drop)), ("Outer.field", 7));
+    // The second list, behind one of structs, is none.
+    let lists = b"\x92\x91\x81\xa1n\x01\x07";
+    assert_eq!(place(lists, |r| r.list(1, |r| r.list(1, inner)).map(drop)), ("Outer.field", 6));
+    assert_eq!(place(lists, |r| r.list(1, |r| r.array::<_, 1>(inner)).map(drop)), ("Outer.field", 6));
+}
+
+#[test]
+fn a_word_that_no_enum_has_is_placed_where_it_begins() {
+    let mut slot: Option<u8> = None;
+    let read = |r: &mut Reader<'_>| r.word(|word| (word == b"calm").then_some(7));
+    Reader::new(b"\xa4calm").field(&mut slot, "Outer.mood", read).unwrap();
+    assert_eq!(slot.take(), Some(7));
+    let error = Reader::new(b"\xa4glad").field(&mut slot, "Outer.mood", read).unwrap_err();
+    assert_eq!((error.wrong, error.place, error.at), (Wrong::UnknownWord, "Outer.mood", 0));
+}
+
 proptest! {
     #[test]
     fn integers_come_back_in_the_fewest_bytes(value: i64, shift in 0_u32..64) {

@@ -44,6 +44,8 @@ class ServerOptions(TypedDict):
     """Clients at once; more wait to be accepted. 65,000 unless said."""
     in_flight_max: NotRequired[int]
     """Calls of one connection at once; at this bound it is not read from. 1024 unless said."""
+    in_flight_bytes_max: NotRequired[int]
+    """Bytes of their requests; at this bound it is not read from. One request always fits. 64 MiB unless said."""
     unsent_bytes_max: NotRequired[int]
     """Bytes of answers that one connection may leave lying before it is not read from. 4 MiB unless said."""
     stream_credit: NotRequired[int]

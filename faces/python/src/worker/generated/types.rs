@@ -55,15 +55,15 @@ impl Kind {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match reader.key()? {
-            b"ready" => Ok(Self::Ready),
-            b"callback" => Ok(Self::Callback),
-            b"send" => Ok(Self::Send),
-            b"log" => Ok(Self::Log),
-            b"channel" => Ok(Self::Channel),
-            b"unwanted" => Ok(Self::Unwanted),
-            _ => Err(reader.refuse(Wrong::UnknownWord, "Kind")),
-        }
+        reader.word(|word| match word {
+            b"ready" => Some(Self::Ready),
+            b"callback" => Some(Self::Callback),
+            b"send" => Some(Self::Send),
+            b"log" => Some(Self::Log),
+            b"channel" => Some(Self::Channel),
+            b"unwanted" => Some(Self::Unwanted),
+            _ => None,
+        })
     }
 }
 

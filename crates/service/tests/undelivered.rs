@@ -10,7 +10,7 @@ use thalweg_service::{
 
 /// Answers with who asked, but what it is to keep.
 struct Notes {
-    unheard: Sender<ClientId>,
+    undelivered: Sender<ClientId>,
     kept: Vec<Reply>,
 }
 
@@ -22,10 +22,10 @@ impl Handler for Notes {
         }
     }
 
-    fn unheard(&mut self, client: ClientId) {
+    fn undelivered(&mut self, client: ClientId) {
         // A server that ends waits for what its handler keeps.
         self.kept.clear();
-        self.unheard.send(client).unwrap();
+        self.undelivered.send(client).unwrap();
     }
 }
 
@@ -49,10 +49,11 @@ fn who_goes_without_having_read_is_told_of_and_nobody_else() {
         let endpoint: Endpoint = directory.path().join(file).to_str().unwrap().parse().unwrap();
         let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
         let stopper = server.stopper();
-        let (sender, unheard) = channel();
-        let running = std::thread::spawn(move || server.run_reactor(Notes { unheard: sender, kept: vec![] }));
+        let (sender, undelivered) = channel();
+        let running =
+            std::thread::spawn(move || server.run_reactor(Notes { undelivered: sender, kept: vec![] }));
         let connect = || Client::connect(&endpoint, ClientOptions::default()).unwrap();
-        let told = || unheard.recv_timeout(Duration::from_secs(60)).unwrap().number();
+        let told = || undelivered.recv_timeout(Duration::from_secs(60)).unwrap().number();
         let mut witness = connect();
         // What it asked was answered, and read.
         name(&mut connect());
@@ -70,7 +71,7 @@ fn who_goes_without_having_read_is_told_of_and_nobody_else() {
         drop(hasty);
         assert_eq!(told(), hasty_name, "{file}");
         assert_eq!(name(&mut witness), witness_name);
-        assert!(unheard.try_recv().is_err(), "{file}: nobody else is told of");
+        assert!(undelivered.try_recv().is_err(), "{file}: nobody else is told of");
         stopper.stop();
         drop(witness);
         running.join().unwrap().unwrap();
