@@ -191,6 +191,39 @@ impl Loop {
         Ok(())
     }
 
+    /// What every way of scheduling begins with: the handle of a call, which debug mode has looked at.
+    /// `on_loop_thread`: whether `method` may be called by the loop's own thread only.
+    #[inline]
+    fn handle(
+        slf: &Bound<'_, Self>,
+        callback: Bound<'_, PyAny>,
+        arguments: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+        method: &str,
+        on_loop_thread: bool,
+    ) -> PyResult<Handle> {
+        let (py, state) = (slf.py(), slf.get());
+        state.open(py)?;
+        let debug = state.debug.get(py);
+        if debug {
+            Self::check(slf, &callback, method, on_loop_thread)?;
+        }
+        let handle = Handle::new(py, callback, arguments, context)?;
+        if debug {
+            Self::trace(py, &handle)?;
+        }
+        Ok(handle)
+    }
+
+    /// Puts a call behind those that the next turn makes. The interpreter's lock makes one queue of all
+    /// threads' calls, in the order in which they were made.
+    #[inline]
+    fn enqueue(&self, py: Python<'_>, handle: Handle) -> PyResult<Py<Handle>> {
+        let handle = self.spare.object(py, handle)?;
+        self.queue(py, handle.clone_ref(py))?;
+        Ok(handle)
+    }
+
     fn schedule(
         slf: &Bound<'_, Self>,
         when: f64,
@@ -199,14 +232,7 @@ impl Loop {
         context: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<TimerHandle>> {
         let (py, state) = (slf.py(), slf.get());
-        state.open(py)?;
-        if state.debug.get(py) {
-            Self::check(slf, &callback, "call_at", true)?;
-        }
-        let base = Handle::new(py, callback, arguments, context)?;
-        if state.debug.get(py) {
-            Self::trace(py, &base)?;
-        }
+        let base = Self::handle(slf, callback, arguments, context, "call_at", true)?;
         let timer = TimerHandle::new(when, Some(slf.clone().unbind()));
         let handle = timer.into_object(py, base)?;
         state.timers.with(py, |timers| timers.push(due_ns(when), handle.clone_ref(py)))?;
@@ -271,19 +297,8 @@ impl Loop {
         args: Bound<'_, PyTuple>,
         context: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<Handle>> {
-        let (py, state) = (slf.py(), slf.get());
-        state.open(py)?;
-        let debug = state.debug.get(py);
-        if debug {
-            Self::check(slf, &callback, "call_soon", true)?;
-        }
-        let handle = Handle::new(py, callback, args, context)?;
-        if debug {
-            Self::trace(py, &handle)?;
-        }
-        let handle = state.spare.object(py, handle)?;
-        state.queue(py, handle.clone_ref(py))?;
-        Ok(handle)
+        let handle = Self::handle(slf, callback, args, context, "call_soon", true)?;
+        slf.get().enqueue(slf.py(), handle)
     }
 
     /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come
@@ -295,20 +310,9 @@ impl Loop {
         args: Bound<'_, PyTuple>,
         context: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<Handle>> {
-        let (py, state) = (slf.py(), slf.get());
-        state.open(py)?;
-        let debug = state.debug.get(py);
-        if debug {
-            Self::check(slf, &callback, "call_soon_threadsafe", false)?;
-        }
-        let handle = Handle::new(py, callback, args, context)?;
-        if debug {
-            Self::trace(py, &handle)?;
-        }
-        let handle = state.spare.object(py, handle)?;
-        // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
-        state.queue(py, handle.clone_ref(py))?;
-        state.wake(py);
+        let handle = Self::handle(slf, callback, args, context, "call_soon_threadsafe", false)?;
+        let handle = slf.get().enqueue(slf.py(), handle)?;
+        slf.get().wake(slf.py());
         Ok(handle)
     }
 
