@@ -1,9 +1,15 @@
 //! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor goes
 //! on. A request that finds its bytes cold stays in the input and is served again; a subscriber is asked
 //! again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them
-//! to be done: it was promised what comes, and holds nothing meanwhile.
+//! to be done: it was promised what comes, and holds nothing meanwhile. The pool is shared, and the end of
+//! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
+//! subscribers ask again.
+//!
+//! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
+//! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.
 
 use crate::at::At;
+use crate::connection::Role;
 use crate::limit::Limit;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
@@ -12,6 +18,8 @@ use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
 
 /// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
+/// After so many milliseconds a pool that other reactors filled is asked for room again.
+const ASK_AGAIN_MS: u32 = 10;
 
 /// What became of work that brings bytes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +76,10 @@ impl<S: Service> Http<S> {
 
     /// Puts a subscriber off until the pool has room.
     fn await_warmth(&mut self, at: &mut At<'_, S>) {
-        if self.load.cold_reads() == 0 {
-            // Others fill the pool, and their end is told to nobody here.
+        // Set already where others wait: they were the first.
+        let is_first = self.load.cold_reads() == 0 && self.cold.is_empty();
+        if is_first && !self.cold_timer.set(at.core, Role::Cold, ASK_AGAIN_MS) {
+            // No timer: the next turn has to do.
             return self.put_off(at);
         }
         if !std::mem::replace(&mut at.active.put_off, true) {
@@ -112,9 +122,14 @@ impl<S: Service> Http<S> {
             at.active.warming = false;
             http.drive(at)
         });
+        self.ask_pool_again(core);
+    }
+
+    /// Lets a subscriber ask for room in the pool again: one, where the report of a read is to come that lets
+    /// the next one ask; otherwise all of them.
+    pub(crate) fn ask_pool_again(&mut self, core: &mut HttpCore<S>) {
         while let Some(key) = self.cold.pop_front() {
             core.ready_later(Message::Resume { key });
-            // All of them, where no report is to come that would let the next one go on.
             if self.load.cold_reads() > 0 && core.entry(key).is_some() {
                 break;
             }

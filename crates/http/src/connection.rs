@@ -32,12 +32,14 @@ pub(crate) enum Role {
     Attached,
     /// No socket: the timer that ends a rest.
     Pacer,
+    /// No socket: the timer after which the pool is asked for room again.
+    Cold,
 }
 
 impl Role {
     /// Whether it is a peer's connection.
     pub(crate) fn is_connection(self) -> bool {
-        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer)
+        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer | Self::Cold)
     }
 }
 

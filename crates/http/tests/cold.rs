@@ -6,8 +6,9 @@ mod common;
 
 use common::Server;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use thalweg_http::Config;
-use thalweg_reactor::{Crew, Pool};
+use thalweg_reactor::{Crew, Job, Pool};
 
 fn config() -> Config {
     Config { connections_max: 100, ..Config::default() }
@@ -116,6 +117,38 @@ fn reads_that_the_pool_has_no_room_for_are_refused_and_not_counted() {
         let mut client = server.connect();
         client.get("/big/10");
         assert_eq!(client.answer().status, 200, "nothing is taken for being under way that is not");
+    }
+}
+
+/// One reactor's pool is every reactor's, so that others may fill it.
+#[test]
+fn a_subscriber_whose_pool_others_fill_asks_now_and_then_and_not_in_each_turn() {
+    const PERIOD_MS: u128 = 10;
+    let pool = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 1 }).0;
+    let others = Arc::new(Mutex::new(()));
+    let full = others.lock().unwrap();
+    // One that the thread has, once it took it, and one that waits.
+    for _ in 0..2 {
+        let others = Arc::clone(&others);
+        let mut job: Job = Box::new(move || drop(others.lock().unwrap()));
+        common::until("taken", || {
+            let given = std::mem::replace(&mut job, Box::new(|| ()));
+            pool.submit(given).map_err(|back| job = back).is_ok()
+        });
+    }
+    let server = Server::start_over(config(), pool);
+    server.shared.lock().unwrap().cold = Some(Arc::default());
+    server.write("history");
+    let mut waits: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    let begun = Instant::now();
+    waits.iter_mut().for_each(|client| client.get("/poll/0"));
+    let asks = || server.shared.lock().unwrap().cold_asks;
+    common::until("asked again", || asks() >= 8);
+    let (asks, elapsed_ms) = (asks() as u128, begun.elapsed().as_millis());
+    assert!(asks <= 2 * (2 + elapsed_ms / PERIOD_MS), "{asks} times in {elapsed_ms} ms");
+    drop(full);
+    for client in &mut waits {
+        assert_eq!(client.answer().text(), "history");
     }
 }
 

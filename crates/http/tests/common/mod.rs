@@ -42,6 +42,8 @@ pub struct Shared {
     pub stays: bool,
     /// The bytes are not in memory; whoever brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
+    /// How often bytes were asked for that are not in memory.
+    pub cold_asks: usize,
     /// Names of the answers that may be brought, and how many bytes each has behind its name.
     pub ripe: Vec<u64>,
     pub later_bytes: usize,
@@ -89,7 +91,11 @@ fn held(bytes: usize, file: OwnedFd) -> Response {
 impl TestService {
     /// What has to be done before the bytes can be sent, if they are cold.
     fn cold(&self) -> Option<Work> {
-        let gate = self.shared.lock().unwrap().cold.clone()?;
+        let gate = {
+            let mut shared = self.shared.lock().unwrap();
+            shared.cold_asks += usize::from(shared.cold.is_some());
+            shared.cold.clone()?
+        };
         let shared = Arc::clone(&self.shared);
         Some(Work(Box::new(move || {
             let _opened = gate.lock().unwrap();
