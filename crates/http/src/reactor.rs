@@ -84,6 +84,8 @@ pub struct Census {
     pub subscribed: usize,
     /// Answers that wait for the store, or for the service to bring them.
     pub waiting: usize,
+    /// Reads that wait for the disk.
+    pub cold: usize,
     /// How often large reads had to rest so far.
     pub rests: u64,
     /// System calls made so far for connections that were accepted.
@@ -401,6 +403,7 @@ impl<S: Service> Http<S> {
         let keys: Vec<Key> = core.keys().collect();
         let mut census = Census {
             waiting: self.waiting.len() + self.later.len(),
+            cold: self.load.cold_reads(),
             rests: self.meters.rests(),
             calls: self.meters.calls(),
             ..Census::default()
