@@ -151,6 +151,7 @@ class Store {
     this.opening = opening
     // One who only reads hears back what they asked for.
     this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
+    this.segmentBytesMax = opening.segmentBytesMax()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
     // Those that somebody holds: there may be more logs than one has room for.
