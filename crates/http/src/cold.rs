@@ -79,8 +79,7 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Whether what is kept for a peer, as much as one write takes, is still in memory. If it is not, its
-    /// connection goes on once it is.
+    /// Whether what is kept for a peer is still in memory. If it is not, its connection goes on once it is.
     pub(crate) fn is_output_warm(&mut self, at: &mut At<'_, S>) -> bool {
         if at.active.output_waits {
             return false;
@@ -89,8 +88,7 @@ impl<S: Service> Http<S> {
         if now_ms.wrapping_sub(at.active.present_ms) < slow_ms(self.config.stall_timeout_ms) {
             return true;
         }
-        let next = at.active.output.within(self.load.write_bytes_max());
-        let gone: Vec<Piece> = next.filter(|piece| !is_present(piece)).cloned().collect();
+        let gone: Vec<Piece> = at.active.output.pieces.iter().filter(|p| !is_present(p)).cloned().collect();
         let warming = match (gone.is_empty(), at.active.warming) {
             (true, _) => Warming::Done,
             // The pool has another read of this connection, whose report has it ask again.

@@ -382,16 +382,6 @@ impl Output {
         (self.bytes + self.sealed.len()) as u64
     }
 
-    /// The pieces, but for what is sealed, that so many bytes of them begin in.
-    pub(crate) fn within(&self, bytes: usize) -> impl Iterator<Item = &Piece> {
-        let mut before = 0;
-        self.pieces.iter().take_while(move |piece| {
-            let begins = before < bytes;
-            before += piece.len();
-            begins
-        })
-    }
-
     /// Drops the first `sent` bytes.
     pub(crate) fn advance(&mut self, mut sent: usize) {
         self.bytes -= sent;
@@ -443,8 +433,6 @@ mod tests {
         for piece in ["abc", "", "de", "f"] {
             output.push(piece.into());
         }
-        let within = |bytes| output.within(bytes).map(|piece| piece.len()).sum::<usize>();
-        assert_eq!([0, 1, 3, 4, 9].map(within), [0, 3, 3, 5, 6]);
         output.advance(4);
         assert_eq!(output.pieces.iter().map(|p| p.as_ref()).collect::<Vec<_>>(), [&b"e"[..], b"f"]);
         output.advance(1);
