@@ -5,8 +5,8 @@
 //! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
 //! subscribers ask again.
 //!
-//! What a peer is slow to take lies here as it was read, in maps of files, and may have left memory by the time
-//! its socket has room. So it is asked about again before it is sent, and brought back by the pool.
+//! What a peer is slow to take lies here as it was read, in maps of files, and may have left memory by the
+//! time its socket has room. So it is looked for again before it is sent, and brought back by the pool.
 //!
 //! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
 //! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.

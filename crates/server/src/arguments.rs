@@ -258,8 +258,8 @@ pub(crate) struct ServeOptions {
     /// body beyond 1 MiB, each 64th part), or what is left of it.
     #[arg(long, env = "THALWEG_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) request_timeout_ms: u32,
-    /// For each further 16 KiB of what a reader is sent (of an answer beyond 1 MiB, each 64th part), or what is
-    /// left of it; a reader that takes longer is cut off.
+    /// For each further 16 KiB of what a reader is sent (of an answer beyond 1 MiB, each 64th part), or what
+    /// is left of it; a reader that takes longer is cut off.
     #[arg(long, env = "THALWEG_STALL_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) stall_timeout_ms: u32,
     /// Largest request body; a larger one is refused with 413.
@@ -270,9 +270,10 @@ pub(crate) struct ServeOptions {
     /// where there is none, a body that needs more is refused with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
-    /// Bytes of answers and events that readers have not taken, over all connections. At the bound readers that
-    /// took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first; where there is none,
-    /// reads are refused with 503. A quarter beyond, the slowest readers are cut, however slow they are.
+    /// Bytes of answers and events that readers have not taken, over all connections. At the bound readers
+    /// that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first; where there
+    /// is none, reads are refused with 503. A quarter beyond, the slowest readers are cut, however slow they
+    /// are.
     #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) unsent_max_bytes: u64,
     /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.

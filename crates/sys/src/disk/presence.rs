@@ -15,8 +15,8 @@ pub fn is_present(bytes: &[u8]) -> bool {
     let mut present = [0; PAGES_MAX];
     range.clone().step_by(PAGES_MAX * page).all(|start| {
         let length = (range.end - start).min(PAGES_MAX * page);
-        // SAFETY: the pages hold the borrowed bytes and are only asked about, the first begins at `start`, and
-        // `present` has a byte for each.
+        // SAFETY: the pages hold the borrowed bytes and are only asked about, the first begins at `start`,
+        // and `present` has a byte for each.
         let answer =
             unsafe { libc::mincore(std::ptr::without_provenance_mut(start), length, present.as_mut_ptr()) };
         // Where nobody knows, nothing is.
@@ -24,8 +24,8 @@ pub fn is_present(bytes: &[u8]) -> bool {
     })
 }
 
-/// Brings these bytes into memory, waiting for the disk. What the disk does not give stays away, and no signal
-/// tells of it. A kernel before 5.14 brings nothing.
+/// Brings these bytes into memory, waiting for the disk. What the disk does not give stays away, and no
+/// signal tells of it. A kernel before 5.14 brings nothing.
 pub fn bring_in(bytes: &[u8]) {
     let range = pages(bytes);
     let start = std::ptr::without_provenance_mut(range.start);
