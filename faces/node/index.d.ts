@@ -374,6 +374,7 @@ export interface Store {
 /** Entries of one or several logs that are written together, or not at all. */
 export interface Transaction {
   readonly count: number
+  /** Adds an entry. One that brings it beyond what a commit holds (`segmentBytesMax`) is refused as `TOO_LARGE`, and the rest stays. */
   append(log: Log, data: Data): void
   commit(): Promise<void>
   abort(): void

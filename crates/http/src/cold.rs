@@ -1,17 +1,31 @@
 //! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor goes
 //! on. A request that finds its bytes cold stays in the input and is served again; a subscriber is asked
 //! again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them
-//! to be done: it was promised what comes, and holds nothing meanwhile.
+//! to be done: it was promised what comes, and holds nothing meanwhile. The pool is shared, and the end of
+//! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
+//! subscribers ask again.
+//!
+//! What a peer is slow to take lies here as it was read, in maps of files, and may have left memory by the
+//! time its socket has room. So it is looked for again before it is sent, and brought back by the pool.
+//!
+//! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
+//! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.
 
 use crate::at::At;
+use crate::connection::Role;
 use crate::limit::Limit;
 use crate::live::Pumped;
+use crate::patience::{now_ms, slow_ms};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::{Key, Permit};
+use thalweg_sys::disk::{bring_in, is_present};
 use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
+use thalweg_wire::piece::Piece;
 
 /// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
+/// After so many milliseconds a pool that other reactors filled is asked for room again.
+const ASK_AGAIN_MS: u32 = 10;
 
 /// What became of work that brings bytes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +60,6 @@ impl<S: Service> Http<S> {
             Warming::Done if at.active.output.is_empty() => Ok(None),
             Warming::Done | Warming::Begun => Ok(Some(Pumped::Parked)),
             Warming::Full => {
-                at.active.warmings = 0;
                 self.await_warmth(at);
                 Ok(Some(Pumped::Parked))
             }
@@ -66,10 +79,38 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Puts a subscriber off until the pool has room.
+    /// Whether what is kept for a peer is still in memory. If it is not, its connection goes on once it is.
+    pub(crate) fn is_output_warm(&mut self, at: &mut At<'_, S>) -> bool {
+        if at.active.output_waits {
+            return false;
+        }
+        let now_ms = now_ms(at.core);
+        if now_ms.wrapping_sub(at.active.present_ms) < slow_ms(self.config.stall_timeout_ms) {
+            return true;
+        }
+        let gone: Vec<Piece> = at.active.output.pieces.iter().filter(|p| !is_present(p)).cloned().collect();
+        let warming = match (gone.is_empty(), at.active.warming) {
+            (true, _) => Warming::Done,
+            // The pool has another read of this connection, whose report has it ask again.
+            (false, true) => Warming::Begun,
+            (false, false) => self.warm(at, Work(Box::new(move || gone.iter().for_each(|p| bring_in(p))))),
+        };
+        match warming {
+            Warming::Begun => at.active.output_waits = true,
+            Warming::Full => self.await_warmth(at),
+            // Too often: memory is too scarce, and the write itself waits for the disk.
+            Warming::Done | Warming::TooOften => (at.active.present_ms, at.active.warmings) = (now_ms, 0),
+        }
+        matches!(warming, Warming::Done | Warming::TooOften)
+    }
+
+    /// Puts a connection off until the pool has room.
     fn await_warmth(&mut self, at: &mut At<'_, S>) {
-        if self.load.cold_reads() == 0 {
-            // Others fill the pool, and their end is told to nobody here.
+        at.active.warmings = 0;
+        // Set already where others wait: they were the first.
+        let is_first = self.load.cold_reads() == 0 && self.cold.is_empty();
+        if is_first && !self.cold_timer.set(at.core, Role::Cold, ASK_AGAIN_MS) {
+            // No timer: the next turn has to do.
             return self.put_off(at);
         }
         if !std::mem::replace(&mut at.active.put_off, true) {
@@ -109,12 +150,17 @@ impl<S: Service> Http<S> {
     pub(crate) fn warmed(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.load.end_cold();
         self.with_active(core, key, |http, at| {
-            at.active.warming = false;
-            http.drive(at)
+            (at.active.warming, at.active.output_waits) = (false, false);
+            http.resume_output(at)
         });
+        self.ask_pool_again(core);
+    }
+
+    /// Lets a subscriber ask for room in the pool again: one, where the report of a read is to come that lets
+    /// the next one ask; otherwise all of them.
+    pub(crate) fn ask_pool_again(&mut self, core: &mut HttpCore<S>) {
         while let Some(key) = self.cold.pop_front() {
             core.ready_later(Message::Resume { key });
-            // All of them, where no report is to come that would let the next one go on.
             if self.load.cold_reads() > 0 && core.entry(key).is_some() {
                 break;
             }

@@ -32,12 +32,14 @@ pub(crate) enum Role {
     Attached,
     /// No socket: the timer that ends a rest.
     Pacer,
+    /// No socket: the timer after which the pool is asked for room again.
+    Cold,
 }
 
 impl Role {
     /// Whether it is a peer's connection.
     pub(crate) fn is_connection(self) -> bool {
-        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer)
+        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer | Self::Cold)
     }
 }
 
@@ -207,6 +209,10 @@ pub(crate) struct Active<T> {
     pub(crate) left_bytes: u64,
     /// How many are a stride; see `patience`.
     pub(crate) stride_bytes: u64,
+    /// When they were last known to be in memory; see `cold`.
+    pub(crate) present_ms: u32,
+    /// They are being brought there, and nothing is sent meanwhile.
+    pub(crate) output_waits: bool,
     /// The peer waits for `100 Continue`.
     pub(crate) continue_owed: bool,
     /// No further request is read.
@@ -249,6 +255,8 @@ impl<T> Default for Active<T> {
             progressed_ms: 0,
             left_bytes: 0,
             stride_bytes: 0,
+            present_ms: 0,
+            output_waits: false,
             continue_owed: false,
             closing: false,
             linger: false,
@@ -327,10 +335,16 @@ impl<T> Active<T> {
     }
 
     /// How long the peer has taken no stride of what it was sent, in milliseconds. `None`: nothing waits for
-    /// the peer. Where the reactor put its connection off, the peer waits for the reactor.
+    /// the peer.
     pub(crate) fn waits_for_peer_ms(&self, now_ms: u32) -> Option<u32> {
-        let waits = !(self.output.is_empty() || self.put_off);
+        let waits = !(self.output.is_empty() || self.makes_peer_wait());
         waits.then(|| now_ms.wrapping_sub(self.progressed_ms))
+    }
+
+    /// Whether what is kept for the peer is not sent although its socket may take it: the reactor put the
+    /// connection off, or the bytes have left memory.
+    pub(crate) fn makes_peer_wait(&self) -> bool {
+        self.put_off || self.output_waits
     }
 
     /// Makes it as new; the input's buffer is for the caller to keep.
@@ -409,6 +423,8 @@ mod tests {
         assert_eq!(active.waits_for_peer_ms(50), Some(42), "less than a stride");
         active.put_off = true;
         assert_eq!(active.waits_for_peer_ms(50), None, "it is the reactor that it waits for");
+        (active.put_off, active.output_waits) = (false, true);
+        assert_eq!(active.waits_for_peer_ms(50), None, "it is the disk that it waits for");
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl<S: Service> Http<S> {
         }
         let reads = !at.active.ended
             && if live { at.active.unread().len() < INPUT_KEPT_WHILE_LIVE } else { self.may_take(at) };
-        let writes = !(at.active.put_off || at.active.output.is_empty());
+        let writes = !(at.active.makes_peer_wait() || at.active.output.is_empty());
         let interest = match (reads, writes) {
             (true, true) => Interest::BOTH,
             (true, false) => Interest::READ,

@@ -12,17 +12,19 @@ pub enum Limit {
     Handshakes,
     /// Connections that follow a topic.
     Subscribers,
-    /// Bytes of bodies that are arriving.
+    /// Bytes of bodies that are arriving: slow bodies are answered 408; where none is slow, one that needs
+    /// more is refused.
     Bodies,
     /// Writes that wait for the store.
     Writes,
     /// Reads that wait for the disk.
     ColdReads,
-    /// Bytes that readers have not taken: further reads are refused.
+    /// Bytes that readers have not taken, and slow readers made no room: further reads are refused.
     Unsent,
-    /// The same, a quarter beyond: the slowest readers are cut.
-    UnsentBeyond,
-    /// Time in which a peer took nothing.
+    /// The same: slow readers are cut to make room, and a quarter beyond the bound the slowest, however slow
+    /// they are.
+    SlowestCut,
+    /// Time in which a peer took less than 16 KiB, or less than a 64th of a larger answer.
     Stalled,
     /// One of the service's own.
     Service,
@@ -42,7 +44,7 @@ impl Limit {
         Self::Writes,
         Self::ColdReads,
         Self::Unsent,
-        Self::UnsentBeyond,
+        Self::SlowestCut,
         Self::Stalled,
         Self::Service,
     ];
@@ -58,7 +60,7 @@ impl Limit {
             Self::Writes => "too-many-writes",
             Self::ColdReads => "reads-overloaded",
             Self::Unsent => "too-much-unsent",
-            Self::UnsentBeyond => "slowest-cut",
+            Self::SlowestCut => "slowest-cut",
             Self::Stalled => "peer-stalled",
             Self::Service => "status-429",
         }
@@ -72,13 +74,22 @@ impl Limit {
             Self::Handshakes => "refused: as many TLS handshakes are under way as there may be",
             Self::Subscribers => "refused: there are as many subscribers as there may be (subscribers_max)",
             Self::Bodies => {
-                "refused: the bodies that are arriving take all there is for them (bodies_max_bytes)"
+                "slow bodies are cut, and where none is slow, bodies refused: those that are arriving take all \
+                 there is for them (bodies_max_bytes)"
             }
             Self::Writes => "refused: as many writes wait for the store as may (writes_max)",
             Self::ColdReads => "refused: as many reads wait for the disk as may",
-            Self::Unsent => "refused: readers leave more unread than is kept for them (unsent_max_bytes)",
-            Self::UnsentBeyond => "the slowest readers are cut: too much is unsent (unsent_max_bytes)",
-            Self::Stalled => "cut: peers took nothing for too long (stall_timeout_ms)",
+            Self::Unsent => {
+                "refused: readers leave more unread than is kept for them, and cutting slow ones made too \
+                 little room (unsent_max_bytes)"
+            }
+            Self::SlowestCut => {
+                "the slowest readers are cut: readers leave more unread than is kept for them \
+                 (unsent_max_bytes)"
+            }
+            Self::Stalled => {
+                "cut: peers took neither 16 KiB nor a 64th of what they are sent in time (stall_timeout_ms)"
+            }
             Self::Service => "refused with 429: there is as much as there may be (streams_max and the like)",
         }
     }

@@ -303,7 +303,7 @@ impl<S: Service> Http<S> {
             if enough(&self.load) {
                 break;
             }
-            self.meters.overload(Limit::UnsentBeyond);
+            self.meters.overload(Limit::SlowestCut);
             self.remove(core, key);
         }
     }

@@ -103,6 +103,7 @@ impl<S: Service> Http<S> {
     /// Bytes are kept until the peer takes some of those the kernel has: the patience with that begins.
     pub(crate) fn await_peer(&self, at: &mut At<'_, S>) {
         at.active.progressed_ms = now_ms(at.core);
+        at.active.present_ms = at.active.progressed_ms;
         at.active.left_bytes = at.active.output.bytes() + queued(at.core, at.key);
         at.active.stride_bytes = stride_bytes(at.active.output.bytes() as usize) as u64;
         let patience_ms = self.config.stall_timeout_ms;
@@ -144,8 +145,8 @@ impl<S: Service> Http<S> {
         let Some(active) = entry.active.as_mut().filter(|active| !active.output.is_empty()) else {
             return false;
         };
-        // Who is put off waits for its turn, not for its peer.
-        if active.put_off {
+        // A connection that is put off waits for its turn, or for the disk, and not for its peer.
+        if active.makes_peer_wait() {
             active.progressed_ms = now_ms;
         }
         if now_ms.wrapping_sub(active.progressed_ms) >= patience_ms {

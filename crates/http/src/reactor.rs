@@ -84,6 +84,8 @@ pub struct Census {
     pub subscribed: usize,
     /// Answers that wait for the store, or for the service to bring them.
     pub waiting: usize,
+    /// Reads that wait for the disk.
+    pub cold: usize,
     /// How often large reads had to rest so far.
     pub rests: u64,
     /// System calls made so far for connections that were accepted.
@@ -189,6 +191,8 @@ pub struct Http<S: Service> {
     pub(crate) resting: Vec<Key>,
     /// Who was put off because as much waits for the disk as may.
     pub(crate) cold: VecDeque<Key>,
+    /// After which they ask again, where no read of this reactor is to be reported.
+    pub(crate) cold_timer: Timer,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
     pub(crate) volley: Volley,
@@ -254,6 +258,7 @@ impl<S: Service> Http<S> {
             pacer: Timer::default(),
             resting: Vec::new(),
             cold: VecDeque::new(),
+            cold_timer: Timer::default(),
             spare: Vec::new(),
             volley: Volley::new(config.volleys),
         })
@@ -293,7 +298,7 @@ impl<S: Service> Http<S> {
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
     /// beside [`Config::connections_max`], with some for peers that come when there is no room.
     pub fn entries_beside(listeners: usize) -> usize {
-        3 + listeners + GUESTS_MAX
+        4 + listeners + GUESTS_MAX
     }
 }
 
@@ -398,6 +403,7 @@ impl<S: Service> Http<S> {
         let keys: Vec<Key> = core.keys().collect();
         let mut census = Census {
             waiting: self.waiting.len() + self.later.len(),
+            cold: self.load.cold_reads(),
             rests: self.meters.rests(),
             calls: self.meters.calls(),
             ..Census::default()
@@ -444,7 +450,7 @@ impl<S: Service> Handler for Http<S> {
         self.volley.begin_turn(core.ready_left() + 1);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control | Role::Pacer => {}
+            Role::Control | Role::Pacer | Role::Cold => {}
             Role::Attached => self.look(core),
             Role::Listener => {
                 self.accept(core, key);
@@ -517,6 +523,7 @@ impl<S: Service> Handler for Http<S> {
             Role::Control => self.cut(core),
             Role::Attached => self.look(core),
             Role::Pacer => self.end_rest(core),
+            Role::Cold => self.ask_pool_again(core),
             Role::Listener => self.accept_again(core, key),
             Role::Lingering => self.remove(core, key),
             Role::Request => self.request_timer(core, key),

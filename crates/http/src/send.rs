@@ -236,6 +236,9 @@ impl<S: Service> Http<S> {
                 self.put_off(at);
                 return Ok(());
             }
+            if !self.is_output_warm(at) {
+                return Ok(());
+            }
             let Sent { wire, .. } = self.send_kept(at)?;
             self.load.spend(wire);
             if !at.active.output.is_empty() {

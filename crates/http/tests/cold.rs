@@ -4,10 +4,18 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::Server;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 use thalweg_http::Config;
-use thalweg_reactor::{Crew, Pool};
+use thalweg_reactor::{Crew, Job, Pool};
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::{Disk, is_present};
+use thalweg_wire::piece::Piece;
 
 fn config() -> Config {
     Config { connections_max: 100, ..Config::default() }
@@ -119,6 +127,38 @@ fn reads_that_the_pool_has_no_room_for_are_refused_and_not_counted() {
     }
 }
 
+/// One reactor's pool is every reactor's, so that others may fill it.
+#[test]
+fn a_subscriber_whose_pool_others_fill_asks_now_and_then_and_not_in_each_turn() {
+    const PERIOD_MS: u128 = 10;
+    let pool = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 1 }).0;
+    let others = Arc::new(Mutex::new(()));
+    let full = others.lock().unwrap();
+    // One that the thread has, once it took it, and one that waits.
+    for _ in 0..2 {
+        let others = Arc::clone(&others);
+        let mut job: Job = Box::new(move || drop(others.lock().unwrap()));
+        common::until("taken", || {
+            let given = std::mem::replace(&mut job, Box::new(|| ()));
+            pool.submit(given).map_err(|back| job = back).is_ok()
+        });
+    }
+    let server = Server::start_over(config(), pool);
+    server.shared.lock().unwrap().cold = Some(Arc::default());
+    server.write("history");
+    let mut waits: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    let begun = Instant::now();
+    waits.iter_mut().for_each(|client| client.get("/poll/0"));
+    let asks = || server.shared.lock().unwrap().cold_asks;
+    common::until("asked again", || asks() >= 8);
+    let (asks, elapsed_ms) = (asks() as u128, begun.elapsed().as_millis());
+    assert!(asks <= 2 * (2 + elapsed_ms / PERIOD_MS), "{asks} times in {elapsed_ms} ms");
+    drop(full);
+    for client in &mut waits {
+        assert_eq!(client.answer().text(), "history");
+    }
+}
+
 #[test]
 fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_before() {
     let (server, gate) = cold(Config { long_poll_timeout_ms: 20, ..config() });
@@ -173,4 +213,66 @@ fn what_panics_while_it_is_brought_in_is_refused_and_nobody_else_is() {
     let mut client = server.connect();
     client.get("/big/9000");
     assert_eq!(client.answer().body.len(), 9000);
+}
+
+/// A map of a file, of which a piece is sent.
+struct Lent(Region);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes(0..self.0.published())
+    }
+}
+
+/// Has the kernel forget what it keeps of a file; whether it did, which no file system in memory does.
+fn forgets(path: &Path, bytes: &[u8]) -> bool {
+    let input = format!("if={}", path.display());
+    let told = Command::new("dd").args([&*input, "iflag=nocache", "count=0", "status=none"]).status();
+    assert!(told.unwrap().success());
+    !is_present(&bytes[bytes.len() / 2..])
+}
+
+#[test]
+fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
+    const BYTES: usize = 16 << 20;
+    const STALL_MS: u32 = 8_000;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("lent");
+    let file = Disk::Real.create(&path).unwrap();
+    file.write_at(&vec![b'x'; BYTES], 0).unwrap();
+    file.sync_data().unwrap();
+    let lent = Bytes::from_owner(Lent(Region::sealed(file.map(BYTES, false).unwrap(), BYTES as u32)));
+    let (pool, _) = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 9 });
+    let server = Server::start_over(Config { stall_timeout_ms: STALL_MS, ..config() }, pool.clone());
+    server.shared.lock().unwrap().lent = Piece::held(lent.clone(), file.descriptor().unwrap(), 0);
+    let (mut slow, mut passes) = (server.connect(), server.connect());
+    slow.get("/lent");
+    let (head, _) = slow.head(false);
+    assert_eq!(head.status, 200);
+    if !forgets(&path, &lent) {
+        return;
+    }
+    // So long a peer is not slow yet.
+    passes.get(&format!("/slow/{}", STALL_MS / 16));
+    assert_eq!(passes.answer().text(), "slow");
+    let gate = Arc::new(Mutex::new(()));
+    let (closed, held) = (gate.lock().unwrap(), Arc::clone(&gate));
+    assert!(pool.submit(Box::new(move || drop(held.lock().unwrap()))).is_ok());
+    slow.stream.set_nonblocking(true).unwrap();
+    common::until("asked for", || {
+        let mut chunk = [0; 65_536];
+        while let Ok(count) = slow.stream.read(&mut chunk) {
+            slow.buffer.extend_from_slice(&chunk[..count]);
+            assert!(slow.buffer.len() < BYTES, "it is sent without being asked for");
+        }
+        server.census().cold == 1
+    });
+    passes.get("/echo");
+    assert_eq!(passes.answer().text(), "Get /echo -");
+    drop(closed);
+    slow.stream.set_nonblocking(false).unwrap();
+    while slow.buffer.len() < BYTES {
+        assert!(slow.fill(), "the connection ended in a body");
+    }
+    assert!(slow.buffer.iter().all(|byte| *byte == b'x'));
 }

@@ -179,7 +179,7 @@ fn readers_that_take_nothing_make_room_for_those_who_ask() {
     // All of them began just now. A 16th part of the patience later they are slow.
     common::until("room", || echo() == 200);
     let overloads = server.meters.traffic().overloads;
-    let cut = (overloads[Limit::UnsentBeyond as usize], overloads[Limit::Stalled as usize]);
+    let cut = (overloads[Limit::SlowestCut as usize], overloads[Limit::Stalled as usize]);
     assert_eq!(cut, (1, 0), "no more than it takes, and before patience ends");
 }
 

@@ -346,8 +346,10 @@ fn bodies_that_do_not_come_keep_no_room_from_those_that_do() {
         let mut client = server.connect();
         client.send(&head(ROOM as usize));
         silent.push(client);
-        // Each has room for what comes next of it, and no more.
-        common::until("it is let in", || server.meters.traffic().bodies_bytes == count * ROOM / 64);
+        // Each has room for what comes next of it, and no more. That is told when the turn ends.
+        let told = || server.meters.traffic().bodies_bytes;
+        common::until("told", || told() >= count * ROOM / 64);
+        assert_eq!(told(), count * ROOM / 64);
     }
     // All of them began just now. A 16th part of the patience later they are slow.
     common::until("room", || {

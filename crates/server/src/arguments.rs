@@ -254,22 +254,26 @@ pub(crate) struct ServeOptions {
     /// After which a connection between two requests is closed.
     #[arg(long, env = "THALWEG_IDLE_TIMEOUT_MS", value_name = "MS", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) idle_timeout_ms: u32,
-    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body, or
-    /// what is left of it.
+    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body (of a
+    /// body beyond 1 MiB, each 64th part), or what is left of it.
     #[arg(long, env = "THALWEG_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) request_timeout_ms: u32,
-    /// After which a peer that takes nothing of what it is sent is cut off.
+    /// For each further 16 KiB of what a reader is sent (of an answer beyond 1 MiB, each 64th part), or what
+    /// is left of it; a reader that takes longer is cut off.
     #[arg(long, env = "THALWEG_STALL_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) stall_timeout_ms: u32,
     /// Largest request body; a larger one is refused with 413.
     #[arg(long, env = "THALWEG_BODY_MAX_BYTES", value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) body_max_bytes: u64,
-    /// Bytes of all request bodies that are still arriving; one that there is no room for is refused
-    /// with 503.
+    /// Bytes of all request bodies that are still arriving, each with its next 16 KiB or 64th part. At the
+    /// bound bodies that took longer than a 16th of request_timeout_ms over such a part are answered 408;
+    /// where there is none, a body that needs more is refused with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
-    /// Bytes of answers and events that readers have not taken, over all connections. From there on reads are
-    /// refused with 503; a quarter beyond, the slowest readers are cut.
+    /// Bytes of answers and events that readers have not taken, over all connections. At the bound readers
+    /// that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first; where there
+    /// is none, reads are refused with 503. A quarter beyond, the slowest readers are cut, however slow they
+    /// are.
     #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) unsent_max_bytes: u64,
     /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.

@@ -88,6 +88,13 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_misses_a_record_or_has_one_out_of_order_has_lost_it() {
+        let report = |missing: u64, late: u64| serde_json::json!({ "missing": missing, "outOfOrder": late });
+        assert!(loses(&report(1, 0)) && loses(&report(0, 1)) && !loses(&report(0, 0)));
+        assert!(!loses(&serde_json::json!({ "operations": 5 })), "nobody follows");
+    }
+
+    #[test]
     fn figures_are_lines() {
         let text =
             text(&serde_json::json!({ "verb": "append", "p50Us": 1.5, "operations": 7, "serverUs": null }));

@@ -57,8 +57,8 @@ function path(value) {
   return text(value, "a path")
 }
 
-/** What a query says. This is the way to every read, so it is short. */
-function query(given) {
+/** What a query says, and the one word beside that some reads take. This is the way to every read, so it is short. */
+function query(given, beside) {
   if (typeof given !== "object" || given === null) throw badArgument("a query is an object")
   const { start, after, exact, offset, end, tail, checkpoint, uncommitted, lazy } = given
   if (!(isTime(start) && isTime(after) && isTime(exact) && isTime(end))) {
@@ -74,17 +74,16 @@ function query(given) {
     switch (name) {
       case "start":
       case "end":
-      case "lazy":
       case "after":
       case "exact":
       case "offset":
       case "tail":
       case "checkpoint":
       case "uncommitted":
-      case "signal":
+      case beside:
         break
       default:
-        throw unknown(name, "a query", `${STARTS}, end, uncommitted, lazy`)
+        throw unknown(name, "this query", [STARTS, "end", "uncommitted", ...(beside === undefined ? [] : [beside])].join(", "))
     }
   }
   let starts = start === undefined ? 0 : 1

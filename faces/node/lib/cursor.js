@@ -15,16 +15,21 @@ const LAST = FLAG_LAST << 8
 const FIRST = Object.freeze({})
 
 class Cursor extends Walk {
-  constructor(log, query, follows) {
+  constructor(log, query, follows, beside) {
     super(log, follows)
-    this.seek(query)
+    this.begin(query, beside)
   }
 
   /** Stands where another query begins. */
-  seek(query = FIRST) {
+  seek(query) {
+    this.begin(query, undefined)
+  }
+
+  /** The same for one that may have one more word, which is its reader's. */
+  begin(query = FIRST, beside) {
     const view = this.view
     view.check()
-    check.query(query)
+    check.query(query, beside)
     const { word, limitSegment, limitByte } = this
     this.word = query.uncommitted === true ? WRITTEN : VISIBLE
     this.readLimit()

@@ -219,22 +219,22 @@ class Log {
 
   /** Entries of a query, oldest first, up to what is visible now. */
   query(query) {
-    const cursor = new Cursor(this, query, false)
+    const cursor = new Cursor(this, query, false, "lazy")
     return query !== undefined && query.lazy === true ? new LazyEntries(cursor) : new Entries(cursor)
   }
 
   /** A cursor where a query begins: it stays, and goes on when there is more. */
   cursor(query) {
-    return new Cursor(this, query, true)
+    return new Cursor(this, query, true, undefined)
   }
 
   /** Entries as they come, from now on unless the query says otherwise. */
   tail(query = TAIL, given) {
     const { signal } = options(given, TAIL_OPTIONS, "a tail")
-    checkQuery(query)
+    checkQuery(query, "signal")
     const begins = query.checkpoint === true || ["start", "after", "exact", "offset"].some((name) => query[name] !== undefined)
     const from = begins ? query : { ...query, tail: true }
-    return new Tail(new Cursor(this, from, true), this.store.waits, signalOf(signal ?? query.signal))
+    return new Tail(new Cursor(this, from, true, "signal"), this.store.waits, signalOf(signal ?? query.signal))
   }
 
   /** Which log holds a stretch of what this one does, as of the segments there are. */

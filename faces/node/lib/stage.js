@@ -48,7 +48,9 @@ class Stages {
 }
 
 class Stage {
-  constructor() {
+  /** One whose entries take no more than so many bytes. */
+  constructor(bytesMax = AREA_BYTES_MAX) {
+    this.bytesMax = bytesMax
     this.allocate(AREA_BYTES_MIN)
     this.clear()
   }
@@ -82,9 +84,9 @@ class Stage {
     }
     // A character takes 3 bytes at most, for each of its halves; a text for which there is no such room is counted.
     let room = isText ? data.length * 3 : data.length
-    if (isText && room > AREA_BYTES_MAX / 2) room = Buffer.byteLength(data)
-    if (room === 0) throw new ThalwegError("EMPTY_ENTRY")
     const at = this.used
+    if (isText && at + room > this.bytesMax / 2) room = Buffer.byteLength(data)
+    if (room === 0) throw new ThalwegError("EMPTY_ENTRY")
     const start = at + ENTRY_HEADER_BYTES
     if (start + room + 8 > this.bytes.length) this.grow(start + room + 8)
     let length = room
@@ -99,8 +101,10 @@ class Stage {
   }
 
   grow(bytes) {
-    if (bytes > AREA_BYTES_MAX) throw new ThalwegError("TOO_LARGE", `an entry of ${bytes} bytes fits into no commit`)
-    this.allocate(Math.max(this.bytes.length * 2, Math.ceil(bytes / 4096) * 4096))
+    if (bytes > this.bytesMax) {
+      throw new ThalwegError("TOO_LARGE", `${bytes} bytes fit into no commit, which takes less than ${this.bytesMax}`)
+    }
+    this.allocate(Math.max(Math.min(this.bytes.length * 2, this.bytesMax), Math.ceil(bytes / 4096) * 4096))
   }
 
   /** Leaves out the first entries, which are done. */

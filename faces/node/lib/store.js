@@ -2,7 +2,7 @@
 
 // A store, as this isolate has it open.
 
-const { mkdirSync, realpathSync, rmdirSync } = require("node:fs")
+const { existsSync, mkdirSync, realpathSync, rmdirSync, statSync } = require("node:fs")
 const { rmdir } = require("node:fs/promises")
 const { dirname, resolve } = require("node:path")
 const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
@@ -68,10 +68,29 @@ function open(path, given) {
 /** Answers the first directory that had to be made. */
 function makeDirectory(path) {
   try {
-    return mkdirSync(path, { recursive: true })
+    return makeEach(resolve(path))
   } catch (error) {
     throw refused(error)
   }
+}
+
+/**
+ * The same as mkdirSync with `recursive`, which never ends where a file system says ENOENT of what cannot be made in a directory that is
+ * there, as /proc does.
+ */
+function makeEach(path) {
+  const missing = [path]
+  for (let at = dirname(path); !existsSync(at); at = dirname(at)) missing.push(at)
+  let first
+  for (const at of missing.reverse()) {
+    try {
+      mkdirSync(at)
+      first ??= at
+    } catch (error) {
+      if (!statSync(at, { throwIfNoEntry: false })?.isDirectory()) throw error
+    }
+  }
+  return first
 }
 
 /** Removes directories that were made for a store that could not be opened, up to the first of them. */
@@ -132,6 +151,7 @@ class Store {
     this.opening = opening
     // One who only reads hears back what they asked for.
     this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
+    this.segmentBytesMax = opening.segmentBytesMax()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
     // Those that somebody holds: there may be more logs than one has room for.

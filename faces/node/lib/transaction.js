@@ -10,7 +10,8 @@ class Transaction {
   constructor(store, time) {
     this.store = store
     this.time = time === undefined || time === null ? binding.now() : given(time)
-    this.stage = new Stage()
+    // No larger than what the store commits: entries have shorter headers here.
+    this.stage = new Stage(store.segmentBytesMax)
     // The place of each log among them, in that order.
     this.places = new Map()
     // One per log: as long as there is one, the log is not destroyed.

@@ -2,15 +2,26 @@
 
 // What waits for the store to move: appends for the disk, tails for entries. One bell for all of them.
 //
-// Whoever finds nothing arms the bell and looks once more, so nothing that comes in between is missed. The bell keeps
-// the process alive exactly while somebody waits. Where there can be no bell nobody waits: all are told why.
+// A caller that finds nothing arms the bell and looks once more, so nothing that comes in between is missed. The bell keeps
+// the process alive, and the store from being collected, exactly while somebody waits. Where there can be no bell nobody waits: all
+// are told why.
 
 const { ThalwegError, native } = require("./error.js")
+
+/** What a bell calls. The native side holds it for good, so it holds those who wait only while there are any. */
+class Listener {
+  constructor(waits) {
+    this.weak = new WeakRef(waits)
+    this.held = null
+    this.ring = () => this.weak.deref()?.look()
+  }
+}
 
 class Waits {
   constructor(view) {
     this.view = view
     this.bell = null
+    this.listener = new Listener(this)
     this.isHeld = false
     // In order of their tickets: { ticket, settle(error) }.
     this.tickets = []
@@ -41,7 +52,7 @@ class Waits {
   look() {
     if (this.settle()) return
     try {
-      if (this.bell === null) this.bell = native(() => this.view.opening.bell(() => this.look()))
+      if (this.bell === null) this.bell = native(() => this.view.opening.bell(this.listener.ring))
       native(() => this.bell.arm())
     } catch (error) {
       // Closed in between: the second look says so to everybody.
@@ -77,9 +88,10 @@ class Waits {
     const isNeeded = this.tickets.length > 0 || this.sleepers.size > 0
     if (isNeeded !== this.isHeld && (this.bell !== null || !isNeeded)) {
       this.isHeld = isNeeded
+      this.listener.held = isNeeded ? this : null
       this.bell?.hold(isNeeded)
     }
-    // The native side holds what a bell calls, and with that the maps of a store that was closed.
+    // What the bell holds of the native side goes with a store that was closed.
     if (!isNeeded && this.view.isClosed) this.bell = null
     return !isNeeded
   }

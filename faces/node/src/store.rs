@@ -149,6 +149,12 @@ impl Opening {
         self.shelf.options.durability.name()
     }
 
+    /// Size of the largest segment file: one commit holds a little less.
+    #[napi]
+    pub fn segment_bytes_max(&self) -> u32 {
+        self.shelf.options.segment_bytes_max
+    }
+
     /// The words of the control file.
     #[napi(ts_return_type = "ArrayBuffer")]
     pub fn control<'e>(&self, env: &'e Env) -> Result<Unknown<'e>> {

@@ -48,6 +48,17 @@ test("a query takes only words that it knows, and begins in one place", (context
   assert.equal(drain(log.cursor({ offset: 1, end: undefined })).length, 1)
 })
 
+test("a word that is another way of reading's is refused", (context) => {
+  const { log } = filled(context)
+  bad(() => log.query({ signal: AbortSignal.abort() }), /takes no signal: it takes start, .*, uncommitted, lazy$/)
+  bad(() => log.tail({ lazy: true }), /takes no lazy: it takes start, .*, uncommitted, signal$/)
+  const cursor = log.cursor()
+  for (const query of [{ lazy: false }, { signal: AbortSignal.abort() }]) {
+    for (const read of [(query) => log.cursor(query), (query) => cursor.seek(query)]) bad(() => read(query), /, end, uncommitted$/)
+  }
+  assert.deepEqual(drain(cursor).map(([time]) => time), [1, 2])
+})
+
 test("times of appends, transactions and purges are whole numbers, and their options objects that are known", async (context) => {
   const opened = store(context)
   const log = opened.log("a")

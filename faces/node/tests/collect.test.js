@@ -1,6 +1,6 @@
 "use strict"
 
-// What the garbage collector gets of a store that is closed or destroyed: its maps, and with them its files.
+// What the garbage collector gets of a store that is closed, destroyed or forgotten: its maps, and with them its files.
 
 const assert = require("node:assert/strict")
 const { readFileSync } = require("node:fs")
@@ -44,6 +44,22 @@ for (const how of ["close", "destroy"]) {
     assert.ok(await unmapped(path), `${maps(path)} maps are left`)
   })
 }
+
+test("a store that is forgotten is closed, and opened anew by whoever wants it", async (context) => {
+  const path = `${folder(context)}/store`
+  await (async () => void (await waited(path)))()
+  assert.ok(await unmapped(path), `${maps(path)} maps are left`)
+  const again = open(path)
+  assert.deepEqual([...again.log("a").query()].map(({ data }) => text(data)), ["x"])
+  await again.close()
+})
+
+test("an append that nobody but its waiter has lasts all the same", async (context) => {
+  const path = folder(context)
+  const appended = open(path).log("a").append("kept")
+  for (let rounds = 0; rounds < 10; rounds++) collect()
+  assert.equal(await appended, 0)
+})
 
 test("a tail that nobody but its loop has is woken all the same", async (context) => {
   const path = folder(context)

@@ -1,8 +1,9 @@
 "use strict"
 
 const assert = require("node:assert/strict")
+const { spawnSync } = require("node:child_process")
 const { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } = require("node:fs")
-const { join } = require("node:path")
+const { join, resolve } = require("node:path")
 const test = require("node:test")
 const { ThalwegError, after, folder, open, store, text, verify } = require("./helpers.js")
 
@@ -297,6 +298,15 @@ test("a store that could not be opened leaves no directory behind that was made 
   assert.throws(() => open(join(path, "there/new"), { segmentBytesMin: 1 }), { code: "BAD_ARGUMENT" })
   assert.throws(() => open(join(path, "there"), { segmentBytesMin: 1 }), { code: "BAD_ARGUMENT" })
   assert.deepEqual(readdirSync(path, { recursive: true }), ["there"])
+})
+
+test("a directory that its file system does not take is refused, and not asked for without end", () => {
+  for (const path of ["/proc/thalweg", "/proc/thalweg/deeper"]) {
+    const program = `require(${JSON.stringify(process.env.THALWEG_PACKAGE ?? resolve(__dirname, ".."))}).open(${JSON.stringify(path)})`
+    const { status, stderr } = spawnSync(process.execPath, ["-e", program], { encoding: "utf8", timeout: 60_000 })
+    assert.equal(status, 1, stderr)
+    assert.match(stderr, /ThalwegError: .*ENOENT.*'\/proc\/thalweg'/)
+  }
 })
 
 test("options that mean nothing are refused", (context) => {

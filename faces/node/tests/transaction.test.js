@@ -75,10 +75,28 @@ test("an empty one is nothing, one too large is refused whole, a foreign log is 
   const log = opened.log("a")
   await opened.transaction(() => {})
   const large = opened.transaction()
-  for (let n = 0; n < 10; n++) large.append(log, Buffer.alloc(10_000))
-  await assert.rejects(large.commit(), { code: "TOO_LARGE" })
+  // As much as there is room for, but for what a commit says of itself.
+  for (let n = 0; n < 6; n++) large.append(log, Buffer.alloc(10_880))
+  await assert.rejects(large.commit(), { code: "TOO_LARGE", message: /65472/ })
   assert.throws(() => opened.transaction().append(other.log("a"), "x"), { code: "BAD_ARGUMENT" })
   assert.deepEqual(texts(log), [])
+})
+
+test("one that grows beyond what a commit takes is refused the entry, and goes on without it", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const transaction = opened.transaction()
+  const grow = (data) => {
+    for (let n = 0; n < 100; n++) transaction.append(log, data)
+  }
+  for (const data of [Buffer.alloc(10_000), "x".repeat(10_000)]) {
+    assert.throws(() => grow(data), { code: "TOO_LARGE", message: /fit into no commit, which takes less than 65536/ })
+    assert.equal(transaction.count, 6)
+  }
+  // A text is measured, and not taken for the most it might be.
+  transaction.append(log, "y".repeat(3_000))
+  await transaction.commit()
+  assert.deepEqual([...log.query()].map(({ data }) => data.length), [10_000, 10_000, 10_000, 10_000, 10_000, 10_000, 3_000])
 })
 
 test("entries of many logs, among each other, come into the log that each is of", async (context) => {

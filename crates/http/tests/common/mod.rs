@@ -42,6 +42,10 @@ pub struct Shared {
     pub stays: bool,
     /// The bytes are not in memory; whoever brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
+    /// How often bytes were asked for that are not in memory.
+    pub cold_asks: usize,
+    /// What `/lent` is answered.
+    pub lent: Piece,
     /// Names of the answers that may be brought, and how many bytes each has behind its name.
     pub ripe: Vec<u64>,
     pub later_bytes: usize,
@@ -61,7 +65,7 @@ pub struct Shared {
 /// ripe; `/big/N` with N bytes; `/stay` once the gate is open; `/held/N` with N that a file holds, which says
 /// `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be
 /// sent from; `/slow/N` after N ms, with everything waiting; `/poll/OFFSET` and `/sse/OFFSET` follow the
-/// topic; `/sse` from behind its end is refused once it is looked at.
+/// topic; `/lent` with what the test lends it; `/sse` from behind its end is refused once it is looked at.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
 }
@@ -89,7 +93,11 @@ fn held(bytes: usize, file: OwnedFd) -> Response {
 impl TestService {
     /// What has to be done before the bytes can be sent, if they are cold.
     fn cold(&self) -> Option<Work> {
-        let gate = self.shared.lock().unwrap().cold.clone()?;
+        let gate = {
+            let mut shared = self.shared.lock().unwrap();
+            shared.cold_asks += usize::from(shared.cold.is_some());
+            shared.cold.clone()?
+        };
         let shared = Arc::clone(&self.shared);
         Some(Work(Box::new(move || {
             let _opened = gate.lock().unwrap();
@@ -142,6 +150,7 @@ impl Service for TestService {
             }
             "after" => Answer::After(number, respond(200, format!("after {number}"))),
             "later" => Answer::Later(number),
+            "lent" => Answer::Respond(respond(200, shared.lent.clone())),
             "big" => Answer::Respond(respond(200, vec![b'x'; number as usize])),
             "held" => Answer::Respond(held(number as usize, file(number as usize))),
             "unheld" => {

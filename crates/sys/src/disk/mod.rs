@@ -10,12 +10,14 @@
 //! crash simulation.
 
 mod map;
+mod presence;
 mod real;
 mod residency;
 #[cfg(feature = "sim")]
 pub mod sim;
 
 pub use map::Map;
+pub use presence::{bring_in, is_present};
 pub use residency::Residency;
 
 use std::io;
