@@ -19,7 +19,7 @@ use thalweg_service::{ClientId, Handler, Reply, Request};
 /// let options = ServerOptions { error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
 /// let endpoint: Endpoint = "run/forks.sock".parse()?;
 /// let mut server = Server::bind(std::slice::from_ref(&endpoint), options)?;
-/// server.run_reactor(supervisor.control())?;
+/// server.serve(supervisor.control())?;
 /// # Ok(())
 /// # }
 /// ```

@@ -38,7 +38,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     // It says itself what it was at.
     let supervisor = supervisor.map_err(|error| Failure::Undone(error.to_string()))?;
     let (stopper, control) = (server.stopper(), supervisor.control());
-    let serve = move || server.run_reactor(control);
+    let serve = move || server.serve(control);
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
     let thread = thread.map_err(failed("start a thread"))?;
     if let Some(address) = supervisor.address("1") {

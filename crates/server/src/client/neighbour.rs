@@ -153,7 +153,7 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             };
-        let thread = std::thread::spawn(move || server.run_reactor(handler));
+        let thread = std::thread::spawn(move || server.serve(handler));
         tail("a", Via::Sock, directory.path(), "now", Output::Text).unwrap();
         let printer = Printer { output: Output::Text, messages: false };
         let mut place = Place { name: "a", offset: "-1".to_owned(), met: false, printer };

@@ -103,7 +103,7 @@ impl Default for ServiceOptions {
 /// let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
 /// let mut server = Server::bind(&[endpoint], options)?;
 /// # server.stopper().stop();
-/// server.run_reactor(Service::new(&store, "state", ServiceOptions::default()))?;
+/// server.serve(Service::new(&store, "state", ServiceOptions::default()))?;
 /// # Ok(())
 /// # }
 /// ```
