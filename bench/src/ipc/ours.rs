@@ -2,7 +2,7 @@
 
 use crate::answering::Answering;
 use crate::clients;
-use crate::echo::server::dispatch;
+use crate::echo::server::dispatch_unordered;
 use crate::echo::types::{EchoFields, commands};
 use crate::far::{Far, ready};
 use crate::work::{Carrier, Side, Work};
@@ -124,8 +124,9 @@ pub(crate) fn serve(side: Side, work: &Work, directory: &Path) -> Result<(), Fai
             server.serve(|request: Request<'_>, reply: Reply| reply.end(request.frame))?;
         }
         Side::Typed => {
-            let handle =
-                |request: Request<'_>, reply: Reply| dispatch(&Answering, request.frame, Box::new(reply));
+            let handle = |request: Request<'_>, reply: Reply| {
+                dispatch_unordered(&Answering, request.frame, Box::new(reply))
+            };
             server.serve(handle)?;
         }
         _ => {
