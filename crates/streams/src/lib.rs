@@ -27,8 +27,8 @@ mod head;
 mod headers;
 mod list;
 mod live;
+mod message_ends;
 mod options;
-mod places;
 mod problem;
 mod producer;
 mod read;
@@ -131,14 +131,19 @@ pub struct Streams<S: Store> {
     /// What `__ds` serves; without it nothing is there.
     subscriptions: Option<Arc<Subscriptions<S>>>,
     options: Arc<Options>,
-    /// Found in records that are too large to be read here.
-    places: places::Places,
+    /// Message ends in records that are too large to be read by a reactor.
+    message_ends: message_ends::MessageEnds,
 }
 
 impl<S: Store> Streams<S> {
     /// The service over `store`.
     pub fn new(store: S, options: Options) -> Self {
-        Self { store, subscriptions: None, options: Arc::new(options), places: places::Places::default() }
+        Self {
+            store,
+            subscriptions: None,
+            options: Arc::new(options),
+            message_ends: message_ends::MessageEnds::default(),
+        }
     }
 
     /// Serves these subscriptions under `__ds` (PROTOCOL 6), and tells them of new streams.

@@ -202,7 +202,7 @@ impl Read {
 
 /// What a search by time came to.
 #[derive(Debug)]
-pub enum Sought {
+pub enum TimeSearch {
     /// The first record of that time or a later one begins there; the visible tail as it is now if every
     /// record is older.
     At(u64),
@@ -365,7 +365,7 @@ pub trait Store: Clone + Send + 'static {
     ///
     /// # Errors
     /// [`StoreError::Gone`], [`StoreError::Damaged`].
-    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
+    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<TimeSearch, StoreError>;
 
     /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would
     /// not wait.
