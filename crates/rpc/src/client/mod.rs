@@ -21,9 +21,9 @@ mod dialing;
 mod error;
 mod exchange;
 mod options;
-mod places;
 mod pool;
 mod target;
+mod targets;
 
 pub use answer::{Answers, Done};
 pub use bearer::Bearer;
