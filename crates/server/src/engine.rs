@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
-use thalweg_state::{Herald, ImageNews, Options as StateOptions, Service as State, ServiceOptions};
+use thalweg_state::{ImageNews, LogObserver, Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
@@ -111,7 +111,8 @@ impl Engine {
             );
         }
         let linking = subscriptions.clone();
-        let state = StateOptions { herald: Herald::new(move |name| linking.created(name)), ..state };
+        let state =
+            StateOptions { log_observer: LogObserver::new(move |name| linking.created(name)), ..state };
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
         if State::exists(&store, STATE) {
             match state.state() {

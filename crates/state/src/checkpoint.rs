@@ -65,7 +65,7 @@ impl State {
         if !there {
             match Image::write(&shared.store, &prefix, fork, &moment, time, watcher) {
                 Ok(image) => {
-                    shared.options.herald.tell(&image.log);
+                    shared.options.log_observer.tell(&image.log);
                     written = Some(image.clone());
                     shared.images.lock().add(image);
                 }

@@ -10,7 +10,7 @@
 
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
-use crate::sight::Sight;
+use crate::read_view::ReadView;
 use crate::state::ForkId;
 use parking_lot::Mutex;
 use std::ops::Bound;
@@ -28,7 +28,7 @@ const WINDOW: usize = 65_536;
 
 /// What pages are taken from.
 pub(super) struct Kept {
-    compared: Mutex<Shelf<(Sight, Sight), Window>>,
+    compared: Mutex<Shelf<(ReadView, ReadView), Window>>,
     recalled: Mutex<Shelf<(ForkId, Offset), Map>>,
 }
 
@@ -44,8 +44,14 @@ impl Default for Kept {
 impl Kept {
     /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on
     /// some more.
-    pub(super) fn compare(&self, before: &Sight, now: &Sight, start: Option<&str>, limit: usize) -> Window {
-        let is_it = |(one, other): &(Sight, Sight)| one.is_same(before) && other.is_same(now);
+    pub(super) fn compare(
+        &self,
+        before: &ReadView,
+        now: &ReadView,
+        start: Option<&str>,
+        limit: usize,
+    ) -> Window {
+        let is_it = |(one, other): &(ReadView, ReadView)| one.is_same(before) && other.is_same(now);
         let kept = self.compared.lock().take(is_it);
         let most = if start.is_some() { WINDOW } else { limit };
         match kept {
@@ -55,7 +61,7 @@ impl Kept {
     }
 
     /// A page was taken of these, and there is another.
-    pub(super) fn keep_compared(&self, before: Sight, now: Sight, window: Window) {
+    pub(super) fn keep_compared(&self, before: ReadView, now: ReadView, window: Window) {
         let gone = self.compared.lock().put((before.alone(), now.alone()), window);
         drop(gone);
     }

@@ -21,10 +21,10 @@
 //!
 //! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not
 //!    known.
-//! 2. *An acknowledged write is durable*, and who hears of it sees it.
+//! 2. *An acknowledged write is durable*, and a client that hears of it sees it.
 //! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or
 //!    a session.
-//! 4. *What waits has its room* (`asked`): one that finds none is refused, with nothing done.
+//! 4. *A call that waits has its memory reserved* (`asked`): one for which there is none is refused, with nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
 
@@ -46,7 +46,7 @@ pub use imaging::ImageNews;
 
 use crate::durable::Listen;
 use crate::error::Error;
-use crate::room::Room;
+use crate::memory_budget::MemoryBudget;
 use crate::state::{Options, State};
 use answer::Answer;
 use asked::Asked;
@@ -129,7 +129,7 @@ struct Core {
     roots: Lazy,
     turns: Turns,
     /// Of calls that wait.
-    room: Arc<Room>,
+    memory: Arc<MemoryBudget>,
     waiting: Arc<Waiting>,
 }
 
@@ -148,7 +148,7 @@ impl Service {
             kept: Kept::default(),
             imaging: Imaging::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
-            room: Room::new(options.waiting_bytes_max),
+            memory: MemoryBudget::new(options.waiting_bytes_max),
             pool,
             apart: Lazy::new(1),
             roots: Lazy::new(1),
@@ -211,7 +211,7 @@ impl Service {
 
     /// Bytes that calls hold which wait for their turn or for a thread.
     pub fn waiting_bytes(&self) -> usize {
-        self.core.room.held()
+        self.core.memory.held()
     }
 
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
