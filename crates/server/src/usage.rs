@@ -3,7 +3,7 @@
 
 use crate::arguments::Arguments;
 use crate::client::{Failure, Output, notice};
-use crate::{EXIT_CONFIGURATION, bounds, complain, report};
+use crate::{EXIT_CONFIGURATION, complain, flag_ranges, report};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
 use std::ffi::OsString;
@@ -26,8 +26,8 @@ pub(crate) fn asked_for(line: &[OsString]) -> Output {
 pub(crate) fn misused_in(line: &[OsString], error: &Error) -> ExitCode {
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
-    let with_bounds = if is_help { bounds::command().try_get_matches_from(line).err() } else { None };
-    misused(line, with_bounds.as_ref().unwrap_or(error), asked_for(line))
+    let with_ranges = if is_help { flag_ranges::command().try_get_matches_from(line).err() } else { None };
+    misused(line, with_ranges.as_ref().unwrap_or(error), asked_for(line))
 }
 
 /// Says what is wrong with a command line, or with the environment beside it. That somebody asked for help or
