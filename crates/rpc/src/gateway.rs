@@ -86,8 +86,8 @@ struct Served {
 
 /// Services by JSON-RPC, for one HTTP reactor.
 ///
-/// It answers 404 to every path that does not begin with `/rpc/`: a program that serves other paths hands it only
-/// these.
+/// It answers 404 to every path that does not begin with `/rpc/`: a program that serves other paths hands it
+/// only these.
 pub struct Gateway {
     bounds: Bounds,
     hosts: Hosts,

@@ -1,8 +1,8 @@
 //! A body from its first call to its last answer.
 //!
-//! *Invariant*: answers leave in the order of their calls, whatever order they come in. A body is over when each
-//! of its calls that has an id was answered, by its handler or by the deadline. A body whose calls are all
-//! answered at once allocates nothing but its output.
+//! *Invariant*: answers leave in the order of their calls, whatever order they come in. A body is over when
+//! each of its calls that has an id was answered, by its handler or by the deadline. A body whose calls are
+//! all answered at once allocates nothing but its output.
 
 use std::time::Instant;
 use thalweg_reactor::{Ordered, Sequence};

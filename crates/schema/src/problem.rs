@@ -76,8 +76,9 @@ pub(crate) fn report(file: &str, text: &str, mut findings: Vec<Finding>) -> Prob
 /// The longest name, in bytes, that is compared with another: the longest that anything may have.
 const COMPARED_BYTES_MAX: usize = 64;
 
-/// How many names are compared with names that nothing has, in the whole of a schema. Each such name is compared
-/// with all that are declared, so without a bound many of both take a time that grows with its square.
+/// How many names are compared with names that nothing has, in the whole of a schema. Each such name is
+/// compared with all that are declared, so without a bound many of both take a time that grows with its
+/// square.
 pub(crate) const COMPARISONS_MAX: usize = 1 << 16;
 
 /// Hints that name what was probably meant, from lists that are as long as the schema. After

@@ -1,7 +1,7 @@
 //! The ranges of the numbers that flags take, for help and manual pages.
 //!
-//! A number's range stands once, in its parser. So the range is read from the error that the parser gives for a
-//! number beyond every range. That takes a parse for each flag, and is done only where help is shown.
+//! A number's range stands once, in its parser. So the range is read from the error that the parser gives
+//! for a number beyond every range. That takes a parse for each flag, and is done only where help is shown.
 
 use crate::arguments::Arguments;
 use clap::error::ErrorKind;

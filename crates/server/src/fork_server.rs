@@ -46,7 +46,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
         let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
     let is_told = await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
-    // Who tells this program to end may tell its servers, too; and what ends from here on was told to.
+    // A signal to this program may have gone to its servers, too: one that ends from here on is no loss.
     let lost = supervisor.lost().filter(|_| !is_told);
     supervisor.end();
     stopper.stop();

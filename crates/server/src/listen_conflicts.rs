@@ -1,5 +1,5 @@
-//! Places to listen at of which only one can be opened. They are found before any is opened, while it is known
-//! which flag or service asks for each.
+//! Places to listen at of which only one can be opened. They are found before any is opened, while it is
+//! known which flag or service asks for each.
 
 use crate::listen::Listen;
 use std::fmt;
@@ -24,7 +24,8 @@ pub(crate) struct ListenConflict {
 }
 
 impl ListenConflict {
-    /// The first conflict, if there is one. Listeners that were handed over are open, so that two of them are none.
+    /// The first conflict, if there is one. Listeners that were handed over are open, so that two of them
+    /// are none.
     pub(crate) fn among<'a>(places: impl Iterator<Item = (Asker, &'a Listen)> + Clone) -> Option<Self> {
         let owned = |(asker, place): (Asker, &Listen)| (asker, place.clone());
         places.clone().enumerate().find_map(|(count, other)| {

@@ -1,7 +1,7 @@
 //! Whether a signal asks a server to end at once that is ending already.
 //!
-//! `timeout` and the like signal a program and then its process group, so that the program gets the same signal
-//! twice within a moment. That is one request. A second request comes later, or by the other signal.
+//! `timeout` and the like signal a program and then its process group, so that the program gets the same
+//! signal twice within a moment. That is one request. A second request comes later, or by the other signal.
 
 use std::time::{Duration, Instant};
 use thalweg_sys::signal::Signal;

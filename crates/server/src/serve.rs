@@ -241,7 +241,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     // A place that is taken is no reason for the next start to recover anything.
     let (mut doors, mut rpc_doors) = doors.inspect_err(|_| drop(engine.close()))?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    // Before anything is answered: who hears from the server finds all of it.
+    // Before anything is answered: a client that has an answer finds every endpoint there.
     let neighbours = services::Running::start(&engine, &pool, options, per_reactor.connections())?;
     code::release();
     let common = Common {
@@ -277,7 +277,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
     drop(doors.paths);
-    // Who cannot hear of another signal does not wait for one.
+    // If signals cannot be read any more, the server ends at once.
     let asked_again = || match wait(&signals, ENDING_MS) {
         Ok(signal) => signal.is_some_and(|signal| first.is_followed_by_another(signal, Instant::now())),
         Err(_) => true,
@@ -439,7 +439,7 @@ impl Common<'_> {
                 Ok::<_, io::Error>(http)
             });
             let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
-                // Whoever started this thread waits for the handle.
+                // The thread that started this one waits for the handle.
                 let _ = sender.send(Ok(reactor.handle()));
                 reactor.run()
             });

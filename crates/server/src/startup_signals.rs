@@ -1,7 +1,9 @@
-//! Signals while a server starts. A start may take long (a slow disk, much to replay), and can be ended all the same.
+//! Signals while a server starts. A start may take long (a slow disk, much to replay), and can be ended all
+//! the same.
 //!
-//! Nothing was acknowledged by then, and the next server recovers the store, so the program ends at once. A signal
-//! to reload is raised again afterwards: the files that it is about may have been read before it came.
+//! Nothing was acknowledged by then, and the next server recovers the store, so the program ends at once. A
+//! signal to reload is raised again afterwards: the files that it is about may have been read before it
+//! came.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What is said of a number that is none, by whoever reads digits.
+/// What the parser of numbers says of text that is no number.
 const NO_DIGIT: &str = "invalid digit found in string";
 /// And what is to be done.
 const NO_NUMBER: &str = "expected a whole number, without a unit";
@@ -40,7 +40,7 @@ pub(crate) fn misused(line: &[OsString], error: &Error, output: Output) -> ExitC
     }
     if output == Output::Text || !error.use_stderr() {
         return match error.print().and_then(|()| io::stdout().flush()) {
-            // Whoever had enough of it has had it.
+            // A reader that closed the pipe, as `head` does, has read enough.
             Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
                 report(Err(Failure::Output(failure)), output)
             }

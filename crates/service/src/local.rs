@@ -60,9 +60,9 @@ pub struct Local {
 
 impl Local {
     /// A way to call handlers of a service whose error has this tag. `credit` is how many items a stream may
-    /// send: one that has more waits, and its end with it, until [`Local::cancel`], so a caller who is
-    /// through with so many cancels it. `wake` is called, on any thread, when there is something for a
-    /// [`Local::turn`]: answers, and notifications, once each before the turn.
+    /// send: further items wait, and the stream's end with them, until [`Local::cancel`]. So a caller that
+    /// has taken `credit` items cancels the call. `wake` is called, on any thread, when there is something
+    /// for a [`Local::turn`]: answers, and notifications, once each before the turn.
     pub fn new(error_tag: &str, credit: u32, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let answers = Arc::new(Answers::new(Taker::Local(Box::new(wake)), error_tag));
         Self {

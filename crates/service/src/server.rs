@@ -207,8 +207,8 @@ impl Server {
     }
 
     /// How many requests a turn took in that were not asked for yet. Asking for no more than these sends
-    /// nothing: a caller that wants to answer some of them first, and have the answers leave together, asks for
-    /// the one beyond them afterwards.
+    /// nothing: a caller that wants to answer some of them first, and have the answers leave together, asks
+    /// for the one beyond them afterwards.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }

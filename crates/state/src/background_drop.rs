@@ -1,7 +1,8 @@
-//! Drops values that may take long to drop, on a thread beside those that serve. One thread drops all of them, and
-//! ends when none is left.
+//! Drops values that may take long to drop, on a thread beside those that serve. One thread drops all of
+//! them, and ends when none is left.
 //!
-//! *Ownership*: a value that is put here belongs to nobody else. It is dropped soon; nobody may depend on when.
+//! *Ownership*: a value that is put here belongs to nobody else. It is dropped soon; nobody may depend on
+//! when.
 
 use parking_lot::Mutex;
 use std::fmt;

@@ -6,8 +6,8 @@ use thalweg_log::Log;
 
 type Observe = dyn Fn(&str) + Send + Sync;
 
-/// Is called with the name of each log that a state creates, on the thread that creates it and under locks of the
-/// state: it must neither block nor call back.
+/// Is called with the name of each log that a state creates, on the thread that creates it and under locks
+/// of the state: it must neither block nor call back.
 #[derive(Clone, Default)]
 pub struct LogObserver(Option<Arc<Observe>>);
 

@@ -1,5 +1,5 @@
-//! A bound on memory that many clients share. One bounds what all sessions of a state together hold beside their
-//! snapshots, another what all calls together hold while they wait.
+//! A bound on memory that many clients share. One bounds what all sessions of a state together hold beside
+//! their snapshots, another what all calls together hold while they wait.
 
 use crate::error::Error;
 use parking_lot::Mutex;
@@ -26,8 +26,8 @@ impl MemoryBudget {
         *self.held.lock()
     }
 
-    /// Reserves `taken` bytes and releases `given` in one step. The caller makes [`Reservation`]s of the bytes
-    /// ([`MemoryBudget::taken`]), and ends those that it released ([`Reservation::given`]).
+    /// Reserves `taken` bytes and releases `given` in one step. The caller makes [`Reservation`]s of the
+    /// bytes ([`MemoryBudget::taken`]), and ends those that it released ([`Reservation::given`]).
     pub(crate) fn exchange(&self, given: usize, taken: usize) -> Result<(), Error> {
         let mut held = self.held.lock();
         let more = taken.saturating_sub(given);

@@ -1,5 +1,5 @@
-//! What a session wrote over its snapshot, and the memory that is reserved for each change. It is released once
-//! neither the session holds the change nor a reader that holds an earlier state of the session.
+//! What a session wrote over its snapshot, and the memory that is reserved for each change. It is released
+//! once neither the session holds the change nor a reader that holds an earlier state of the session.
 
 use crate::changes::Changes;
 use crate::error::Error;
@@ -13,8 +13,8 @@ use std::iter::Map;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Changes, each with its memory reserved. A clone shares all of them and costs nothing; a later change to either
-/// clone copies the nodes of the tree between its root and the key.
+/// Changes, each with its memory reserved. A clone shares all of them and costs nothing; a later change to
+/// either clone copies the nodes of the tree between its root and the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     changes: OrdMap<Key, Arc<Written>>,

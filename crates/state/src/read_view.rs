@@ -1,7 +1,7 @@
 //! What is seen from a place (a fork or a session) at a moment: a map, and what a session wrote over it.
 //!
-//! Taking a read view costs nothing, and it stays as it is whatever becomes of the place. So a long read takes one
-//! in its turn, and reads it while others have theirs.
+//! Taking a read view costs nothing, and it stays as it is whatever becomes of the place. So a long read
+//! takes one in its turn, and reads it while others have theirs.
 
 use crate::digest::{Digest, Root};
 use crate::fork::{Fork, Moment};

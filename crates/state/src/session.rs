@@ -27,9 +27,9 @@ const SHARED_BYTES_MAX: u64 = 1 << 20;
 /// anything. A commit is one entry, and is refused if others committed to the fork meanwhile: then what was
 /// read may not hold any more.
 ///
-/// *Bound*: a snapshot, and [`SESSION_BYTES_MAX`] of changes over it. The changes of all sessions together take at
-/// most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with those that were overwritten since
-/// and that a [`ReadView`] still holds.
+/// *Bound*: a snapshot, and [`SESSION_BYTES_MAX`] of changes over it. The changes of all sessions together
+/// take at most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with those that were
+/// overwritten since and that a [`ReadView`] still holds.
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -43,8 +43,7 @@ pub struct Session {
 #[derive(Debug)]
 struct Snapshot {
     base: Moment,
-    /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys
-    /// beside it.
+    /// Shared with read views. A write copies only the nodes on the way to its key.
     changes: Arc<Overlay>,
 }
 
@@ -85,10 +84,10 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
-    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then there
-    /// is nothing that others' commits could conflict with, and who did not hear the answer to the one before
-    /// may ask once more. The receipt says since where others' commits conflict, and when what this session
-    /// committed is durable.
+    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then
+    /// there is nothing that others' commits could conflict with, and a client that lost the answer may ask
+    /// again. The receipt says since where others' commits conflict, and when what this session committed is
+    /// durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
@@ -106,7 +105,7 @@ impl Session {
 
     /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and
     /// says again what the last commit, write or snapshot said, or where the fork ended when the session
-    /// began: who did not hear the answer may ask once more.
+    /// began. So a client that lost the answer may ask again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
@@ -127,8 +126,8 @@ impl Session {
         Ok(())
     }
 
-    /// Drops a snapshot. One that the fork has left far behind may be the only owner of a large state, and is dropped
-    /// in the background.
+    /// Drops a snapshot. One that the fork has left far behind may be the only owner of a large state, and
+    /// is dropped in the background.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
         let Snapshot { base, changes } = snapshot;
@@ -160,7 +159,8 @@ impl Session {
         self.last = receipt;
     }
 
-    /// The state as this session sees it now, which stays as it is while the view is held. Complexity: constant.
+    /// The state as this session sees it now, which stays as it is while the view is held. Complexity:
+    /// constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].

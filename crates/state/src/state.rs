@@ -111,7 +111,7 @@ pub(crate) struct Shared {
     /// The number of the next fork's log.
     next: Mutex<u64>,
     pub(crate) images: Mutex<Images>,
-    /// Held by whoever writes one: they are written one at a time.
+    /// Held while an image is written: one at a time.
     pub(crate) imaging: Mutex<()>,
     pub(crate) past: Mutex<Past>,
     wrong: Vec<Error>,
@@ -343,7 +343,8 @@ impl State {
         }
     }
 
-    /// Keeps no fork that was dropped, once that is durable. Whoever asks for it meanwhile is told by itself.
+    /// Forgets a fork that was dropped, once the drop is durable. Until then the fork itself says that it is
+    /// gone.
     fn forget(&self, fork: ForkId, ticket: Position) {
         let (shared, caller) = (Arc::downgrade(&self.shared), std::thread::current().id());
         self.when(ticket, move |told| {
@@ -352,7 +353,7 @@ impl State {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
                 drop(unreadable);
-                // Others wait for whoever tells what is durable.
+                // The thread that announces what is durable must not spend long here.
                 if std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large())
                 {
                     shared.background_drop.add(gone);

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use thalweg_log::{Damage, Entry, Log, Offset, Query, ReadError, Start, Store};
 
-/// Calls `visit` with the entries of a log, uncommitted ones too, from offset `from` on, until it breaks off or
-/// reaches the end that the log had when this began. Each entry begins where the last one ended. Damage that touches
-/// only other logs is passed over. If an entry is missing behind such damage, the damage is the error: it did not
-/// name this log.
+/// Calls `visit` with the entries of a log, uncommitted ones too, from offset `from` on, until it breaks off
+/// or reaches the end that the log had when this began. Each entry begins where the last one ended. Damage
+/// that touches only other logs is passed over. If an entry is missing behind such damage, the damage is the
+/// error: it did not name this log.
 ///
 /// # Errors
-/// Those of the log and of `visit`; [`ReadError::Purged`] where entries were purged, before this began or meanwhile.
+/// Those of the log and of `visit`; [`ReadError::Purged`] where entries were purged, before this began or
+/// meanwhile.
 pub(crate) fn entries(
     store: &Store,
     log: &Arc<Log>,

@@ -30,7 +30,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// The view of whoever watches as `watcher`; without one nothing is announced.
+    /// The store as the reactor `watcher` sees it, to which commits are announced; without one none are.
     pub fn new(store: log::Store, watcher: Option<log::WatcherId>) -> Embedded {
         Embedded { store, watcher, searches: Arc::default() }
     }
@@ -171,9 +171,9 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last eight are for whoever appends entries: commits by version may be empty and are to one log,
-        // tickets are the store's own, logs are too, names are the rules', nothing is purged, and nothing is
-        // destroyed with a transaction under way.
+        // A store that failed or is closed, and errors that the rules never cause: their commits are by
+        // version, may be empty and are to one log; they use the store's own tickets and logs and valid
+        // names, purge nothing and destroy nothing with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry

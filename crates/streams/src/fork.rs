@@ -134,7 +134,7 @@ impl<S: Store> Streams<S> {
         let refused = |problem| ForkHalt::Refused(self.store.ticket(&source.stream), problem);
         let from = match asked.anchor {
             Anchor::Tail => source.state.tail,
-            // As for who reads: where what is left begins.
+            // As for a read: where what is left begins.
             Anchor::At(BEGINNING) => source.state.first,
             Anchor::At(token) => {
                 let from = self.known_offset(&source, token).map_err(refused)?;
@@ -252,7 +252,7 @@ impl<S: Store> Streams<S> {
         }
         let anchor = have.anchor.unwrap_or(have.base);
         let same = match asked.anchor {
-            // Whoever asks for the tail again is not told off because it has moved.
+            // A client that asks for the tail again is not refused because the tail has moved.
             Anchor::Tail => {
                 let tail = self.store.staged(&have.source).map(|source| source.tail);
                 have.anchor.is_none() || tail == Some(anchor)

@@ -2,15 +2,15 @@
 //! rule cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are
 //! handed in.
 //!
-//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable; an
-//! answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]). A
+//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
+//! an answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]). A
 //! refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access
-//! and turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by
-//! the official conformance suite over the real one.
+//! and turned into a delete by the verb that finds it. Checked by the tests here over a plain model store,
+//! and by the official conformance suite over the real one.
 //!
-//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, whoever writes (PROTOCOL 5.2); supplying
-//! both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives as long as its
-//! stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
+//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, for all writers together (PROTOCOL
+//! 5.2); supplying both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives
+//! as long as its stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
 #![forbid(unsafe_code)]
 
 mod access;

@@ -75,8 +75,8 @@ impl<S: Store> Streams<S> {
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
-    /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet,
-    /// misses nothing that retention took.
+    /// What a subscriber is to be sent now. One that begins where what is left begins, and was sent nothing
+    /// yet, is not refused for what retention took since.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
         let moves = match live.mode {
             Mode::Sse => live.flavour & RELATIVE != 0 && !live.opened,
@@ -175,8 +175,9 @@ impl<S: Store> Streams<S> {
         };
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
         let (end, at_tail) = (read.at_tail && read.closed, read.at_tail);
-        // Part of a character at the tail may be all there ever is. Who was sent what lies in front of it has
-        // heard all that can be said, and knows where the rest begins: other ways to read have it as bytes.
+        // Part of a character at the tail may be all there ever is. A subscriber that was sent what lies in
+        // front of it has all that an event can say, and knows where the rest begins: other reads return it
+        // as bytes.
         if live.flavour == TEXT && !end {
             read.shorten(unfinished(&read));
         }
@@ -274,8 +275,8 @@ fn flavour<S: Store>(found: &FoundStream<S>) -> u8 {
     }
 }
 
-/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So
-/// nobody follows one of a sliding lifetime for so long that it would end: half of that, and then asks again.
+/// PROTOCOL 5.1: each request renews a sliding lifetime. A live read lasts half of that, and the follower's
+/// next request renews it, so that no stream ends while it is followed.
 fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
     match lifetime {
         Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),

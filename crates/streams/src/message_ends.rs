@@ -1,6 +1,6 @@
-//! Where the messages of a record end, which only reading it finds: at once in a small record, and on a thread
-//! beside the reactors in a large one. A request of a few bytes can name any record, so a reactor must not read
-//! a large one.
+//! Where the messages of a record end, which only reading it finds: at once in a small record, and on a
+//! thread beside the reactors in a large one. A request of a few bytes can name any record, so a reactor
+//! must not read a large one.
 //!
 //! What was found is kept until the request is served again, and a little longer: a record never changes.
 

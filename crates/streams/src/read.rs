@@ -19,8 +19,8 @@ use thalweg_wire::{media, query};
 
 /// What an `EventSource` that connects again says of the last event that it heard.
 const LAST_HEARD: Name = Name::LastEventId;
-/// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it
-/// does not act in the name of this server, which answers more than streams.
+/// Writers decide what is in a stream, so a stream that is opened as a page gets no origin: its scripts
+/// cannot act in the name of this server, which answers more than streams.
 const PAGE_OF_NO_ORIGIN: &[u8] = b"Content-Security-Policy: sandbox\r\n";
 /// There is nothing more in front of `until`.
 const UNTIL_REACHED: &[u8] = b"Stream-Until-Reached: true\r\n";
@@ -93,10 +93,10 @@ impl<S: Store> Streams<S> {
         // A time ahead of all records is the end there is now, as `now` is.
         let from_now =
             query.start == Start::Now || query.span.since_us.is_some() && offset >= found.state.tail;
-        // Who begins at the end that there was then misses what went since.
+        // A reader that began at the tail is told when retention took entries behind it, and not moved on.
         let begins = Begins { now: from_now, relative: query.is_relative() && !from_now };
         match query.live {
-            // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
+            // A reader that does not know the end would ask for ever; 204 is what stops an `EventSource`.
             Some(_) if query.again && found.state.closed && offset == found.state.tail => {
                 Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }

@@ -303,7 +303,7 @@ pub trait Store: Clone + Send + 'static {
     fn incarnation(&self, stream: &Self::Stream) -> u64;
 
     /// The incarnation that an offset's token names: the stream's own above its base, and below that
-    /// whoever's it is in the source. Grows with the offset.
+    /// the one that the source names there. Grows with the offset.
     fn owner(&self, stream: &Self::Stream, offset: u64) -> u64;
 
     /// Where the stream branches off; `None` unless it is a fork.

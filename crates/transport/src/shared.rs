@@ -5,8 +5,8 @@
 //! The server makes sealed memory with a ring each way ([`SharedEnd::create`]) and sends its descriptor
 //! beside the bytes that welcome the client ([`send_with_descriptor`]); the client checks what it got
 //! ([`SharedEnd::adopt`]). From then on bytes go through the rings, and on the socket nothing goes but
-//! *bells*: one byte wakes the peer ([`ring_bell`], [`drain_bell`]). So memory has no name that could go stale, a
-//! side costs one descriptor, and a peer that dies is noticed as on any socket.
+//! *bells*: one byte wakes the peer ([`ring_bell`], [`drain_bell`]). So memory has no name that could go
+//! stale, a side costs one descriptor, and a peer that dies is noticed as on any socket.
 //!
 //! # A turn
 //!

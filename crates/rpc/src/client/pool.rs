@@ -326,7 +326,7 @@ impl Pool {
             if let Some(nested) = &mut self.nested
                 && !nested.wait(wakes, left)?
             {
-                // The end of the wait, or a signal, which whoever waits may have to look after.
+                // The end of the wait, or a signal, which the caller may have to handle.
                 self.expire();
                 break;
             }

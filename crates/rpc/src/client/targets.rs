@@ -1,5 +1,5 @@
-//! The services that a client knows: its own, which stays, and others, of which the ones called last stay. So a
-//! program that follows a service from port to port fills no memory with old addresses.
+//! The services that a client knows: its own, which stays, and others, of which the ones called last stay.
+//! So a program that follows a service from port to port fills no memory with old addresses.
 
 use super::bearer::Bearer;
 use super::target::{Place, SiteId, Sites, Target};

@@ -1,5 +1,5 @@
-//! What is declared under which name, and where. Owns the search by name, which takes no longer the more names
-//! there are; never knows rules.
+//! What is declared under which name, and where. Owns the search by name, which takes no longer the more
+//! names there are; never knows rules.
 
 use super::Check;
 use crate::jsonc::Span;

@@ -442,7 +442,8 @@ fn an_alias_with_a_suffix_is_told_where_that_goes() {
     broken(&text, "\"u8?\"", "declare \"u8\", and write Id? where it is used");
 }
 
-/// A schema with `count` of everything that has a name. Of each kind, `wrong` more refer to what is not there.
+/// A schema with `count` of everything that has a name. Of each kind, `wrong` more refer to what is not
+/// there.
 fn large(count: usize, wrong: usize) -> String {
     let all = |one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(",\n");
     let aliases = all(&|n| format!("\"A{n}\": \"u8\""));

@@ -70,7 +70,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
 }
 
 fn follow(endpoint: &Endpoint, place: &mut Place<'_>) -> Result<(), Failure> {
-    // Not for long: whether to go on waiting for a server is decided by whoever calls.
+    // Not for long: the caller decides whether to go on waiting for a server.
     let options =
         ClientOptions { schema: SCHEMA_HASH, connect_within: CONNECT_WITHIN, ..ClientOptions::default() };
     let call = SyncClient::connect(endpoint, options).map_err(Failure::Service)?;

@@ -27,7 +27,7 @@ type Topic = <Streams as Service>::Topic;
 /// Items that one tail sends before others have their turn.
 const ITEMS_PER_TURN: usize = 16;
 
-/// Whoever follows a stream.
+/// A call that follows a stream.
 struct Tail {
     reply: Reply,
     live: Live,

@@ -55,8 +55,8 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
 }
 
-/// What waits to be taken. The taker is told of answers and of a notification separately, once before it takes
-/// them.
+/// What waits to be taken. The taker is told of answers and of a notification separately, once before it
+/// takes them.
 #[derive(Debug, Default)]
 struct Waiting {
     batch: Batch,

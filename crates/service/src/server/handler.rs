@@ -1,4 +1,4 @@
-//! What a server hands to whoever does the work, and the three shapes of that.
+//! What a server hands to the code that does the work, and the three forms that this code may have.
 
 use crate::server::reply::Reply;
 use std::collections::VecDeque;

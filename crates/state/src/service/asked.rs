@@ -1,8 +1,8 @@
 //! Calls that were taken in, until they are answered, and the memory that is reserved while they wait.
 //!
 //! A connection's bound is on how many of its calls are in flight, not on their bytes, and a client may have
-//! any number of connections. So a call that has to wait, for its turn or for a thread, reserves memory for its
-//! request first. A call for which there is none is refused at once, with nothing done.
+//! any number of connections. So a call that has to wait, for its turn or for a thread, reserves memory for
+//! its request first. A call for which there is none is refused at once, with nothing done.
 
 use super::Core;
 use crate::generated::types::StateRequest;

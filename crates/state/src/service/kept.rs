@@ -2,7 +2,7 @@
 //!
 //! The differences of two states, and a state of long ago, take as long to come to for a page as for all of
 //! it. What a page that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then
-//! whoever reads on has each page in the time of a page.
+//! a client that reads on has each page in the time of a page.
 //!
 //! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`]
 //! of long ago; the longest unused goes first. A session that ends meanwhile leaves its changes with these
@@ -42,8 +42,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on
-    /// some more.
+    /// Differences of these two from `start` on: as many as asked for, if there are, and some more for a
+    /// client that reads on.
     pub(super) fn compare(
         &self,
         before: &ReadView,
@@ -132,7 +132,7 @@ struct Shelf<K, V> {
 }
 
 impl<K, V> Shelf<K, V> {
-    /// Takes one out. Whoever goes on with it puts it back.
+    /// Takes one out. A caller that goes on using it puts it back.
     fn take(&mut self, is_it: impl Fn(&K) -> bool) -> Option<V> {
         let place = self.items.iter().position(|(key, ..)| is_it(key))?;
         Some(self.items.remove(place).1)

@@ -1,5 +1,6 @@
-//! Calls that read. Each takes a read view of its place in the place's turn, and of two places in the turns of both.
-//! Reading the view needs no turn and may take long; a session whose view is read counts as in use meanwhile.
+//! Calls that read. Each takes a read view of its place in the place's turn, and of two places in the turns
+//! of both. Reading the view needs no turn and may take long; a session whose view is read counts as in use
+//! meanwhile.
 
 use super::Core;
 use super::answer::Answer;
@@ -245,7 +246,7 @@ impl Core {
     }
 }
 
-/// What is seen from a session, by whoever has its turn.
+/// A read view of a session. The caller has the session's turn.
 fn see_in(live: Live) -> Result<Seen, Refusal> {
     let read_view = live.lock()?.read_view()?;
     Ok(Seen { read_view, _beside: Some(live) })
@@ -256,7 +257,7 @@ fn is_pending(view: Option<Wanted>) -> bool {
 }
 
 fn limit(wanted: Option<u32>) -> usize {
-    // One at least, or whoever goes on at `next` would never come to an end.
+    // One at least, or a client that goes on at `next` would never come to an end.
     wanted.unwrap_or(LIMIT).clamp(1, LIMIT_MAX) as usize
 }
 

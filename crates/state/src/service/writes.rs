@@ -138,7 +138,7 @@ impl Write {
         Outcome::Done(receipt.ticket, Answer::Offset(self.wrote, receipt.next))
     }
 
-    /// Whoever calls this has the fork's turn.
+    /// The caller has the fork's turn.
     fn on_fork(&self, state: &State, fork: ForkId) -> Result<Receipt, Refusal> {
         if !self.is_conditional() {
             return Ok(state.write(fork, &self.changes, now())?);
@@ -149,7 +149,7 @@ impl Write {
         Ok(state.write_at(fork, read_view.offset(), &self.changes, now())?)
     }
 
-    /// Whoever calls this has the session's turn, and there is a snapshot.
+    /// The caller has the session's turn, and there is a snapshot.
     fn beside(mut self, live: &Live) -> Result<Outcome, Refusal> {
         let mut session = live.lock()?;
         if self.is_conditional() {
@@ -236,7 +236,7 @@ impl Core {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
-            // One that was closed has nobody who would ask.
+            // Of a session that was closed nobody asks for the receipt.
             if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
                 session.wrote(receipt);
             }

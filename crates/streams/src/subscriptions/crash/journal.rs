@@ -1,5 +1,5 @@
 //! The real engine, with a journal of what it was told to keep, and mistakes that it makes on purpose; and
-//! whoever passes on what it announces.
+//! a relay of what it announces.
 
 use crate::embedded::Embedded;
 use crate::store::{
