@@ -96,6 +96,6 @@ pub(crate) fn serve(directory: &Path) -> Result<(), Failure> {
     let mut server = Server::bind(&[Endpoint::Shared(directory.join(PATH))], options)?;
     let stopper = server.stopper();
     ready(move || stopper.stop())?;
-    server.run_reactor(|request: Request<'_>, reply: Reply| reply.end(request.frame))?;
+    server.serve(|request: Request<'_>, reply: Reply| reply.end(request.frame))?;
     Ok(())
 }

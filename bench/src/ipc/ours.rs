@@ -2,7 +2,7 @@
 
 use crate::answering::Answering;
 use crate::clients;
-use crate::echo::server::dispatch;
+use crate::echo::server::dispatch_unordered;
 use crate::echo::types::{EchoFields, commands};
 use crate::far::{Far, ready};
 use crate::work::{Carrier, Side, Work};
@@ -121,16 +121,17 @@ pub(crate) fn serve(side: Side, work: &Work, directory: &Path) -> Result<(), Fai
             response.extend_from_slice(request);
         })?,
         Side::Reactor => {
-            server.run_reactor(|request: Request<'_>, reply: Reply| reply.end(request.frame))?;
+            server.serve(|request: Request<'_>, reply: Reply| reply.end(request.frame))?;
         }
         Side::Typed => {
-            let handle =
-                |request: Request<'_>, reply: Reply| dispatch(&Answering, request.frame, Box::new(reply));
-            server.run_reactor(handle)?;
+            let handle = |request: Request<'_>, reply: Reply| {
+                dispatch_unordered(&Answering, request.frame, Box::new(reply))
+            };
+            server.serve(handle)?;
         }
         _ => {
             let pool = Pool::new(POOL_THREADS);
-            server.run_reactor(|request: Request<'_>, reply: Reply| {
+            server.serve(|request: Request<'_>, reply: Reply| {
                 if request.alone {
                     toil(effort);
                     return reply.end(request.frame);

@@ -80,7 +80,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
     });
     println!("ready");
     std::io::stdout().flush()?;
-    server.run_reactor(service)?;
+    server.serve(service)?;
     let _ = std::fs::remove_dir_all(held);
     Ok(())
 }

@@ -94,8 +94,8 @@ impl Near {
 /// # Errors
 /// The fork is gone.
 pub(crate) fn count_until(state: &State, fork: ForkId, until: &str) -> Result<u64, Failure> {
-    let sight = state.sight(fork, View::Committed)?;
-    let seen = sight.scan(std::ops::Bound::Unbounded).take_while(|(key, _)| key.as_str() < until);
+    let read_view = state.read_view(fork, View::Committed)?;
+    let seen = read_view.scan(std::ops::Bound::Unbounded).take_while(|(key, _)| key.as_str() < until);
     Ok(seen.count() as u64)
 }
 

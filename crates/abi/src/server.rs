@@ -336,7 +336,7 @@ pub unsafe extern "C" fn thalweg_server_run_reactor(
     code(|| {
         let take = take.ok_or_else(|| Error::new(Fault::BadArgument, "take is null"))?;
         // SAFETY: the caller's promise.
-        unsafe { run(server, |server| server.run_reactor(Taker { take, context })) }
+        unsafe { run(server, |server| server.serve(Taker { take, context })) }
     })
 }
 

@@ -7,7 +7,7 @@
 mod echo;
 
 use echo::client::{EchoAsyncClient, EchoClient};
-use echo::server::{EchoHandler, dispatch, handle};
+use echo::server::{EchoHandler, dispatch_unordered, handle};
 use echo::types::*;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -122,7 +122,7 @@ struct Wire {
 
 impl Wire {
     fn carry(&self, request: &[u8]) {
-        dispatch(&self.service, request, Box::new(Sink(Arc::clone(&self.queue))));
+        dispatch_unordered(&self.service, request, Box::new(Sink(Arc::clone(&self.queue))));
     }
 
     fn pop(&self) -> Result<Vec<u8>, &'static str> {

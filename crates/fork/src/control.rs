@@ -4,7 +4,7 @@
 //! else, or is gone and has read what it was answered; others have, if they name it or ask for every server.
 //! *Checked by* `tests/forks.rs`, with processes.
 
-use crate::generated::server::dispatch;
+use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;
 use thalweg_service::{ClientId, Handler, Reply, Request};
 
@@ -19,7 +19,7 @@ use thalweg_service::{ClientId, Handler, Reply, Request};
 /// let options = ServerOptions { error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
 /// let endpoint: Endpoint = "run/forks.sock".parse()?;
 /// let mut server = Server::bind(std::slice::from_ref(&endpoint), options)?;
-/// server.run_reactor(supervisor.control())?;
+/// server.serve(supervisor.control())?;
 /// # Ok(())
 /// # }
 /// ```
@@ -30,7 +30,7 @@ impl Handler for Control {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
         let asker = request.client.number();
         self.0.heard_from(asker);
-        dispatch(&self.0.asked_by(asker), request.frame, Box::new(reply));
+        dispatch_unordered(&self.0.asked_by(asker), request.frame, Box::new(reply));
     }
 
     fn undelivered(&mut self, client: ClientId) {

@@ -294,7 +294,7 @@ impl Control {
         let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
         let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
         let (stopper, control) = (server.stopper(), supervisor.control());
-        let thread = std::thread::spawn(move || server.run_reactor(control).unwrap());
+        let thread = std::thread::spawn(move || server.serve(control).unwrap());
         Self { supervisor, stopper, thread: Some(thread), endpoint, gate, _directory: directory }
     }
 

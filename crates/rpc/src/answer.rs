@@ -1,7 +1,7 @@
 //! What came of a call, as the answer that is sent.
 
-use crate::flight::{Broken, Items};
 use crate::mount::fault_of;
+use crate::pending::{Broken, Items};
 use crate::plan::{Method, Plan};
 use crate::request::Unfit;
 use crate::response::{self, Says};

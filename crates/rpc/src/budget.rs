@@ -1,6 +1,6 @@
 //! What everything that waits in one gateway takes together, against what it may take.
 //!
-//! *Invariant*: the sum of what is held. Whoever holds something that grows, shrinks or is let go of says so;
+//! *Invariant*: the sum of what is held. Each owner of held bytes says when they grow, shrink or are freed;
 //! what is only passed through is not counted.
 
 /// Bytes that are held, and how many may be.

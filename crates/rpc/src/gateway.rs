@@ -7,13 +7,13 @@
 //! request; calls are handed over in the order in which they stand; every call with an id is answered once;
 //! what nobody waits for any more is cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
 
+use crate::admission::{self, PREFIX};
 use crate::answer;
 use crate::budget::Budget;
 use crate::built_in;
-use crate::door::{self, PREFIX};
-use crate::flight::{Awaited, Broken, Flight, Items};
-use crate::held::{Body, Held};
+use crate::delayed::{Delayed, DelayedBody};
 use crate::mount::{Backend, Mount};
+use crate::pending::{Awaited, Broken, Items, PendingBody};
 use crate::plan::Plan;
 use crate::request;
 use bytes::Bytes;
@@ -86,19 +86,20 @@ struct Served {
 
 /// Services by JSON-RPC, for one HTTP reactor.
 ///
-/// What it serves besides is for whoever composes: it answers 404 to every path that does not begin with
-/// `/rpc/`.
+/// It answers 404 to every path that does not begin with `/rpc/`: a program that serves other paths hands it
+/// only these.
 pub struct Gateway {
     bounds: Bounds,
     hosts: Hosts,
     /// Of the reactor that looks after this.
     handle: Handle<Message>,
     served: Vec<Served>,
-    flights: HashMap<u64, Flight>,
-    held: Held,
-    /// Of flights, awaited calls and bodies that are held.
+    /// Bodies whose calls are not all answered, by name.
+    bodies: HashMap<u64, PendingBody>,
+    delayed: Delayed,
+    /// What these bodies, delayed ones and awaited calls take.
     budget: Budget,
-    last_flight: u64,
+    last_name: u64,
     alone: bool,
     /// The request that is being made.
     frame: Vec<u8>,
@@ -125,9 +126,9 @@ impl Gateway {
             bounds,
             handle,
             served: Vec::new(),
-            flights: HashMap::new(),
-            held: Held::default(),
-            last_flight: 0,
+            bodies: HashMap::new(),
+            delayed: Delayed::default(),
+            last_name: 0,
             alone: false,
             frame: Vec::new(),
             next_look: None,
@@ -179,25 +180,25 @@ impl Gateway {
     fn route(&mut self, request: &Request<'_>) -> Result<usize, Box<Response>> {
         let name = request.path.strip_prefix(PREFIX);
         let place = name.and_then(|name| self.served.iter().position(|served| served.name == name));
-        let place = place.ok_or_else(|| Box::new(door::no_service(request.path, self.names())))?;
-        door::admit(request, &mut self.hosts).map(|()| place)
+        let place = place.ok_or_else(|| Box::new(admission::no_service(request.path, self.names())))?;
+        admission::admit(request, &mut self.hosts).map(|()| place)
     }
 
     /// Carries out what a body asks, now or later.
     fn body(&mut self, place: usize, body: &[u8]) -> Answer<Infallible> {
-        let name = self.last_flight + 1;
+        let name = self.last_name + 1;
         if let Some(time) = self.served[place].delay.take() {
             if self.budget.lacks(body.len()) {
                 return Answer::Respond(no_room_for_body());
             }
-            let was = self.held.bytes();
-            self.held.hold(name, place, body, time);
-            self.budget.replace(was, self.held.bytes());
+            let was = self.delayed.bytes();
+            self.delayed.add(name, place, body, time);
+            self.budget.replace(was, self.delayed.bytes());
         } else if let Some(response) = self.carry_out(place, body, name) {
             self.owe_look();
             return Answer::Respond(response);
         }
-        self.last_flight = name;
+        self.last_name = name;
         Answer::Later(name)
     }
 
@@ -211,55 +212,55 @@ impl Gateway {
                 return Some(respond(out));
             }
         };
-        let mut flight = Flight::new(calls.is_batch, calls.items.len());
+        let mut pending = PendingBody::new(calls.is_batch, calls.items.len());
         for (left, item) in (0..calls.items.len()).rev().zip(&calls.items) {
             match item {
-                Item::Invalid(invalid) => flight.answer(|out| answer::invalid(out, invalid)),
-                Item::Call(call) => self.one(place, call, name, &mut flight, left == 0),
+                Item::Invalid(invalid) => pending.answer(|out| answer::invalid(out, invalid)),
+                Item::Call(call) => self.one(place, call, name, &mut pending, left == 0),
             }
         }
-        if flight.is_over() {
+        if pending.is_over() {
             let nothing = || Response { status: 204, ..Response::default() };
-            return Some(flight.finish().map_or_else(nothing, respond));
+            return Some(pending.finish().map_or_else(nothing, respond));
         }
-        self.budget.replace(0, flight.held_bytes());
-        self.flights.insert(name, flight);
+        self.budget.replace(0, pending.held_bytes());
+        self.bodies.insert(name, pending);
         None
     }
 
     /// Makes one call, and answers it if that can be done at once.
     #[inline]
-    fn one(&mut self, place: usize, call: &Call<'_>, name: u64, flight: &mut Flight, last: bool) {
+    fn one(&mut self, place: usize, call: &Call<'_>, name: u64, pending: &mut PendingBody, last: bool) {
         let Self { bounds, served, frame, alone, next_look, budget, .. } = self;
         let Served { plan, description, backend, awaited, delay, .. } = &mut served[place];
         let echoed = call.id.map_or("", Id::as_str);
-        if flight.bytes() > bounds.batch_bytes_max {
-            return reply(flight, call, |out, id| {
+        if pending.bytes() > bounds.batch_bytes_max {
+            return reply(pending, call, |out, id| {
                 let most = bounds.batch_bytes_max;
                 let words = format!("the answers of this batch have {most} bytes: make this call in another");
                 answer::fault(out, id, Fault::Overloaded, &words);
             });
         }
-        if budget.lacks(flight.held_bytes() + echoed.len()) {
-            return reply(flight, call, overloaded);
+        if budget.lacks(pending.held_bytes() + echoed.len()) {
+            return reply(pending, call, overloaded);
         }
         let Some(index) = plan.find(&call.method) else {
             return match built_in::delay(call, bounds) {
-                None => reply(flight, call, |out, id| built_in::answer(plan, description, call, id, out)),
-                Some(Err(unfit)) => reply(flight, call, |out, id| answer::unfit(out, id, &unfit)),
+                None => reply(pending, call, |out, id| built_in::answer(plan, description, call, id, out)),
+                Some(Err(unfit)) => reply(pending, call, |out, id| answer::unfit(out, id, &unfit)),
                 Some(Ok(time)) => {
                     *delay = Some(time);
-                    reply(flight, call, built_in::null);
+                    reply(pending, call, built_in::null);
                 }
             };
         };
         let method = &plan.methods[index];
         frame.clear();
         if let Err(unfit) = request::encode(plan, method, call.params, frame) {
-            return reply(flight, call, |out, id| answer::unfit(out, id, &unfit));
+            return reply(pending, call, |out, id| answer::unfit(out, id, &unfit));
         }
         if backend.in_flight() >= bounds.in_flight_max {
-            return reply(flight, call, overloaded);
+            return reply(pending, call, overloaded);
         }
         let mut items = Items::default();
         let asked = LocalCallOptions { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
@@ -271,7 +272,7 @@ impl Gateway {
         let made = backend.call(frame, asked, options, |came, frame| match came {
             LocalEvent::Item => answer::item(plan, method, &mut items, bounds.stream(), frame),
             LocalEvent::End(code) => {
-                reply(flight, call, |out, id| answer::ended(plan, method, &items, id, code, frame, out));
+                reply(pending, call, |out, id| answer::ended(plan, method, &items, id, code, frame, out));
             }
         });
         if frame.capacity() > FRAME_BYTES_KEPT {
@@ -279,17 +280,17 @@ impl Gateway {
         }
         match made {
             Ok(None) => {}
-            Err(error) => reply(flight, call, |out, id| answer::failed(out, id, &error)),
+            Err(error) => reply(pending, call, |out, id| answer::failed(out, id, &error)),
             Ok(Some(under)) if items.broken.is_some() => {
                 backend.cancel(under);
-                reply(flight, call, |out, id| answer::ended(plan, method, &items, id, 0, &[], out));
+                reply(pending, call, |out, id| answer::ended(plan, method, &items, id, 0, &[], out));
             }
             Ok(Some(under)) => {
                 let now = Instant::now();
                 next_look.get_or_insert(now + LOOK_EVERY);
-                let seat = call.id.map(|_| (name, flight.expect()));
+                let seat = call.id.map(|_| (name, pending.expect()));
                 if seat.is_some() {
-                    flight.awaited.push((place, under));
+                    pending.awaited.push((place, under));
                 }
                 let until = now.checked_add(bounds.patience);
                 let call = Awaited { seat, id: echoed.into(), method: index, items, until };
@@ -307,17 +308,17 @@ impl Gateway {
         }
     }
 
-    /// The next body that was held for long enough.
-    fn take_held(&mut self, now: Instant) -> Option<Body> {
-        let was = self.held.bytes();
-        let body = self.held.take(now);
-        self.budget.replace(was, self.held.bytes());
+    /// The next delayed body whose time has come.
+    fn take_delayed(&mut self, now: Instant) -> Option<DelayedBody> {
+        let was = self.delayed.bytes();
+        let body = self.delayed.take(now);
+        self.budget.replace(was, self.delayed.bytes());
         body
     }
 
     /// Takes what came of one service's calls.
     fn turn(&mut self, place: usize, over: &mut Vec<u64>) {
-        let Self { bounds, served, flights, budget, .. } = self;
+        let Self { bounds, served, bodies, budget, .. } = self;
         let Served { plan, backend, awaited, .. } = &mut served[place];
         let mut broken = Vec::new();
         backend.turn(|under, came, frame| match came {
@@ -335,7 +336,7 @@ impl Gateway {
             }
             LocalEvent::End(code) => {
                 let Some(call) = awaited.remove(&under) else { return };
-                settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
+                settle(bounds, budget, bodies, over, (place, under), &call, |out, id| {
                     answer::ended(plan, &plan.methods[call.method], &call.items, id, code, frame, out);
                 });
             }
@@ -343,7 +344,7 @@ impl Gateway {
         for under in broken {
             backend.cancel(under);
             let Some(call) = awaited.remove(&under) else { continue };
-            settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
+            settle(bounds, budget, bodies, over, (place, under), &call, |out, id| {
                 answer::ended(plan, &plan.methods[call.method], &call.items, id, 0, &[], out);
             });
         }
@@ -355,7 +356,7 @@ impl Gateway {
         if self.next_look.is_none_or(|at| at > now) {
             return;
         }
-        let Self { bounds, served, flights, budget, .. } = self;
+        let Self { bounds, served, bodies, budget, .. } = self;
         for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
             let overdue: Vec<CallId> = awaited
                 .iter()
@@ -365,7 +366,7 @@ impl Gateway {
             for under in overdue {
                 backend.cancel(under);
                 let Some(call) = awaited.remove(&under) else { continue };
-                settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
+                settle(bounds, budget, bodies, over, (place, under), &call, |out, id| {
                     answer::fault(out, id, Fault::DeadlineExceeded, Fault::DeadlineExceeded.says());
                 });
             }
@@ -389,18 +390,18 @@ impl Bounds {
 
 /// Answers a call at once, unless it is a notification.
 #[inline]
-fn reply(flight: &mut Flight, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, Id<'_>)) {
+fn reply(pending: &mut PendingBody, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, Id<'_>)) {
     if let Some(id) = call.id {
-        flight.answer(|out| write(out, id));
+        pending.answer(|out| write(out, id));
     }
 }
 
 /// Answers a call that was awaited, within what a batch's answers may come to and what may wait in all; notes
-/// bodies that are over. An answer that nothing is awaited beside waits for nobody.
+/// bodies that are over. The last answer of a body waits for no other.
 fn settle(
     bounds: &Bounds,
     budget: &mut Budget,
-    flights: &mut HashMap<u64, Flight>,
+    bodies: &mut HashMap<u64, PendingBody>,
     over: &mut Vec<u64>,
     named: (usize, CallId),
     call: &Awaited,
@@ -408,10 +409,10 @@ fn settle(
 ) {
     budget.replace(call.held_bytes(), 0);
     let Some((name, sequence)) = call.seat else { return };
-    let Some(flight) = flights.get_mut(&name) else { return };
-    let (was, waits) = (flight.held_bytes(), flight.awaited.len() > 1);
-    let is_full = flight.bytes() > bounds.batch_bytes_max;
-    flight.complete(sequence, named, |out| {
+    let Some(pending) = bodies.get_mut(&name) else { return };
+    let (was, waits) = (pending.held_bytes(), pending.awaited.len() > 1);
+    let is_full = pending.bytes() > bounds.batch_bytes_max;
+    pending.complete(sequence, named, |out| {
         write(out, Id::kept(&call.id));
         if out.len() <= SHORT_BYTES {
             return;
@@ -422,8 +423,8 @@ fn settle(
             answer::fault(out, Id::kept(&call.id), Fault::Overrun, why);
         }
     });
-    budget.replace(was, flight.held_bytes());
-    if flight.is_over() {
+    budget.replace(was, pending.held_bytes());
+    if pending.is_over() {
         over.push(name);
     }
 }
@@ -478,29 +479,29 @@ impl Service for Gateway {
         (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
         self.give_up(&mut over);
         let now = Instant::now();
-        while let Some(body) = self.take_held(now) {
+        while let Some(body) = self.take_delayed(now) {
             if let Some(response) = self.carry_out(body.place, &body.text, body.name) {
                 each(body.name, response);
             }
         }
         for name in over {
-            let flight = self.flights.remove(&name);
-            self.budget.replace(flight.as_ref().map_or(0, Flight::held_bytes), 0);
-            let output = flight.and_then(Flight::finish);
+            let pending = self.bodies.remove(&name);
+            self.budget.replace(pending.as_ref().map_or(0, PendingBody::held_bytes), 0);
+            let output = pending.and_then(PendingBody::finish);
             each(name, respond(output.unwrap_or_default()));
         }
         self.owe_look();
         let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());
-        looks_ms.into_iter().chain(self.held.due_ms(now)).min()
+        looks_ms.into_iter().chain(self.delayed.due_ms(now)).min()
     }
 
     fn gone(&mut self, later: u64) {
-        let was = self.held.bytes();
-        self.held.forget(later);
-        self.budget.replace(was, self.held.bytes());
-        let Some(flight) = self.flights.remove(&later) else { return };
-        self.budget.replace(flight.held_bytes(), 0);
-        for (place, under) in flight.awaited {
+        let was = self.delayed.bytes();
+        self.delayed.forget(later);
+        self.budget.replace(was, self.delayed.bytes());
+        let Some(pending) = self.bodies.remove(&later) else { return };
+        self.budget.replace(pending.held_bytes(), 0);
+        for (place, under) in pending.awaited {
             let Served { backend, awaited, .. } = &mut self.served[place];
             let call = awaited.remove(&under);
             self.budget.replace(call.as_ref().map_or(0, Awaited::held_bytes), 0);
@@ -512,7 +513,7 @@ impl Service for Gateway {
     fn failed(&mut self, _now: Now) -> Response {
         let detail = "the store failed; what became of the call is not known";
         let problem = Problem { status: 500, rule: "outcome-unknown", field: "store", detail, error: None };
-        door::refusal(&problem, "")
+        admission::refusal(&problem, "")
     }
 
     fn watch(&mut self, topic: &Infallible) {
@@ -536,7 +537,7 @@ impl Service for Gateway {
     }
 
     fn refuse(&mut self, refusal: &Refusal, _announced: Announced<'_>, _now: Now) -> Response {
-        door::refusal(&Problem::from(refusal), "")
+        admission::refusal(&Problem::from(refusal), "")
     }
 }
 

@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "server")]
+mod admission;
+#[cfg(feature = "server")]
 mod answer;
 #[cfg(feature = "server")]
 mod budget;
@@ -15,17 +17,15 @@ mod budget;
 mod built_in;
 pub mod client;
 #[cfg(feature = "server")]
+mod delayed;
+#[cfg(feature = "server")]
 mod discover;
-#[cfg(feature = "server")]
-mod door;
-#[cfg(feature = "server")]
-mod flight;
 #[cfg(feature = "server")]
 mod gateway;
 #[cfg(feature = "server")]
-mod held;
-#[cfg(feature = "server")]
 mod mount;
+#[cfg(feature = "server")]
+mod pending;
 #[cfg(feature = "schema")]
 mod plan;
 #[cfg(feature = "schema")]

@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_schema as schema;
 use thalweg_service::{
-    Bell, CallId, CallOptions, Client, ClientOptions, Endpoint, Error, EventKind, Handler, Local,
-    LocalCallOptions, LocalEvent, Reconnect, Wait,
+    CallId, CallOptions, Client, ClientOptions, Endpoint, Error, EventKind, Handler, Local, LocalCallOptions,
+    LocalEvent, Notifier, Reconnect, Wait,
 };
 use thalweg_wire::fault::Fault;
 
 /// What makes the handler of a service, given what rings for it.
-type Make = Box<dyn FnOnce(Bell) -> Result<Box<dyn Handler>, Error>>;
+type Make = Box<dyn FnOnce(Notifier) -> Result<Box<dyn Handler>, Error>>;
 
 /// A service to be called by JSON-RPC, and where its calls go.
 pub struct Mount {
@@ -31,15 +31,15 @@ enum Way {
 impl Mount {
     /// Calls of `service` are handled in place, on the thread of the gateway that this is given to.
     pub fn here(service: &schema::Service, handler: impl Handler + 'static) -> Self {
-        Self::with_bell(service, |_| Ok(handler))
+        Self::with_notifier(service, |_| Ok(handler))
     }
 
     /// The same, for a handler that is told things by other threads, and rings for itself.
-    pub fn with_bell<H: Handler + 'static>(
+    pub fn with_notifier<H: Handler + 'static>(
         service: &schema::Service,
-        make: impl FnOnce(Bell) -> Result<H, Error> + 'static,
+        make: impl FnOnce(Notifier) -> Result<H, Error> + 'static,
     ) -> Self {
-        Self::new(service, Way::Here(Box::new(|bell| Ok(Box::new(make(bell)?)))))
+        Self::new(service, Way::Here(Box::new(|notifier| Ok(Box::new(make(notifier)?)))))
     }
 
     /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made
@@ -73,7 +73,7 @@ impl Mount {
         let backend = match self.way {
             Way::Here(make) => {
                 let local = Local::new(&self.plan.error_tag, bounds.credit(), wake);
-                let handler = make(local.bell())?;
+                let handler = make(local.notifier())?;
                 Backend::Here(Box::new(local), handler)
             }
             Way::Elsewhere(endpoint, options) => {

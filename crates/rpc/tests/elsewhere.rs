@@ -26,7 +26,7 @@ impl Service {
         };
         let mut server = Server::bind(std::slice::from_ref(endpoint), options).unwrap();
         let (stopper, handler) = (server.stopper(), handler.clone());
-        let thread = std::thread::spawn(move || server.run_reactor(handler).unwrap());
+        let thread = std::thread::spawn(move || server.serve(handler).unwrap());
         Self { stopper, thread: Some(thread) }
     }
 }

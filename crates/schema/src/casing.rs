@@ -1,9 +1,17 @@
 //! Names in the casings of the target languages. Owns the split of a name into words; never knows which
 //! language uses which casing.
 
+#[cfg(test)]
+thread_local! {
+    /// How many names this thread has split into words: what tests count as work.
+    pub(crate) static SPLITS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The words of a name: `treeId`, `tree_id` and `TreeID` are `tree id` alike; digits stay with the word
 /// before.
 fn words(name: &str) -> Vec<String> {
+    #[cfg(test)]
+    SPLITS.set(SPLITS.get() + 1);
     let characters: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();
     let mut fresh = true;

@@ -268,29 +268,7 @@ impl Service {
 
     /// The declared structs, each behind those it contains.
     pub fn types_by_dependency(&self) -> Vec<&Struct> {
-        let places: BTreeMap<&str, usize> = self.types.iter().map(|of| of.name.as_str()).zip(0..).collect();
-        let mut holders = vec![Vec::new(); self.types.len()];
-        let mut waits = vec![0_usize; self.types.len()];
-        for (holder, of) in self.types.iter().enumerate() {
-            let names = of.fields.iter().filter_map(|field| contained(&field.of));
-            for inner in names.filter_map(|name| places.get(name).copied()) {
-                holders[inner].push(holder);
-                waits[holder] += 1;
-            }
-        }
-        let mut ready: BTreeSet<usize> = (0..waits.len()).filter(|of| waits[*of] == 0).collect();
-        let mut ordered = Vec::with_capacity(self.types.len());
-        // Every type has its turn, because none contains itself.
-        while let Some(next) = ready.pop_first() {
-            ordered.push(&self.types[next]);
-            for holder in &holders[next] {
-                waits[*holder] -= 1;
-                if waits[*holder] == 0 {
-                    ready.insert(*holder);
-                }
-            }
-        }
-        ordered
+        types_by_dependency(&self.types)
     }
 
     /// The fewest bytes a value of this type takes on the wire. Decoders divide by it before they believe a
@@ -315,6 +293,33 @@ impl Service {
         let wanted = fields.iter().filter(|field| !matches!(field.of, Type::Optional(_)));
         1 + wanted.map(|field| 1 + field.name.len() + self.encoded_bytes_min(&field.of)).sum::<usize>()
     }
+}
+
+/// Types none of which contains itself, each behind those it contains.
+pub(crate) fn types_by_dependency(types: &[Struct]) -> Vec<&Struct> {
+    let places: BTreeMap<&str, usize> = types.iter().map(|of| of.name.as_str()).zip(0..).collect();
+    let mut holders = vec![Vec::new(); types.len()];
+    let mut waits = vec![0_usize; types.len()];
+    for (holder, of) in types.iter().enumerate() {
+        let names = of.fields.iter().filter_map(|field| contained(&field.of));
+        for inner in names.filter_map(|name| places.get(name).copied()) {
+            holders[inner].push(holder);
+            waits[holder] += 1;
+        }
+    }
+    let mut ready: BTreeSet<usize> = (0..waits.len()).filter(|of| waits[*of] == 0).collect();
+    let mut ordered = Vec::with_capacity(types.len());
+    // Every type has its turn, because none contains itself.
+    while let Some(next) = ready.pop_first() {
+        ordered.push(&types[next]);
+        for holder in &holders[next] {
+            waits[*holder] -= 1;
+            if waits[*holder] == 0 {
+                ready.insert(*holder);
+            }
+        }
+    }
+    ordered
 }
 
 /// The declared struct somewhere inside a type.

@@ -73,6 +73,35 @@ pub(crate) fn report(file: &str, text: &str, mut findings: Vec<Finding>) -> Prob
     Problems { file: file.to_owned(), list: list.collect() }
 }
 
+/// The longest name, in bytes, that is compared with another: the longest that anything may have.
+const COMPARED_BYTES_MAX: usize = 64;
+
+/// How many names are compared with names that nothing has, in the whole of a schema. Each such name is
+/// compared with all that are declared, so without a bound many of both take a time that grows with its
+/// square.
+pub(crate) const COMPARISONS_MAX: usize = 1 << 16;
+
+/// Hints that name what was probably meant, from lists that are as long as the schema. After
+/// [`COMPARISONS_MAX`] comparisons they only say what there is.
+#[derive(Default)]
+pub(crate) struct Suggestions {
+    comparisons: usize,
+}
+
+impl Suggestions {
+    pub(crate) fn hint<'a>(
+        &mut self,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+        otherwise: &str,
+    ) -> String {
+        if self.comparisons >= COMPARISONS_MAX {
+            return otherwise.to_owned();
+        }
+        did_you_mean_or(word, known.into_iter().inspect(|_| self.comparisons += 1), otherwise)
+    }
+}
+
 /// A hint that names what was probably meant, or else says what there is.
 pub(crate) fn did_you_mean_or<'a>(
     word: &str,
@@ -84,9 +113,14 @@ pub(crate) fn did_you_mean_or<'a>(
 
 /// A hint that names what was probably meant.
 fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let may_be_compared = |name: &str| name.len() <= COMPARED_BYTES_MAX;
+    if !may_be_compared(word) {
+        return None;
+    }
     let lower = word.to_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
-    let best = known.into_iter().map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let known = known.into_iter().filter(|name| may_be_compared(name));
+    let best = known.map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then(|| format!("did you mean \"{}\"?", best.1))
 }
 

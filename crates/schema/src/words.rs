@@ -2,6 +2,8 @@
 //! that becomes one of them would compile in some languages and not in others, so it is refused for all.
 
 use crate::casing::{camel, snake};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Words a value's name (field, enum member) may not become.
 const VALUES: &[(&str, &str)] = &[
@@ -100,6 +102,23 @@ const SERVICES: &str = "std thalweg";
 /// Words an enum's may not become, beside those of values: names in whose sight enums are declared.
 const MEMBERS: &str = "error_tag schema_hash";
 
+/// Who reserves each word of [`VALUES`]: the first there.
+static VALUE_OWNERS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let mut owners = BTreeMap::new();
+    for (language, words) in VALUES {
+        for word in words.split_whitespace() {
+            owners.entry(word).or_insert(*language);
+        }
+    }
+    owners
+});
+
+/// Who reserves each word of [`TYPES`] and [`MACROS`].
+static TYPE_OWNERS: LazyLock<BTreeMap<&str, &str>> = LazyLock::new(|| {
+    let macros = MACROS.split_whitespace().map(|word| (word, "a macro of C's library"));
+    macros.chain(TYPES.split_whitespace().map(|word| (word, "the generated code"))).collect()
+});
+
 /// What some language appends to a type's name, or puts before it.
 const DERIVED: [(&str, &str); 3] = [("", "View"), ("", "Codec"), ("Basic", "")];
 
@@ -108,14 +127,13 @@ pub(crate) fn derived(name: &str) -> [String; DERIVED.len()] {
     DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"))
 }
 
-/// What two structs of these names would both have beside them: C++ alone puts something before a name and
-/// something behind it.
-pub(crate) fn beside_both(one: &str, other: &str) -> Option<String> {
-    let both = |before: &str, behind: &str| {
-        let name = before.strip_prefix("Basic").filter(|name| Some(*name) == behind.strip_suffix("View"))?;
-        Some(format!("Basic{name}View"))
-    };
-    both(one, other).or_else(|| both(other, one))
+/// Names that no other struct may have beside a struct of this name, each with what both would have beside
+/// them: C++ alone puts something before a name and something behind it.
+pub(crate) fn rivals(name: &str) -> impl Iterator<Item = (String, String)> {
+    let both = |stem: &str| format!("Basic{stem}View");
+    let view = name.strip_prefix("Basic").map(|stem| (format!("{stem}View"), both(stem)));
+    let basic = name.strip_suffix("View").map(|stem| (format!("Basic{stem}"), both(stem)));
+    view.into_iter().chain(basic)
 }
 
 /// Who reserves this enum's word, if anybody does.
@@ -126,10 +144,7 @@ pub(crate) fn reserves_member(word: &str) -> Option<&'static str> {
 
 /// Who reserves this value's name, if anybody does.
 pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
-    VALUES
-        .iter()
-        .find(|(_, words)| words.split_whitespace().any(|w| w == word))
-        .map(|(language, _)| *language)
+    VALUE_OWNERS.get(word).copied()
 }
 
 /// What the method of a command would be called in some language where that is reserved, and by whom, if
@@ -174,7 +189,5 @@ pub fn reserves_service(word: &str) -> Option<&'static str> {
 
 /// Whether this type's name is taken.
 pub(crate) fn reserves_type(word: &str) -> Option<&'static str> {
-    let is_one_of = |words: &str| words.split_whitespace().any(|w| w == word);
-    let taken = is_one_of(TYPES).then_some("the generated code");
-    taken.or(is_one_of(MACROS).then_some("a macro of C's library")).or_else(|| reserves_value(word))
+    TYPE_OWNERS.get(word).copied().or_else(|| reserves_value(word))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
-use thalweg_state::{Herald, ImageNews, Options as StateOptions, Service as State, ServiceOptions};
+use thalweg_state::{ImageNews, LogObserver, Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
@@ -111,7 +111,8 @@ impl Engine {
             );
         }
         let linking = subscriptions.clone();
-        let state = StateOptions { herald: Herald::new(move |name| linking.created(name)), ..state };
+        let state =
+            StateOptions { log_observer: LogObserver::new(move |name| linking.created(name)), ..state };
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
         if State::exists(&store, STATE) {
             match state.state() {
@@ -131,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// The state, as whoever serves it calls it.
+    /// The state's service.
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -196,7 +197,7 @@ impl Engine {
         Ok(self.service_as(watcher.carrying()))
     }
 
-    /// The rules over this store for whoever is told what becomes durable.
+    /// The rules over this store, for a reactor that is told what becomes durable.
     ///
     /// # Errors
     /// More watchers than a store announces to.
@@ -244,7 +245,7 @@ impl Engine {
         })
     }
 
-    /// Has whoever keeps house rest no more.
+    /// Has housekeeping rest no more.
     pub(crate) fn hurry(&self) {
         self.store.hurry();
     }
@@ -289,8 +290,8 @@ struct Announcer {
 
 impl Announcer {
     /// The mailbox has room for one announcement of every topic that can be followed and for thousands of
-    /// completions, so it is full only if the reactor is far behind whoever leads the groups; then that one
-    /// waits.
+    /// completions, so it is full only if the reactor is far behind the thread that syncs groups. Then that
+    /// thread waits.
     fn tell(&self, message: Message) {
         let mut message = message;
         while let Err(Full(returned)) = self.handle.post(message) {

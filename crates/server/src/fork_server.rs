@@ -38,7 +38,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
     // It says itself what it was at.
     let supervisor = supervisor.map_err(|error| Failure::Undone(error.to_string()))?;
     let (stopper, control) = (server.stopper(), supervisor.control());
-    let serve = move || server.run_reactor(control);
+    let serve = move || server.serve(control);
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
     let thread = thread.map_err(failed("start a thread"))?;
     if let Some(address) = supervisor.address("1") {
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Failure> {
         let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
     let is_told = await_end(&signals, &supervisor).map_err(failed("wait for the servers to end"))?;
-    // Who tells this program to end may tell its servers, too; and what ends from here on was told to.
+    // A signal to this program may have gone to its servers, too: one that ends from here on is no loss.
     let lost = supervisor.lost().filter(|_| !is_told);
     supervisor.end();
     stopper.stop();

@@ -1,8 +1,8 @@
 //! What can be generated from the command line's definition: shell completions and manual pages.
 
 use crate::arguments::{Arguments, EXIT_CODES};
-use crate::bounds;
 use crate::client::{Failure, Output};
+use crate::flag_ranges;
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -33,7 +33,7 @@ pub(crate) fn manual(verb: &[String]) -> Result<(), Failure> {
 }
 
 fn page(verb: &[String]) -> Result<Vec<u8>, Failure> {
-    let mut command = bounds::command();
+    let mut command = flag_ranges::command();
     command.build();
     let mut known = verbs(&command);
     for word in verb {

@@ -7,9 +7,9 @@
 
 use crate::access::Certificate;
 use crate::arguments::ServeOptions;
-use crate::clash::{Asker, Clash};
 use crate::front::Front;
 use crate::listen::{Listen, Place};
+use crate::listen_conflicts::{Asker, ListenConflict};
 use crate::serve::Failure;
 use crate::services;
 use thalweg_sys::process::parallelism;
@@ -62,8 +62,8 @@ impl Plan {
         if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {
             return Err(Failure::Nowhere);
         }
-        if let Some(clash) = Clash::among(asked) {
-            return Err(Failure::Clash(clash.spoken(is_sealed)));
+        if let Some(conflict) = ListenConflict::among(asked) {
+            return Err(Failure::ListenConflict(conflict.spoken(is_sealed)));
         }
         let reachable = places.chain(&rpc).find(|place| !place.is_local()).cloned();
         let reachable = reachable.map(|place| place.spoken(is_sealed));

@@ -188,8 +188,8 @@ impl Rpc {
                 Way::State => Mount::here(schema, engine.state().clone()),
                 Way::Log => {
                     let (engine, pool) = (engine.clone(), pool.clone());
-                    Mount::with_bell(schema, move |bell| {
-                        let news = Arc::new(News::new(bell));
+                    Mount::with_notifier(schema, move |notifier| {
+                        let news = Arc::new(News::new(notifier));
                         Ok(LogService::new(engine.service_for(news.clone())?, news, pool))
                     })
                 }

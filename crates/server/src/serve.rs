@@ -5,22 +5,22 @@
 
 use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
-use crate::clash::Clash;
 use crate::client::Output;
 use crate::config::Configuration;
 use crate::descriptors::TooFew;
-use crate::ending::Asked;
 use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
 use crate::greeting::Greeting;
 use crate::housekeeping::Housekeeper;
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Keeping, Listen, Place};
+use crate::listen_conflicts::ListenConflict;
 use crate::logging::Logging;
+use crate::per_reactor::PerReactor;
 use crate::plan::Plan;
 use crate::rpc::Doing;
-use crate::shares::Shares;
-use crate::starting::interruptible;
+use crate::second_signal::FirstSignal;
+use crate::startup_signals::interruptible;
 use crate::systemd::{self, Supervisor};
 use crate::threads::{ReactorThread, Threads};
 use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     /// There is no place where anybody could.
     Nowhere,
     /// Two of its places are one.
-    Clash(Clash),
+    ListenConflict(ListenConflict),
     /// The origins make no policy.
     Origins(String),
     /// The token file is not taken.
@@ -100,7 +100,7 @@ impl std::fmt::Display for Failure {
             Self::Nowhere => out.write_str(
                 "listen is empty, and nothing else is listened at: name an address with --listen, or leave it to the default",
             ),
-            Self::Clash(clash) => write!(out, "{clash}"),
+            Self::ListenConflict(conflict) => write!(out, "{conflict}"),
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Certificate(error) => write!(out, "{error}"),
@@ -147,7 +147,7 @@ impl Failure {
         match self {
             Self::Reachable(_)
             | Self::Nowhere
-            | Self::Clash(_)
+            | Self::ListenConflict(_)
             | Self::Origins(_)
             | Self::Tokens(_)
             | Self::Certificate(_)
@@ -172,7 +172,7 @@ struct Control<'a> {
     logging: Logging,
     front: Front,
     certificate: Option<Certificate>,
-    shares: Shares,
+    per_reactor: PerReactor,
 }
 
 /// What every reactor is started with.
@@ -228,9 +228,9 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
         .map_err(|error| Failure::System("start a thread", error))?;
     ignore_broken_pipes();
     ignore_full_files();
-    let shares = Shares::of(options, plan.reactors, inherited.len() + plan.streams.len())
+    let per_reactor = PerReactor::of(options, plan.reactors, inherited.len() + plan.streams.len())
         .map_err(Failure::Descriptors)?;
-    let limits = shares.limits(options);
+    let limits = per_reactor.limits(options);
     let engine = open_engine(&signals, &logging, options, &plan, limits.streams)?;
     plan.warn();
     let Plan { front, streams, rpc, reactors, certificate, .. } = plan;
@@ -241,15 +241,15 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     // A place that is taken is no reason for the next start to recover anything.
     let (mut doors, mut rpc_doors) = doors.inspect_err(|_| drop(engine.close()))?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    // Before anything is answered: who hears from the server finds all of it.
-    let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;
+    // Before anything is answered: a client that has an answer finds every endpoint there.
+    let neighbours = services::Running::start(&engine, &pool, options, per_reactor.connections())?;
     code::release();
     let common = Common {
         engine: &engine,
         front: &front,
         pool: &pool,
-        places: Arc::new(Places::new(shares.connections())),
-        config: shares.config(options),
+        places: Arc::new(Places::new(per_reactor.connections())),
+        config: per_reactor.config(options),
         spin: options.spin == Switch::On,
     };
     let mut reactor_threads = common.start_all(&mut doors)?;
@@ -263,7 +263,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
         webhooks: webhooks::Running::start(&engine)?,
         housekeeper: Housekeeper::start(&engine)?,
     };
-    shares.warn(options, &limits);
+    per_reactor.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     let neighbours = threads.endpoints();
     let (places, rpc, is_guarded) = (&doors.places, &rpc_doors.places, front.is_guarded());
@@ -271,15 +271,15 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
-    let mut control = Control { configuration, line, logging, front, certificate, shares };
-    let asked = Asked::now(watch(&signals, &threads, &mut control)?);
+    let mut control = Control { configuration, line, logging, front, certificate, per_reactor };
+    let first = FirstSignal::now(watch(&signals, &threads, &mut control)?);
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
     drop(doors.paths);
-    // Who cannot hear of another signal does not wait for one.
+    // If signals cannot be read any more, the server ends at once.
     let asked_again = || match wait(&signals, ENDING_MS) {
-        Ok(signal) => signal.is_some_and(|signal| asked.is_asked_again(signal, Instant::now())),
+        Ok(signal) => signal.is_some_and(|signal| first.is_followed_by_another(signal, Instant::now())),
         Err(_) => true,
     };
     threads.end(&engine, grace_ms, asked_again)
@@ -373,7 +373,7 @@ impl Control<'_> {
         self.configuration.take_over(read);
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
-        let config = Arc::new(self.shares.config(options));
+        let config = Arc::new(self.per_reactor.config(options));
         for reactor in reactors {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
@@ -385,8 +385,8 @@ impl Control<'_> {
 
 /// The bounds that a server with these options and so many reactors has in all, as far as it could run.
 pub(crate) fn limits(options: &ServeOptions, reactors: usize) -> Limits {
-    let shares = Shares::of(options, reactors, options.listen.len());
-    shares.unwrap_or_else(|_| Shares::with_room_for_one(options, reactors)).limits(options)
+    let per_reactor = PerReactor::of(options, reactors, options.listen.len());
+    per_reactor.unwrap_or_else(|_| PerReactor::with_room_for_one(options, reactors)).limits(options)
 }
 
 fn state_options(options: &ServeOptions, streams_max: u64) -> thalweg_state::Options {
@@ -439,7 +439,7 @@ impl Common<'_> {
                 Ok::<_, io::Error>(http)
             });
             let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
-                // Whoever started this thread waits for the handle.
+                // The thread that started this one waits for the handle.
                 let _ = sender.send(Ok(reactor.handle()));
                 reactor.run()
             });

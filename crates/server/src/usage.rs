@@ -3,14 +3,14 @@
 
 use crate::arguments::Arguments;
 use crate::client::{Failure, Output, notice};
-use crate::{EXIT_CONFIGURATION, bounds, complain, report};
+use crate::{EXIT_CONFIGURATION, complain, flag_ranges, report};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What is said of a number that is none, by whoever reads digits.
+/// What the parser of numbers says of text that is no number.
 const NO_DIGIT: &str = "invalid digit found in string";
 /// And what is to be done.
 const NO_NUMBER: &str = "expected a whole number, without a unit";
@@ -26,8 +26,8 @@ pub(crate) fn asked_for(line: &[OsString]) -> Output {
 pub(crate) fn misused_in(line: &[OsString], error: &Error) -> ExitCode {
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
-    let with_bounds = if is_help { bounds::command().try_get_matches_from(line).err() } else { None };
-    misused(line, with_bounds.as_ref().unwrap_or(error), asked_for(line))
+    let with_ranges = if is_help { flag_ranges::command().try_get_matches_from(line).err() } else { None };
+    misused(line, with_ranges.as_ref().unwrap_or(error), asked_for(line))
 }
 
 /// Says what is wrong with a command line, or with the environment beside it. That somebody asked for help or
@@ -40,7 +40,7 @@ pub(crate) fn misused(line: &[OsString], error: &Error, output: Output) -> ExitC
     }
     if output == Output::Text || !error.use_stderr() {
         return match error.print().and_then(|()| io::stdout().flush()) {
-            // Whoever had enough of it has had it.
+            // A reader that closed the pipe, as `head` does, has read enough.
             Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
                 report(Err(Failure::Output(failure)), output)
             }

@@ -181,6 +181,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("ready");
     let service = Scheduled::<EchoService, _, _>::new(Echo::default(), Pool::new(POOL_THREADS));
     // No handler of it waits.
-    server.run_reactor(service.inline())?;
+    server.serve(service.inline())?;
     Ok(())
 }

@@ -34,7 +34,7 @@ pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
 pub use schedule_service::Scheduled;
 pub use server::{
-    Bell, ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper,
+    ClientId, Handler, Incoming, Notifier, Reply, Request, Server, ServerOptions, Statistics, Stopper,
 };
 pub use spawn::{Exit, ProgramEvent, Respawn, SpawnOptions, Spawned};
 pub use sync_client::SyncClient;

@@ -5,11 +5,11 @@
 //! server do, and come back through the same queue. A handler cannot tell the two apart.
 //!
 //! *Invariants*: every call ends exactly once, there and then or in a later [`Local::turn`]; one that was
-//! cancelled is never heard of again. Checked by `tests/local.rs`.
+//! cancelled is never reported again. Checked by `tests/local.rs`.
 
 use crate::call::CallId;
 use crate::server::{
-    Answers, Batch, Bell, Call, Calls, ClientId, Framing, Handler, Place, Reply, Request, Taker,
+    Answers, Batch, Call, Calls, ClientId, Framing, Handler, Notifier, Place, Reply, Request, Taker,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -60,9 +60,9 @@ pub struct Local {
 
 impl Local {
     /// A way to call handlers of a service whose error has this tag. `credit` is how many items a stream may
-    /// send: one that has more waits, and its end with it, until [`Local::cancel`], so a caller who is
-    /// through with so many cancels it. `wake` is called, on any thread, when there is something for a
-    /// [`Local::turn`]: answers, and rings, once each before they are taken up.
+    /// send: further items wait, and the stream's end with them, until [`Local::cancel`]. So a caller that
+    /// has taken `credit` items cancels the call. `wake` is called, on any thread, when there is something
+    /// for a [`Local::turn`]: answers, and notifications, once each before the turn.
     pub fn new(error_tag: &str, credit: u32, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let answers = Arc::new(Answers::new(Taker::Local(Box::new(wake)), error_tag));
         Self {
@@ -76,9 +76,9 @@ impl Local {
         }
     }
 
-    /// What has a handler told, by other threads.
-    pub fn bell(&self) -> Bell {
-        Bell::new(Arc::clone(&self.answers))
+    /// What has the handler notified, by other threads.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.answers))
     }
 
     /// Has one request handled. `each` gets what is answered there and then. A call that has not ended by
@@ -121,15 +121,15 @@ impl Local {
         Some(CallId::from_number(serial))
     }
 
-    /// Tells the handler if somebody rang for it, and `each` what was answered since the last turn.
+    /// Tells the handler if it is to be notified, and `each` what was answered since the last turn.
     pub fn turn<H: Handler + ?Sized>(
         &mut self,
         handler: &mut H,
         mut each: impl FnMut(CallId, LocalEvent, &[u8]),
     ) {
         let mut batch = std::mem::take(&mut self.batch);
-        if self.answers.take_ring() {
-            handler.rung();
+        if self.answers.take_notified() {
+            handler.notified();
         }
         self.answers.take(&mut batch);
         for piece in &batch.pieces {

@@ -26,7 +26,7 @@ use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, refuse};
 /// fn serve<S: Service<H> + 'static, H: Send + Sync + 'static>(store: H, at: Endpoint) -> Result<(), Error> {
 ///     let options = ServerOptions { error_tag: S::ERROR.into(), ..ServerOptions::default() };
 ///     let scheduled = Scheduled::<S, H, Pool>::new(store, Pool::new(4));
-///     Server::bind(&[at], options)?.run_reactor(scheduled)
+///     Server::bind(&[at], options)?.serve(scheduled)
 /// }
 /// ```
 pub struct Scheduled<S, H, E: Executor> {

@@ -1,7 +1,7 @@
 //! The server: a reactor, and the calls of its clients.
 //!
 //! Three ways to do the work, over one engine: [`Server::run`] calls a function that answers before the next
-//! request, [`Server::run_reactor`] calls a [`Handler`] that may answer later and from anywhere, and
+//! request, [`Server::serve`] calls a [`Handler`] that may answer later and from any thread, and
 //! [`Server::turn`] with [`Server::next`] keep what came until it is asked for, for a program with a loop of
 //! its own.
 //!
@@ -104,14 +104,14 @@ impl Stopper {
 
 /// Calls a server's handler on its reactor's thread, from any other. Outlives the server harmlessly.
 #[derive(Clone, Debug)]
-pub struct Bell {
+pub struct Notifier {
     answers: Arc<Answers>,
 }
 
-impl Bell {
-    /// Has [`Handler::rung`] called in the next turn, once however often it is rung before.
-    pub fn ring(&self) {
-        self.answers.ring();
+impl Notifier {
+    /// Has [`Handler::notified`] called in the next turn, once however often this is called before.
+    pub fn notify(&self) {
+        self.answers.notify();
     }
 
     pub(crate) const fn new(answers: Arc<Answers>) -> Self {
@@ -157,7 +157,7 @@ impl Server {
     /// # Errors
     /// Only for a broken epoll instance.
     pub fn run(&mut self, handler: impl FnMut(&[u8], &mut Vec<u8>)) -> Result<(), Error> {
-        self.run_reactor(Serial(handler))
+        self.serve(Serial(handler))
     }
 
     /// Serves until it is stopped: `handler` answers at once, or later from any thread. Returns when every
@@ -165,7 +165,7 @@ impl Server {
     ///
     /// # Errors
     /// Only for a broken epoll instance.
-    pub fn run_reactor(&mut self, mut handler: impl Handler) -> Result<(), Error> {
+    pub fn serve(&mut self, mut handler: impl Handler) -> Result<(), Error> {
         while !self.is_stopped {
             self.cycle(Wait::Block, &mut handler)?;
         }
@@ -177,9 +177,9 @@ impl Server {
         Stopper { handle: self.reactor.handle() }
     }
 
-    /// What wakes this server's handler.
-    pub fn bell(&self) -> Bell {
-        Bell::new(Arc::clone(&self.engine.answers))
+    /// What has this server's handler notified, by other threads.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.engine.answers))
     }
 
     /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever
@@ -207,8 +207,8 @@ impl Server {
     }
 
     /// How many requests a turn took in that were not asked for yet. Asking for no more than these sends
-    /// nothing: who wants to answer some of them first, and have it leave together, asks for the one beyond
-    /// them afterwards.
+    /// nothing: a caller that wants to answer some of them first, and have the answers leave together, asks
+    /// for the one beyond them afterwards.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }

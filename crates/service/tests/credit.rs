@@ -149,7 +149,7 @@ fn serve(name: &str) {
     let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
     let stopper = server.stopper();
     thread::scope(|scope| {
-        let running = scope.spawn(move || server.run_reactor(begin));
+        let running = scope.spawn(move || server.serve(begin));
         let options = ClientOptions { ring_bytes: 4_096, ..ClientOptions::default() };
         // One for all: what a run leaves behind is there for the next.
         let client = std::cell::RefCell::new(Client::connect(&endpoint, options).unwrap());

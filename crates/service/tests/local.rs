@@ -17,8 +17,8 @@ impl Handler for Keeps {
         self.0.push(reply);
     }
 
-    fn rung(&mut self) {
-        self.0.drain(..).for_each(|reply| reply.end(b"rung"));
+    fn notified(&mut self) {
+        self.0.drain(..).for_each(|reply| reply.end(b"notified"));
     }
 }
 
@@ -121,14 +121,14 @@ fn what_is_held_back_is_gone_with_a_call_that_is_cancelled() {
 #[test]
 fn a_ring_reaches_the_handler_once() {
     let ((mut local, told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
-    let bell = local.bell();
+    let notifier = local.notifier();
     assert!(call(&mut local, &mut keeps, &mut heard).is_some());
-    (0..3).for_each(|_| bell.ring());
+    (0..3).for_each(|_| notifier.notify());
     told.recv().unwrap();
     assert!(told.try_recv().is_err());
     turn(&mut local, &mut keeps, &mut heard);
     turn(&mut local, &mut keeps, &mut heard);
-    assert!(matches!(&heard[..], [(Some(_), LocalEvent::End(0), says)] if says == b"rung"));
+    assert!(matches!(&heard[..], [(Some(_), LocalEvent::End(0), says)] if says == b"notified"));
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn serve(test: impl Fn(Endpoint, bool)) {
         let stopper = server.stopper();
         let service = Service::new(Store::default(), Pool::new(2));
         std::thread::scope(|scope| {
-            let running = scope.spawn(move || server.run_reactor(service));
+            let running = scope.spawn(move || server.serve(service));
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(endpoint, plain)));
             stopper.stop();
             running.join().unwrap().unwrap();

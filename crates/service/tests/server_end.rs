@@ -160,7 +160,7 @@ fn a_run_returns_only_when_every_reply_was_answered_or_dropped() {
     let (keeper, kept) = channel::<Reply>();
     let options = ServerOptions { drain_grace: Duration::ZERO, ..options() };
     let server = Running::start(options, "test.sock", move |server| {
-        let outcome = server.run_reactor(|_: Request<'_>, reply: Reply| keeper.send(reply).unwrap());
+        let outcome = server.serve(|_: Request<'_>, reply: Reply| keeper.send(reply).unwrap());
         returned.send(()).unwrap();
         outcome
     });

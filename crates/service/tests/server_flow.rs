@@ -3,7 +3,7 @@
 
 mod caller;
 
-use caller::{Came, Peer, Running, end, eventually, options};
+use caller::{Peer, Received, Running, end, eventually, options};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
@@ -88,8 +88,8 @@ fn ask(how: u8, total: u32) -> Vec<u8> {
     [&[how][..], &total.to_le_bytes()].concat()
 }
 
-fn item(id: u64, number: u32) -> Came {
-    Came { kind: Kind::Item, id, fault: None, payload: number.to_le_bytes().to_vec() }
+fn item(id: u64, number: u32) -> Received {
+    Received { kind: Kind::Item, id, fault: None, payload: number.to_le_bytes().to_vec() }
 }
 
 /// Nothing has come: asked by a call that is answered behind whatever would have.

@@ -156,12 +156,12 @@ fn rings_ring_while_a_foreign_loop_has_the_thread() {
 fn a_ring_while_requests_are_asked_for_is_not_the_last_one_heard() {
     let mut embedded = Embedded::new("test.sock", options());
     let mut peer = greeted(&mut embedded);
-    let bell = embedded.server.bell();
+    let notifier = embedded.server.notifier();
     for id in 1..=3 {
         peer.call(id, b"x");
         assert!(wait_readable(embedded.server.descriptor(), 30_000).unwrap());
         embedded.server.turn(Wait::Poll).unwrap();
-        bell.ring();
+        notifier.notify();
         while let Some(incoming) = embedded.server.next() {
             incoming.reply.end(b"y");
         }
@@ -170,7 +170,7 @@ fn a_ring_while_requests_are_asked_for_is_not_the_last_one_heard() {
     while !embedded.is_quiet() {
         embedded.round(drop);
     }
-    bell.ring();
+    notifier.notify();
     assert!(!embedded.is_quiet(), "nobody is told of it");
 }
 

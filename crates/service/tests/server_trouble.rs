@@ -4,7 +4,7 @@
 
 mod caller;
 
-use caller::{Came, Peer, Running, end, eventually, hello, options};
+use caller::{Peer, Received, Running, end, eventually, hello, options};
 use proptest::prelude::*;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
@@ -22,7 +22,7 @@ fn error(message: &str) -> Vec<u8> {
     error_frame("TestErrorResponse", message)
 }
 
-fn is_fault(came: &Came, id: u64, fault: Fault) {
+fn is_fault(came: &Received, id: u64, fault: Fault) {
     assert_eq!((came.kind, came.id, came.fault), (Kind::End, id, Some(fault)));
 }
 

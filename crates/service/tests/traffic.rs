@@ -207,7 +207,7 @@ fn serve(name: &str, cases: u32) {
     std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             let pool = Pool::new(4);
-            server.run_reactor(move |request: Request<'_>, reply: Reply| {
+            server.serve(move |request: Request<'_>, reply: Reply| {
                 let frame = request.frame.to_vec();
                 if matches!(frame[0], 2 | 3 | 6) {
                     pool.execute(Box::new(move || answer(frame, reply)));

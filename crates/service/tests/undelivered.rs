@@ -50,8 +50,7 @@ fn who_goes_without_having_read_is_told_of_and_nobody_else() {
         let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
         let stopper = server.stopper();
         let (sender, undelivered) = channel();
-        let running =
-            std::thread::spawn(move || server.run_reactor(Notes { undelivered: sender, kept: vec![] }));
+        let running = std::thread::spawn(move || server.serve(Notes { undelivered: sender, kept: vec![] }));
         let connect = || Client::connect(&endpoint, ClientOptions::default()).unwrap();
         let told = || undelivered.recv_timeout(Duration::from_secs(60)).unwrap().number();
         let mut witness = connect();

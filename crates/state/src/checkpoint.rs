@@ -10,8 +10,8 @@ use thalweg_log::{Commit, Offset, Time};
 
 impl State {
     /// Writes images of the forks that would take long to replay, and removes those that are needed no more.
-    /// For whoever has a quiet thread, now and then. Answers of how many forks. Complexity: a walk over all
-    /// that such a fork holds.
+    /// To be called now and then, on a thread that may take long. Returns of how many forks it wrote images.
+    /// Complexity: a walk over all that such a fork holds.
     ///
     /// # Errors
     /// What the log says of the first fork whose image cannot be written; those of the others are, and
@@ -48,7 +48,7 @@ impl State {
         self.write_image(&self.find(fork)?, time)
     }
 
-    /// Whoever calls this is alone.
+    /// The caller holds `imaging`: images are written one at a time.
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
         // Nothing is made of one that was dropped.
@@ -65,7 +65,7 @@ impl State {
         if !there {
             match Image::write(&shared.store, &prefix, fork, &moment, time, watcher) {
                 Ok(image) => {
-                    shared.options.herald.tell(&image.log);
+                    shared.options.log_observer.tell(&image.log);
                     written = Some(image.clone());
                     shared.images.lock().add(image);
                 }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::fork::{self, Fork, Moment, Rooted};
 use crate::map::{Key, Map, Value};
 use crate::state::ForkId;
-use crate::whole;
+use crate::strict_read;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Store, Time, WatcherId};
@@ -134,7 +134,7 @@ impl Image {
     /// The entries, and the one that ends them.
     fn load(&self, store: &Store) -> Result<(Map, Vec<u8>), Error> {
         let (mut entries, mut last) = (Vec::new(), Vec::new());
-        whole::entries(store, &self.log, 0, |entry| {
+        strict_read::entries(store, &self.log, 0, |entry| {
             if entry.data.starts_with(&u32::MAX.to_le_bytes()) {
                 last = entry.data.to_vec();
                 return Ok(ControlFlow::Continue(()));

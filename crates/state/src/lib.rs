@@ -35,8 +35,9 @@
 //! them, so a fork's log can be tailed by a browser as it is.
 #![forbid(unsafe_code)]
 
-mod beside;
+mod background_drop;
 mod changes;
+mod checkpoint;
 pub mod client;
 mod digest;
 mod durable;
@@ -48,21 +49,20 @@ pub mod fuzzing;
 #[rustfmt::skip]
 #[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
 pub mod generated;
-mod checkpoint;
-mod herald;
 mod image;
 mod images;
 mod journal;
-mod leftovers;
+mod log_observer;
 mod map;
+mod memory_budget;
+mod overlay;
 mod past;
+mod read_view;
 mod replay;
-mod room;
 mod service;
 mod session;
-mod sight;
 mod state;
-mod whole;
+mod strict_read;
 mod word;
 
 pub use changes::{Change, Changes};
@@ -71,11 +71,11 @@ pub use durable::Listen;
 pub use error::Error;
 pub use fork::View;
 pub use generated::types::SCHEMA_HASH;
-pub use herald::Herald;
+pub use log_observer::LogObserver;
 pub use map::{Key, Map, Value};
+pub use read_view::ReadView;
 pub use service::{ERROR_TAG, ImageNews, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
-pub use sight::Sight;
 pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};
 pub use word::Word;
 

@@ -12,7 +12,7 @@ use crate::image::{Image, Near};
 use crate::images::{Images, lineage};
 use crate::journal;
 use crate::state::ForkId;
-use crate::whole;
+use crate::strict_read;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -213,7 +213,7 @@ fn replay(
     if !visit(&moment) {
         return Ok(moment);
     }
-    whole::entries(store, log, moment.offset, |entry| {
+    strict_read::entries(store, log, moment.offset, |entry| {
         let foreign = |why| Error::Foreign { fork: log.id(), offset: entry.offset, why };
         moment.map.apply(&journal::decode(entry.data).map_err(foreign)?);
         moment.offset = entry.offset + entry.data.len() as u64;

@@ -1,12 +1,12 @@
 //! A session: writes that nobody else sees until they are committed, and that can be taken back.
 
-use crate::beside::Beside;
 use crate::changes::Changes;
 use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{LARGE_KEYS, Moment, View};
 use crate::map::{Key, Value};
-use crate::sight::Sight;
+use crate::overlay::Overlay;
+use crate::read_view::ReadView;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ const SHARED_BYTES_MAX: u64 = 1 << 20;
 /// anything. A commit is one entry, and is refused if others committed to the fork meanwhile: then what was
 /// read may not hold any more.
 ///
-/// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`]; of all
-/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with what was
-/// written over since and a [`Sight`] still holds.
+/// *Bound*: a snapshot, and [`SESSION_BYTES_MAX`] of changes over it. The changes of all sessions together
+/// take at most [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max), with those that were
+/// overwritten since and that a [`ReadView`] still holds.
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -43,9 +43,8 @@ pub struct Session {
 #[derive(Debug)]
 struct Snapshot {
     base: Moment,
-    /// Shared with whoever looks at it; what is written meanwhile takes no more than the ways to its keys
-    /// beside it.
-    changes: Arc<Beside>,
+    /// Shared with read views. A write copies only the nodes on the way to its key.
+    changes: Arc<Overlay>,
 }
 
 impl Snapshot {
@@ -85,10 +84,10 @@ impl Session {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
     }
 
-    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then there
-    /// is nothing that others' commits could conflict with, and who did not hear the answer to the one before
-    /// may ask once more. The receipt says since where others' commits conflict, and when what this session
-    /// committed is durable.
+    /// Takes a snapshot. One that is pending is committed first, unless nothing was written since: then
+    /// there is nothing that others' commits could conflict with, and a client that lost the answer may ask
+    /// again. The receipt says since where others' commits conflict, and when what this session committed is
+    /// durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
@@ -97,7 +96,7 @@ impl Session {
         let base = self.state.moment(self.fork, View::Pending)?;
         let next = base.offset;
         self.last.next = next;
-        let changes = Arc::new(Beside::new(&self.state.shared.room));
+        let changes = Arc::new(Overlay::new(&self.state.shared.memory));
         if let Some(before) = self.snapshot.replace(Snapshot { base, changes }) {
             self.let_go(before);
         }
@@ -106,7 +105,7 @@ impl Session {
 
     /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and
     /// says again what the last commit, write or snapshot said, or where the fork ended when the session
-    /// began: who did not hear the answer may ask once more.
+    /// began. So a client that lost the answer may ask again.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
@@ -127,15 +126,15 @@ impl Session {
         Ok(())
     }
 
-    /// A snapshot that the fork has left far behind holds a state that nobody else does, and whoever serves
-    /// does not wait until that is let go of.
+    /// Drops a snapshot. One that the fork has left far behind may be the only owner of a large state, and
+    /// is dropped in the background.
     fn let_go(&self, snapshot: Snapshot) {
         let is_much = snapshot.is_much(self.state.offset(self.fork, View::Pending).ok());
         let Snapshot { base, changes } = snapshot;
-        // There is room for what it held once that is answered, and not some time later.
+        // At once, so that the memory is free when the client has its answer.
         drop(changes);
         if is_much {
-            self.state.shared.leftovers.add(base);
+            self.state.shared.background_drop.add(base);
         }
     }
 
@@ -160,16 +159,17 @@ impl Session {
         self.last = receipt;
     }
 
-    /// The state as this session sees it, for as long as it is held. Complexity: constant.
+    /// The state as this session sees it now, which stays as it is while the view is held. Complexity:
+    /// constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].
-    pub fn sight(&self) -> Result<Sight, Error> {
+    pub fn read_view(&self) -> Result<ReadView, Error> {
         match &self.snapshot {
-            None => self.state.sight(self.fork, View::Pending),
+            None => self.state.read_view(self.fork, View::Pending),
             Some(Snapshot { base, changes }) => {
                 let fork = self.state.find(self.fork).ok();
-                Ok(Sight::new(base.clone(), Some(changes.clone()), fork))
+                Ok(ReadView::new(base.clone(), Some(changes.clone()), fork))
             }
         }
     }
@@ -179,7 +179,7 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn get(&self, key: &str) -> Result<Option<Value>, Error> {
-        Ok(self.sight()?.get(key).cloned())
+        Ok(self.read_view()?.get(key).cloned())
     }
 
     /// At most `limit` entries from `from` on, in the order of their keys, what this session wrote included.
@@ -187,8 +187,8 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn scan(&self, from: Bound<&str>, limit: usize) -> Result<Vec<(Key, Value)>, Error> {
-        let sight = self.sight()?;
-        Ok(sight.scan(from).take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
+        let read_view = self.read_view()?;
+        Ok(read_view.scan(from).take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     /// The digest of the state as this session sees it.
@@ -196,7 +196,7 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn root(&self) -> Result<Root, Error> {
-        Ok(self.sight()?.root())
+        Ok(self.read_view()?.root())
     }
 }
 

@@ -1,20 +1,20 @@
 //! A state: its forks, how they are made, read and written.
 
+use crate::background_drop::BackgroundDrop;
 use crate::changes::{Changes, EachChange};
 use crate::digest::Root;
 use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
-use crate::herald::Herald;
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
-use crate::leftovers::Leftovers;
+use crate::log_observer::LogObserver;
 use crate::map::{Key, Map, Value};
+use crate::memory_budget::MemoryBudget;
 use crate::past::Past;
+use crate::read_view::ReadView;
 use crate::replay::{self, Replayed};
-use crate::room::Room;
 use crate::session::Session;
-use crate::sight::Sight;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -46,8 +46,8 @@ pub struct Options {
     /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long
     /// as it is kept.
     pub logs_max: u64,
-    /// Who hears of its logs.
-    pub herald: Herald,
+    /// What is told of the logs that it creates.
+    pub log_observer: LogObserver,
 }
 
 /// What becomes of entries that an image stands for.
@@ -69,7 +69,7 @@ impl Default for Options {
             history: History::Kept,
             sessions_bytes_max: 256 << 20,
             logs_max: u64::MAX,
-            herald: Herald::default(),
+            log_observer: LogObserver::default(),
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     pub(crate) durable: Arc<Durable>,
     pub(crate) name: String,
     pub(crate) options: Options,
-    pub(crate) room: Arc<Room>,
+    pub(crate) memory: Arc<MemoryBudget>,
     main: ForkId,
     pub(crate) forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
     /// Forks that cannot be read, and why: there is nothing to be done with them but to drop them.
@@ -111,11 +111,11 @@ pub(crate) struct Shared {
     /// The number of the next fork's log.
     next: Mutex<u64>,
     pub(crate) images: Mutex<Images>,
-    /// Held by whoever writes one: they are written one at a time.
+    /// Held while an image is written: one at a time.
     pub(crate) imaging: Mutex<()>,
     pub(crate) past: Mutex<Past>,
     wrong: Vec<Error>,
-    pub(crate) leftovers: Leftovers,
+    pub(crate) background_drop: BackgroundDrop,
 }
 
 /// A fork as it stands in a list.
@@ -137,7 +137,7 @@ impl State {
     /// # Errors
     /// [`Error::Foreign`] when a log of these names holds something else; what the log says.
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self, Error> {
-        let main = main_log(store, name, &options.herald)?;
+        let main = main_log(store, name, &options.log_observer)?;
         let mut logs = vec![main.clone()];
         let prefix = format!("{name}/forks/");
         store.visit(|log| {
@@ -153,7 +153,7 @@ impl State {
             store: store.clone(),
             durable: Durable::over(store)?,
             name: name.to_owned(),
-            room: Room::new(options.sessions_bytes_max),
+            memory: MemoryBudget::new(options.sessions_bytes_max),
             options,
             main: main.id(),
             forks: RwLock::new(forks),
@@ -163,7 +163,7 @@ impl State {
             imaging: Mutex::new(()),
             past: Mutex::default(),
             wrong,
-            leftovers: Leftovers::default(),
+            background_drop: BackgroundDrop::default(),
         });
         let state = Self { shared };
         let mut images = state.shared.images.lock();
@@ -191,7 +191,7 @@ impl State {
 
     /// What all sessions together hold beside their snapshots, of [`Options::sessions_bytes_max`].
     pub fn sessions_bytes(&self) -> usize {
-        self.shared.room.held()
+        self.shared.memory.held()
     }
 
     /// The line that all others come from.
@@ -277,7 +277,7 @@ impl State {
                 Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
                 Err(error) => return Err(error.into()),
                 Ok((log, receipt)) => {
-                    shared.options.herald.tell(&log);
+                    shared.options.log_observer.tell(&log);
                     let id = log.id();
                     images.lean_as(parent.log.id(), at, &log, shared.options.history);
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
@@ -343,7 +343,8 @@ impl State {
         }
     }
 
-    /// Keeps no fork that was dropped, once that is durable. Whoever asks for it meanwhile is told by itself.
+    /// Forgets a fork that was dropped, once the drop is durable. Until then the fork itself says that it is
+    /// gone.
     fn forget(&self, fork: ForkId, ticket: Position) {
         let (shared, caller) = (Arc::downgrade(&self.shared), std::thread::current().id());
         self.when(ticket, move |told| {
@@ -352,22 +353,22 @@ impl State {
                 let gone = shared.forks.write().remove(&fork);
                 let unreadable = shared.unreadable.write().remove(&fork);
                 drop(unreadable);
-                // Others wait for whoever tells what is durable.
+                // The thread that announces what is durable must not spend long here.
                 if std::thread::current().id() != caller && gone.as_ref().is_some_and(|gone| gone.is_large())
                 {
-                    shared.leftovers.add(gone);
+                    shared.background_drop.add(gone);
                 }
             }
         });
     }
 
-    /// A fork's state as it is now, for as long as it is held. Complexity: constant.
+    /// A fork's state as it is now, which stays as it is while the view is held. Complexity: constant.
     ///
     /// # Errors
     /// [`Error::NoFork`].
-    pub fn sight(&self, fork: ForkId, view: View) -> Result<Sight, Error> {
+    pub fn read_view(&self, fork: ForkId, view: View) -> Result<ReadView, Error> {
         let fork = self.find(fork)?;
-        Ok(Sight::new(fork.moment(view)?, None, Some(fork)))
+        Ok(ReadView::new(fork.moment(view)?, None, Some(fork)))
     }
 
     /// What a key holds.
@@ -552,7 +553,7 @@ fn main_name(name: &str) -> String {
 }
 
 /// The log of the main line.
-fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Error> {
+fn main_log(store: &Store, name: &str, log_observer: &LogObserver) -> Result<Arc<Log>, Error> {
     let name = main_name(name);
     loop {
         if let Some(log) = store.find(name.as_bytes()) {
@@ -561,7 +562,7 @@ fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Erro
         let commit = Commit { time: thalweg_log::now(), ..Commit::default() };
         match store.create(name.as_bytes(), &config(), None, &commit, None) {
             Ok((log, _)) => {
-                herald.tell(&log);
+                log_observer.tell(&log);
                 return Ok(log);
             }
             Err(CommitError::Exists) => {}

@@ -545,7 +545,7 @@ fn whoever_finds_a_write_durable_sees_it_committed() {
         while !state.is_durable(receipt.ticket).unwrap() {
             std::hint::spin_loop();
         }
-        let seen = state.sight(state.main(), View::Committed).unwrap();
+        let seen = state.read_view(state.main(), View::Committed).unwrap();
         assert_eq!(seen.get("k").map(|value| &**value), Some(value.as_bytes()));
     }
 }
@@ -726,7 +726,7 @@ fn entries_that_were_let_go_of_are_not_passed_over() {
     let log = state.find(main).unwrap().log.clone();
     let seen = |from| {
         let mut seen = Vec::new();
-        whole::entries(&store, &log, from, |entry| {
+        strict_read::entries(&store, &log, from, |entry| {
             seen.push(entry.offset);
             Ok(std::ops::ControlFlow::Continue(()))
         })

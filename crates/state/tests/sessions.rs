@@ -19,9 +19,9 @@ fn whoever_looks_at_a_session_shares_what_it_wrote_with_it() {
     session.write((0..KEYS).map(put).collect(), 2).unwrap();
     assert_eq!(Arc::strong_count(&value), KEYS + 1);
     let bytes = state.sessions_bytes();
-    let mut sights = Vec::new();
+    let mut views = Vec::new();
     for number in 0..SIGHTS {
-        sights.push(session.sight().unwrap());
+        views.push(session.read_view().unwrap());
         let change = Change::Put(format!("{:08}", number * KEYS / SIGHTS).into(), b"2"[..].into());
         session.write(std::iter::once(change).collect(), 3).unwrap();
     }
@@ -32,9 +32,9 @@ fn whoever_looks_at_a_session_shares_what_it_wrote_with_it() {
         bytes + looked_at,
         "what was written over counts while it is looked at"
     );
-    assert!(sights.iter().all(|sight| sight.get("00009900") == Some(&value)));
+    assert!(views.iter().all(|view| view.get("00009900") == Some(&value)));
     assert_eq!(session.get("00009900").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(session.changes(), KEYS);
-    drop(sights);
+    drop(views);
     assert_eq!(state.sessions_bytes(), bytes, "of one key the last change counts");
 }

@@ -1,4 +1,4 @@
-//! Finding a stream. Whoever finds one whose time is over deletes it and treats it as missing.
+//! Finding a stream. A verb that finds one whose time is over deletes it and treats it as missing.
 
 use crate::ATTEMPTS_MAX;
 use crate::Streams;
@@ -9,15 +9,15 @@ use thalweg_wire::exchange::Now;
 use thalweg_wire::token::Token;
 
 /// A stream and the view of it that was asked for.
-pub(crate) struct Found<S: Store> {
+pub(crate) struct FoundStream<S: Store> {
     pub(crate) stream: S::Stream,
     pub(crate) state: State,
     pub(crate) config: Config,
     pub(crate) incarnation: u64,
 }
 
-impl<S: Store> Found<S> {
-    /// An offset as entity tags name it: by this stream, whoever it is inherited from.
+impl<S: Store> FoundStream<S> {
+    /// An offset as entity tags name it: by this stream, also where it was inherited.
     pub(crate) fn mark(&self, offset: u64) -> Token {
         Token { incarnation: self.incarnation, offset }
     }
@@ -44,12 +44,12 @@ impl Missing {
 
 impl<S: Store> Streams<S> {
     /// The stream as the next writer has to judge it.
-    pub(crate) fn find_staged(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
+    pub(crate) fn find_staged(&self, name: &str, now: Now) -> Result<FoundStream<S>, Missing> {
         self.find_as(name, now, S::staged)
     }
 
     /// The stream as readers see it.
-    pub(crate) fn find_visible(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
+    pub(crate) fn find_visible(&self, name: &str, now: Now) -> Result<FoundStream<S>, Missing> {
         self.find_as(name, now, S::visible)
     }
 
@@ -58,7 +58,7 @@ impl<S: Store> Streams<S> {
         name: &str,
         now: Now,
         look: impl Fn(&S, &S::Stream) -> Option<State>,
-    ) -> Result<Found<S>, Missing> {
+    ) -> Result<FoundStream<S>, Missing> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing::NEVER_WAS) };
             let Some(state) = look(&self.store, &stream) else { return Err(self.missing(&stream)) };
@@ -79,14 +79,14 @@ impl<S: Store> Streams<S> {
     }
 
     /// The token of an offset in a stream. PROTOCOL 8: below its base a fork's are its source's.
-    pub(crate) fn token(&self, found: &Found<S>, offset: u64) -> Token {
+    pub(crate) fn token(&self, found: &FoundStream<S>, offset: u64) -> Token {
         let own = offset > found.state.base;
         let incarnation = if own { found.incarnation } else { self.store.owner(&found.stream, offset) };
         Token { incarnation, offset }
     }
 
     /// The token of the stream's end in the view that was found.
-    pub(crate) fn tail(&self, found: &Found<S>) -> Token {
+    pub(crate) fn tail(&self, found: &FoundStream<S>) -> Token {
         self.token(found, found.state.tail)
     }
 
@@ -117,8 +117,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    pub(crate) fn found(&self, stream: S::Stream, state: State, config: Config) -> Found<S> {
+    pub(crate) fn found(&self, stream: S::Stream, state: State, config: Config) -> FoundStream<S> {
         let incarnation = self.store.incarnation(&stream);
-        Found { stream, state, config, incarnation }
+        FoundStream { stream, state, config, incarnation }
     }
 }

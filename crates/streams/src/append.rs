@@ -3,7 +3,7 @@
 //! The decision is a pure function of the staged state, the producer's place and the request; it is taken
 //! again whenever somebody else commits first.
 
-use crate::access::Found;
+use crate::access::FoundStream;
 use crate::create::{malformed_media, suffix};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
@@ -67,12 +67,12 @@ impl<S: Store> Streams<S> {
     /// its content type, which is the stream's whenever it is asked for.
     fn append_to<'a>(
         &self,
-        found: &Found<S>,
+        found: &FoundStream<S>,
         input: &Input<'a>,
         content: &mut Option<Cow<'a, [u8]>>,
         now: Now,
     ) -> Option<Answer<S::Stream>> {
-        let Found { stream, state, config, .. } = found;
+        let FoundStream { stream, state, config, .. } = found;
         let known = input.claim.and_then(|claim| self.store.producer(stream, claim.id));
         let place = match decide(state, config, known, input, self.tail(found)) {
             Decision::Commit(place) => place,

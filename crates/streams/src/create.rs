@@ -1,8 +1,8 @@
 //! `PUT`: create a stream or a fork of one, or make sure that it exists as asked (PROTOCOL 5.1, 4.2).
 
-use crate::access::{Found, Missing};
+use crate::access::{FoundStream, Missing};
 use crate::append::payload;
-use crate::fork::{self, Halt};
+use crate::fork::{self, ForkHalt};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
 use crate::retain::Retain;
@@ -18,12 +18,12 @@ use thalweg_wire::{media, path, rfc3339};
 const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 
 /// What a creator asks for. What is left out is the default of a new stream, and the source's of a fork.
-struct Wish<'a> {
+struct CreateRequest<'a> {
     content_type: Option<&'a str>,
     lifetime: Option<Lifetime>,
     closed: bool,
     retain: Retain,
-    fork: Option<fork::Wish>,
+    fork: Option<fork::ForkRequest>,
 }
 
 /// What a new stream begins with. A body of JSON is parsed once, however often what is to be created is
@@ -55,14 +55,14 @@ struct Plan<T> {
 impl<S: Store> Streams<S> {
     /// 201 for a new stream, 200 for one that is as asked, 409 for one that is not.
     pub(crate) fn create(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
-        let wish = match Wish::parse(request) {
-            Ok(wish) => wish,
+        let asked = match CreateRequest::parse(request) {
+            Ok(asked) => asked,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
         let mut content = Content { body: request.body, joined: None };
         for _ in 0..ATTEMPTS_MAX {
             match self.find_staged(name, now) {
-                Ok(found) => return self.confirm(&found, &wish, now),
+                Ok(found) => return self.confirm(&found, &asked, now),
                 // PROTOCOL 4.2: the name of a soft-deleted stream cannot be taken.
                 Err(missing) if missing.retained => {
                     let detail = "the stream was deleted and keeps its name until its forks are gone";
@@ -78,15 +78,15 @@ impl<S: Store> Streams<S> {
                     return Self::answer_after(missing.ticket, Problem::too_many().respond());
                 }
                 Err(_) => {
-                    let plan = match self.plan(&wish, now) {
+                    let plan = match self.plan(&asked, now) {
                         Ok(plan) => plan,
-                        Err(Halt::Moved) => continue,
-                        Err(Halt::Cold(work)) => return Answer::Cold(work),
-                        Err(Halt::Refused(ticket, problem)) => {
+                        Err(ForkHalt::Moved) => continue,
+                        Err(ForkHalt::Cold(work)) => return Answer::Cold(work),
+                        Err(ForkHalt::Refused(ticket, problem)) => {
                             return Self::answer_after(ticket, problem.respond());
                         }
                     };
-                    if let Some(answer) = self.create_new(name, &plan, &wish, request, &mut content, now) {
+                    if let Some(answer) = self.create_new(name, &plan, &asked, request, &mut content, now) {
                         return answer;
                     }
                 }
@@ -95,22 +95,22 @@ impl<S: Store> Streams<S> {
         Answer::Respond(Problem::contended().respond())
     }
 
-    /// What a wish comes to if nothing of that name exists.
-    fn plan(&self, wish: &Wish<'_>, now: Now) -> Result<Plan<S::Stream>, Halt> {
-        let Some(fork) = &wish.fork else {
-            let content_type = wish.content_type.unwrap_or(CONTENT_TYPE_DEFAULT).into();
-            let lifetime = wish.lifetime.unwrap_or(Lifetime::Unlimited);
+    /// What a asked comes to if nothing of that name exists.
+    fn plan(&self, asked: &CreateRequest<'_>, now: Now) -> Result<Plan<S::Stream>, ForkHalt> {
+        let Some(fork) = &asked.fork else {
+            let content_type = asked.content_type.unwrap_or(CONTENT_TYPE_DEFAULT).into();
+            let lifetime = asked.lifetime.unwrap_or(Lifetime::Unlimited);
             return Ok(Plan { config: Config { content_type, lifetime }, fork: None });
         };
         let (source, fork) = self.branch(fork, now)?;
         // PROTOCOL 4.2: the source's content type, whether it is named or not; any other is 409.
-        if wish.content_type.is_some_and(|named| !media::same(named, &source.config.content_type)) {
+        if asked.content_type.is_some_and(|named| !media::same(named, &source.config.content_type)) {
             let detail = format!("the source's content type is {}", source.config.content_type);
             let problem = Problem::new(409, "content-type-mismatch", Name::ContentType, detail);
-            return Err(Halt::Refused(self.store.ticket(&source.stream), problem));
+            return Err(ForkHalt::Refused(self.store.ticket(&source.stream), problem));
         }
         // PROTOCOL 4.2, table: what the fork asks for, else what the source has.
-        let lifetime = wish.lifetime.unwrap_or(source.config.lifetime);
+        let lifetime = asked.lifetime.unwrap_or(source.config.lifetime);
         Ok(Plan { config: Config { lifetime, ..source.config }, fork: Some(fork) })
     }
 
@@ -119,7 +119,7 @@ impl<S: Store> Streams<S> {
         &self,
         name: &str,
         plan: &Plan<S::Stream>,
-        wish: &Wish<'_>,
+        asked: &CreateRequest<'_>,
         request: &Request<'_>,
         content: &mut Content<'_>,
         now: Now,
@@ -130,7 +130,7 @@ impl<S: Store> Streams<S> {
         };
         let suffix = if content.is_empty() { b"" } else { suffix(&plan.config) };
         // PROTOCOL 5.1: created closed, the body is the complete and final content; one commit does both.
-        let (time_us, closed, retain) = (now.time_us, wish.closed, wish.retain.note());
+        let (time_us, closed, retain) = (now.time_us, asked.closed, asked.retain.note());
         let note = retain.as_ref().map(|value| (RETAIN_NOTE, &value[..]));
         let notes = note.as_slice();
         let first = Commit { payload: content, suffix, close: closed, time_us, notes, ..Commit::default() };
@@ -155,8 +155,8 @@ impl<S: Store> Streams<S> {
     }
 
     /// The answer when the stream exists. Its data is left alone, whatever body came.
-    fn confirm(&self, found: &Found<S>, wish: &Wish<'_>, now: Now) -> Answer<S::Stream> {
-        let response = match self.mismatch(found, wish) {
+    fn confirm(&self, found: &FoundStream<S>, asked: &CreateRequest<'_>, now: Now) -> Answer<S::Stream> {
+        let response = match self.mismatch(found, asked) {
             Some(problem) => problem.respond(),
             None => {
                 self.renew(&found.stream, found.config.lifetime, now);
@@ -168,10 +168,10 @@ impl<S: Store> Streams<S> {
 
     /// PROTOCOL 5.1, 4.2: an existing stream matches in origin, content type, lifetime and closure, or it is
     /// a conflict.
-    fn mismatch(&self, found: &Found<S>, wish: &Wish<'_>) -> Option<Problem> {
+    fn mismatch(&self, found: &FoundStream<S>, asked: &CreateRequest<'_>) -> Option<Problem> {
         let conflict = |field, detail| Some(Problem::new(409, "config-mismatch", field, detail));
         let fork = self.store.fork(&found.stream);
-        if let Some(field) = self.branch_mismatch(fork.as_ref(), wish.fork.as_ref()) {
+        if let Some(field) = self.branch_mismatch(fork.as_ref(), asked.fork.as_ref()) {
             return conflict(field, "the stream exists and does not branch off there");
         }
         let source = fork.map(|fork| self.store.config(&fork.source));
@@ -179,27 +179,27 @@ impl<S: Store> Streams<S> {
             Some(source) => (&*source.content_type, source.lifetime),
             None => (CONTENT_TYPE_DEFAULT, Lifetime::Unlimited),
         };
-        if !media::same(wish.content_type.unwrap_or(content_type), &found.config.content_type) {
+        if !media::same(asked.content_type.unwrap_or(content_type), &found.config.content_type) {
             return conflict(Name::ContentType, "the stream exists with another content type");
         }
-        let wished = wish.lifetime.unwrap_or(lifetime);
-        if wished != found.config.lifetime {
+        let lifetime_asked = asked.lifetime.unwrap_or(lifetime);
+        if lifetime_asked != found.config.lifetime {
             let until = |lifetime| matches!(lifetime, Lifetime::Until { .. });
-            let sliding = matches!(wished, Lifetime::Sliding { .. });
-            let absolute = until(wished) || !sliding && until(found.config.lifetime);
+            let sliding = matches!(lifetime_asked, Lifetime::Sliding { .. });
+            let absolute = until(lifetime_asked) || !sliding && until(found.config.lifetime);
             let field = if absolute { Name::StreamExpiresAt } else { Name::StreamTtl };
             return conflict(field, "the stream exists with another lifetime");
         }
-        if let Some(field) = Retain::of(&self.store.notes(&found.stream)).mismatch(wish.retain) {
+        if let Some(field) = Retain::of(&self.store.notes(&found.stream)).mismatch(asked.retain) {
             return conflict(field, "the stream exists and keeps another amount");
         }
-        if wish.closed != found.state.closed {
+        if asked.closed != found.state.closed {
             return conflict(Name::StreamClosed, "the stream exists and differs in being closed");
         }
         None
     }
 
-    fn exists(&self, found: &Found<S>) -> Response {
+    fn exists(&self, found: &FoundStream<S>) -> Response {
         let mut headers = Headers::new();
         headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.next_offset(self.tail(found)).closed(found.state.closed);
@@ -207,7 +207,7 @@ impl<S: Store> Streams<S> {
     }
 }
 
-impl<'a> Wish<'a> {
+impl<'a> CreateRequest<'a> {
     fn parse(request: &Request<'a>) -> Result<Self, Problem> {
         let content_type = match single(request, Name::ContentType)? {
             None | Some(b"") => None,
@@ -215,7 +215,7 @@ impl<'a> Wish<'a> {
         };
         let (lifetime, closed) = (lifetime(request)?, asks_to_close(request));
         let retain = Retain::parse(request)?;
-        Ok(Self { content_type, lifetime, closed, retain, fork: fork::Wish::parse(request)? })
+        Ok(Self { content_type, lifetime, closed, retain, fork: fork::ForkRequest::parse(request)? })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The embedded log as an engine: the seam's words translated into the log's, nothing more.
 
 use crate::store::{
-    Commit, Config, Fork, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, Sought, State,
-    Stats, Store, StoreError,
+    Commit, Config, Fork, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats,
+    Store, StoreError, TimeSearch,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// The view of whoever watches as `watcher`; without one nothing is announced.
+    /// The store as the reactor `watcher` sees it, to which commits are announced; without one none are.
     pub fn new(store: log::Store, watcher: Option<log::WatcherId>) -> Embedded {
         Embedded { store, watcher, searches: Arc::default() }
     }
@@ -51,17 +51,17 @@ struct Searches(Mutex<VecDeque<Search>>);
 /// One of them.
 struct Search {
     question: Question,
-    found: Found,
-    /// Somebody was told.
+    found: SearchResult,
+    /// A reader was told of it.
     told: bool,
 }
 
-/// A log, and the time that is sought.
+/// A log, and the time that is searched for.
 type Question = (log::LogId, u64);
 
 /// What a search came to.
 #[derive(Clone)]
-enum Found {
+enum SearchResult {
     /// The first record of that time or a later one begins there.
     First(u64),
     /// Every record below is older.
@@ -74,7 +74,7 @@ impl Searches {
     /// and of more some search anew.
     const MAX: usize = 1_024;
 
-    fn keep(&self, question: Question, found: Found) {
+    fn keep(&self, question: Question, found: SearchResult) {
         let mut done = self.0.lock();
         done.retain(|search| search.question != question);
         if done.len() == Self::MAX {
@@ -86,14 +86,15 @@ impl Searches {
 
     /// What was found: a record that was the first of its time stays it, until it lies below `first` and is
     /// let go of. Anything else is told once.
-    fn take(&self, question: Question, first: u64) -> Option<Found> {
+    fn take(&self, question: Question, first: u64) -> Option<SearchResult> {
         let mut done = self.0.lock();
         done.retain(|search| {
-            search.question.0 != question.0 || !matches!(search.found, Found::First(offset) if offset < first)
+            search.question.0 != question.0
+                || !matches!(search.found, SearchResult::First(offset) if offset < first)
         });
         let place = done.iter().position(|search| search.question == question)?;
         let search = &mut done[place];
-        if matches!(search.found, Found::First(_)) {
+        if matches!(search.found, SearchResult::First(_)) {
             search.told = true;
             return Some(search.found.clone());
         }
@@ -102,7 +103,7 @@ impl Searches {
 }
 
 /// Searches a log, the part of it from an offset on if one is given.
-fn search(store: &log::Store, stream: &Arc<log::Log>, from: Option<u64>, time_us: u64) -> Found {
+fn search(store: &log::Store, stream: &Arc<log::Log>, from: Option<u64>, time_us: u64) -> SearchResult {
     // Before the search: what comes in its course it may have missed.
     let tail = stream.visible().map_or(0, |state| state.tail);
     let first = match from {
@@ -110,9 +111,9 @@ fn search(store: &log::Store, stream: &Arc<log::Log>, from: Option<u64>, time_us
         None => store.since(stream, time_us),
     };
     match first {
-        Ok(Some(offset)) => Found::First(offset),
-        Ok(None) => Found::OlderBelow(tail),
-        Err(error) => Found::Failed(not_read(error)),
+        Ok(Some(offset)) => SearchResult::First(offset),
+        Ok(None) => SearchResult::OlderBelow(tail),
+        Err(error) => SearchResult::Failed(not_read(error)),
     }
 }
 
@@ -170,9 +171,9 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last eight are for whoever appends entries: commits by version may be empty and are to one log,
-        // tickets are the store's own, logs are too, names are the rules', nothing is purged, and nothing is
-        // destroyed with a transaction under way.
+        // A store that failed or is closed, and errors that the rules never cause: their commits are by
+        // version, may be empty and are to one log; they use the store's own tickets and logs and valid
+        // names, purge nothing and destroy nothing with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
@@ -355,11 +356,11 @@ impl Store for Embedded {
         self.store.read(stream, from, limit).map(read).map_err(not_read)
     }
 
-    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError> {
+    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<TimeSearch, StoreError> {
         let (first, tail) = stream.visible().map_or((0, 0), |state| (state.first, state.tail));
         let question = (stream.id(), time_us);
         let mut found = self.searches.take(question, first);
-        if let Some(Found::OlderBelow(searched)) = found
+        if let Some(SearchResult::OlderBelow(searched)) = found
             && self.is_near(stream, searched, tail)
         {
             // At once, so that a stream that grows all the time is not searched for ever.
@@ -368,12 +369,12 @@ impl Store for Embedded {
             found = Some(again);
         }
         match found {
-            Some(Found::First(offset)) => Ok(Sought::At(offset)),
-            Some(Found::OlderBelow(searched)) if searched >= tail => Ok(Sought::At(searched)),
-            Some(Found::Failed(error)) => Err(error),
-            Some(Found::OlderBelow(_)) | None => {
+            Some(SearchResult::First(offset)) => Ok(TimeSearch::At(offset)),
+            Some(SearchResult::OlderBelow(searched)) if searched >= tail => Ok(TimeSearch::At(searched)),
+            Some(SearchResult::Failed(error)) => Err(error),
+            Some(SearchResult::OlderBelow(_)) | None => {
                 let (store, stream, searches) = (self.store.clone(), stream.clone(), self.searches.clone());
-                Ok(Sought::Cold(Work(Box::new(move || {
+                Ok(TimeSearch::Cold(Work(Box::new(move || {
                     searches.keep(question, search(&store, &stream, None, time_us));
                 }))))
             }

@@ -5,9 +5,9 @@
 //! behind, so it is never durable before what it inherits.
 
 use crate::Streams;
-use crate::access::Found;
+use crate::access::FoundStream;
 use crate::headers::single;
-use crate::places::Sought;
+use crate::message_ends::MessageSearch;
 use crate::problem::Problem;
 use crate::store::{Fork, Read, Store, StoreError};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
@@ -34,14 +34,14 @@ enum Anchor {
 
 /// The fork that a creator asks for.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ForkRequest {
     source: String,
     anchor: Anchor,
     sub_offset: u64,
 }
 
 /// Why there is no fork, or not yet.
-pub(crate) enum Halt {
+pub(crate) enum ForkHalt {
     /// Refused, on grounds that are durable once the ticket is complete.
     Refused(u64, Problem),
     /// Retention was faster: what the source keeps has to be looked at again.
@@ -50,7 +50,7 @@ pub(crate) enum Halt {
     Cold(Work),
 }
 
-impl Wish {
+impl ForkRequest {
     /// What the request's headers ask for; `None` without any of the three.
     pub(crate) fn parse(request: &Request<'_>) -> Result<Option<Self>, Problem> {
         let anchor = single(request, OFFSET)?.map(anchor).transpose()?;
@@ -114,9 +114,13 @@ fn source_missing() -> Problem {
 }
 
 impl<S: Store> Streams<S> {
-    /// The source and the place in it that a wish comes to.
-    pub(crate) fn branch(&self, wish: &Wish, now: Now) -> Result<(Found<S>, Fork<S::Stream>), Halt> {
-        let source = self.find_staged(&wish.source, now).map_err(|missing| {
+    /// The source and the place in it that a asked comes to.
+    pub(crate) fn branch(
+        &self,
+        asked: &ForkRequest,
+        now: Now,
+    ) -> Result<(FoundStream<S>, Fork<S::Stream>), ForkHalt> {
+        let source = self.find_staged(&asked.source, now).map_err(|missing| {
             let problem = if missing.retained {
                 // PROTOCOL 4.2: a soft-deleted source is 409.
                 let detail = "the source is deleted and kept for its forks only; fork one of those";
@@ -125,12 +129,12 @@ impl<S: Store> Streams<S> {
                 // PROTOCOL 4.2: a source that does not exist is 404.
                 source_missing()
             };
-            Halt::Refused(missing.ticket, problem)
+            ForkHalt::Refused(missing.ticket, problem)
         })?;
-        let refused = |problem| Halt::Refused(self.store.ticket(&source.stream), problem);
-        let from = match wish.anchor {
+        let refused = |problem| ForkHalt::Refused(self.store.ticket(&source.stream), problem);
+        let from = match asked.anchor {
             Anchor::Tail => source.state.tail,
-            // As for who reads: where what is left begins.
+            // As for a read: where what is left begins.
             Anchor::At(BEGINNING) => source.state.first,
             Anchor::At(token) => {
                 let from = self.known_offset(&source, token).map_err(refused)?;
@@ -138,24 +142,24 @@ impl<S: Store> Streams<S> {
                 from
             }
         };
-        let base = match wish.sub_offset {
+        let base = match asked.sub_offset {
             // PROTOCOL 4.2: 0 is as absent.
             0 => from,
             count => self.refine(&source, from, count)?,
         };
-        let anchor = match wish.anchor {
+        let anchor = match asked.anchor {
             Anchor::Tail => None,
             // As it was asked for, wherever that was: what is left may begin later when it is asked for
             // again.
             Anchor::At(BEGINNING) => Some(0),
             Anchor::At(_) => Some(from),
         };
-        let fork = Fork { source: source.stream.clone(), base, anchor, sub_offset: wish.sub_offset };
+        let fork = Fork { source: source.stream.clone(), base, anchor, sub_offset: asked.sub_offset };
         Ok((source, fork))
     }
 
     /// The offset that a token stands for in the source.
-    fn known_offset(&self, source: &Found<S>, token: Token) -> Result<u64, Problem> {
+    fn known_offset(&self, source: &FoundStream<S>, token: Token) -> Result<u64, Problem> {
         if token.offset > source.state.tail {
             // PROTOCOL 4.2: an offset past the source's tail is 400.
             let detail = "the offset lies past the source's end; use a Stream-Next-Offset it returned";
@@ -175,29 +179,29 @@ impl<S: Store> Streams<S> {
     }
 
     /// Of a stream of messages, an offset inside what was appended as one is none that the server gave out.
-    fn between_messages(&self, source: &Found<S>, from: u64) -> Result<(), Halt> {
+    fn between_messages(&self, source: &FoundStream<S>, from: u64) -> Result<(), ForkHalt> {
         if media::kind(&source.config.content_type) == media::Kind::Json
             && from < source.state.tail
             && self.record(&source.stream, from)?.inside
         {
-            return Err(Halt::Refused(self.store.ticket(&source.stream), offset_malformed()));
+            return Err(ForkHalt::Refused(self.store.ticket(&source.stream), offset_malformed()));
         }
         Ok(())
     }
 
     /// What is left of the record at an offset, once it is in memory.
-    fn record(&self, stream: &S::Stream, from: u64) -> Result<Read, Halt> {
+    fn record(&self, stream: &S::Stream, from: u64) -> Result<Read, ForkHalt> {
         if let Some(work) = self.store.cold(stream, from, 1) {
-            return Err(Halt::Cold(work));
+            return Err(ForkHalt::Cold(work));
         }
         self.store.record(stream, from).map_err(|error| match error {
-            StoreError::Purged => Halt::Moved,
-            error => Halt::Refused(0, Problem::from(&error)),
+            StoreError::Purged => ForkHalt::Moved,
+            error => ForkHalt::Refused(0, Problem::from(&error)),
         })
     }
 
     /// The place `count` bytes or messages behind `from`, within the record there.
-    fn refine(&self, source: &Found<S>, from: u64, count: u64) -> Result<u64, Halt> {
+    fn refine(&self, source: &FoundStream<S>, from: u64, count: u64) -> Result<u64, ForkHalt> {
         let stream = &source.stream;
         let record = self.record(stream, from)?;
         let place = match media::kind(&source.config.content_type) {
@@ -211,7 +215,7 @@ impl<S: Store> Streams<S> {
             // PROTOCOL 4.2: past the next data boundary is 400.
             let detail = "the sub-offset lies past what one append put behind Stream-Fork-Offset";
             let problem = Problem::new(400, "fork-sub-offset-past-end", SUB_OFFSET, detail);
-            Halt::Refused(self.store.ticket(stream), problem)
+            ForkHalt::Refused(self.store.ticket(stream), problem)
         })
     }
 
@@ -222,9 +226,10 @@ impl<S: Store> Streams<S> {
         from: u64,
         record: &Read,
         count: u64,
-    ) -> Result<Option<u64>, Halt> {
-        let sought = Sought { incarnation: self.store.incarnation(stream), from, to: record.next, count };
-        self.places.behind(sought, &record.pieces).map_err(Halt::Cold)
+    ) -> Result<Option<u64>, ForkHalt> {
+        let sought =
+            MessageSearch { incarnation: self.store.incarnation(stream), from, to: record.next, count };
+        self.message_ends.behind(sought, &record.pieces).map_err(ForkHalt::Cold)
     }
 
     /// The header in which an existing stream differs from the fork asked for, if it does.
@@ -232,22 +237,22 @@ impl<S: Store> Streams<S> {
     pub(crate) fn branch_mismatch(
         &self,
         have: Option<&Fork<S::Stream>>,
-        wish: Option<&Wish>,
+        asked: Option<&ForkRequest>,
     ) -> Option<Name> {
-        let (have, wish) = match (have, wish) {
+        let (have, asked) = match (have, asked) {
             (None, None) => return None,
-            (Some(have), Some(wish)) => (have, wish),
+            (Some(have), Some(asked)) => (have, asked),
             _ => return Some(FORKED_FROM),
         };
         // A source keeps its name as long as it has forks, so the name decides.
-        let source = self.store.find(wish.source.as_bytes());
+        let source = self.store.find(asked.source.as_bytes());
         let identity = |stream: &S::Stream| self.store.incarnation(stream);
         if source.is_none_or(|source| identity(&source) != identity(&have.source)) {
             return Some(FORKED_FROM);
         }
         let anchor = have.anchor.unwrap_or(have.base);
-        let same = match wish.anchor {
-            // Whoever asks for the tail again is not told off because it has moved.
+        let same = match asked.anchor {
+            // A client that asks for the tail again is not refused because the tail has moved.
             Anchor::Tail => {
                 let tail = self.store.staged(&have.source).map(|source| source.tail);
                 have.anchor.is_none() || tail == Some(anchor)
@@ -261,6 +266,6 @@ impl<S: Store> Streams<S> {
         if !same {
             return Some(OFFSET);
         }
-        (wish.sub_offset != have.sub_offset).then_some(SUB_OFFSET)
+        (asked.sub_offset != have.sub_offset).then_some(SUB_OFFSET)
     }
 }

@@ -2,15 +2,15 @@
 //! rule cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are
 //! handed in.
 //!
-//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable; an
-//! answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]). A
+//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
+//! an answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]). A
 //! refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access
-//! and turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by
-//! the official conformance suite over the real one.
+//! and turned into a delete by the verb that finds it. Checked by the tests here over a plain model store,
+//! and by the official conformance suite over the real one.
 //!
-//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, whoever writes (PROTOCOL 5.2); supplying
-//! both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives as long as its
-//! stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
+//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, for all writers together (PROTOCOL
+//! 5.2); supplying both `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives
+//! as long as its stream and is committed with the data it vouches for (PROTOCOL 5.2.1).
 #![forbid(unsafe_code)]
 
 mod access;
@@ -27,8 +27,8 @@ mod head;
 mod headers;
 mod list;
 mod live;
+mod message_ends;
 mod options;
-mod places;
 mod problem;
 mod producer;
 mod read;
@@ -131,14 +131,19 @@ pub struct Streams<S: Store> {
     /// What `__ds` serves; without it nothing is there.
     subscriptions: Option<Arc<Subscriptions<S>>>,
     options: Arc<Options>,
-    /// Found in records that are too large to be read here.
-    places: places::Places,
+    /// Message ends in records that are too large to be read by a reactor.
+    message_ends: message_ends::MessageEnds,
 }
 
 impl<S: Store> Streams<S> {
     /// The service over `store`.
     pub fn new(store: S, options: Options) -> Self {
-        Self { store, subscriptions: None, options: Arc::new(options), places: places::Places::default() }
+        Self {
+            store,
+            subscriptions: None,
+            options: Arc::new(options),
+            message_ends: message_ends::MessageEnds::default(),
+        }
     }
 
     /// Serves these subscriptions under `__ds` (PROTOCOL 6), and tells them of new streams.

@@ -3,12 +3,12 @@
 //! A step depends on the stream and on the subscriber's few words only, so that a reactor can encode it
 //! once for everybody who stands at the same place. What is sent is visible, hence durable.
 
-use crate::access::Found;
+use crate::access::FoundStream;
 use crate::expiry::is_expired;
 use crate::headers::Headers;
 use crate::problem::Problem;
 use crate::read::body;
-use crate::span::Halt;
+use crate::span::ReadHalt;
 use crate::store::{Lifetime, Read, Store, StoreError};
 use crate::{Streams, cursor};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ impl<S: Store> Streams<S> {
     /// What stands at the offset cannot be read.
     pub(crate) fn await_news(
         &self,
-        found: Found<S>,
+        found: FoundStream<S>,
         offset: u64,
         begins: Begins,
         cursor: u64,
@@ -63,7 +63,7 @@ impl<S: Store> Streams<S> {
 
     /// The answer to a live read by events: a subscription, whose first events come with it.
     pub(crate) fn await_events(
-        found: Found<S>,
+        found: FoundStream<S>,
         offset: u64,
         begins: Begins,
         cursor: u64,
@@ -75,8 +75,8 @@ impl<S: Store> Streams<S> {
         Answer::Live { topic_id: found.incarnation, topic: found.stream, live, head, lasts_ms }
     }
 
-    /// What a subscriber is to be sent now. Who begins where what is left does, and was sent nothing yet,
-    /// misses nothing that retention took.
+    /// What a subscriber is to be sent now. One that begins where what is left begins, and was sent nothing
+    /// yet, is not refused for what retention took since.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
         let moves = match live.mode {
             Mode::Sse => live.flavour & RELATIVE != 0 && !live.opened,
@@ -144,12 +144,13 @@ impl<S: Store> Streams<S> {
         };
         let config = self.store.config(stream);
         let incarnation = self.store.incarnation(stream);
-        let polled = self.poll(&Found { stream: stream.clone(), state, config, incarnation }, live, now);
+        let polled =
+            self.poll(&FoundStream { stream: stream.clone(), state, config, incarnation }, live, now);
         polled.unwrap_or_else(|error| Some(Problem::from(&error).respond()))
     }
 
     /// The answer of a long-poll, if there is something to say.
-    fn poll(&self, found: &Found<S>, live: &Live, now: Now) -> Result<Option<Response>, StoreError> {
+    fn poll(&self, found: &FoundStream<S>, live: &Live, now: Now) -> Result<Option<Response>, StoreError> {
         let read = self.store.read(&found.stream, live.offset, self.options.catch_up_bytes_max)?;
         if read.next > live.offset {
             let from_now = live.flavour & FROM_NOW != 0;
@@ -164,18 +165,19 @@ impl<S: Store> Streams<S> {
             self.event(stream, live).and_then(|read| Ok((self.splits_line_end(stream, live, &read)?, read)));
         let (splits, mut read) = match read {
             Ok(read) => read,
-            Err(Halt::Cold(work)) => return Advance::Cold(work),
-            // Nothing was sent yet, so whoever asked is told why nothing will be.
-            Err(Halt::Refused(problem)) if !live.opened => return Advance::Respond(problem.respond()),
+            Err(ReadHalt::Cold(work)) => return Advance::Cold(work),
+            // Nothing was sent yet, so that the reader can be told why nothing will be.
+            Err(ReadHalt::Refused(problem)) if !live.opened => return Advance::Respond(problem.respond()),
             // The response is under way, so its end is all that can be told (PROTOCOL 5.4).
-            Err(Halt::Refused(_)) => {
+            Err(ReadHalt::Refused(_)) => {
                 return Advance::Events { bytes: Bytes::new(), next: live.offset, end: true };
             }
         };
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
         let (end, at_tail) = (read.at_tail && read.closed, read.at_tail);
-        // Part of a character at the tail may be all there ever is. Who was sent what lies in front of it has
-        // heard all that can be said, and knows where the rest begins: other ways to read have it as bytes.
+        // Part of a character at the tail may be all there ever is. A subscriber that was sent what lies in
+        // front of it has all that an event can say, and knows where the rest begins: other reads return it
+        // as bytes.
         if live.flavour == TEXT && !end {
             read.shorten(unfinished(&read));
         }
@@ -207,11 +209,11 @@ impl<S: Store> Streams<S> {
 
     /// What the next event is made of: of text, more than part of a character, unless there is no more yet.
     /// Or else what has to be brought into memory first, if anything can be read at all.
-    fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, Halt> {
+    fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, ReadHalt> {
         let mut limit = self.options.event_bytes_max;
         loop {
             let read = self.store.read(stream, live.offset, limit);
-            let read = read.map_err(|error| Halt::Refused(self.unread(stream, &error)))?;
+            let read = read.map_err(|error| ReadHalt::Refused(self.unread(stream, &error)))?;
             let held = live.flavour == TEXT && read.next - unfinished(&read) == live.offset;
             let Some(twice) = limit.max(1).checked_mul(2).filter(|_| held && !read.at_tail) else {
                 return Ok(read);
@@ -219,14 +221,14 @@ impl<S: Store> Streams<S> {
             // The rest of the character begins a record that had no room beside its first bytes.
             limit = twice;
             if let Some(work) = self.store.cold(stream, live.offset, limit) {
-                return Err(Halt::Cold(work));
+                return Err(ReadHalt::Cold(work));
             }
         }
     }
 
     /// Whether text begins with the second half of a line end whose first half, a CR, was sent before: as a
     /// line end, for it may have been all there ever was.
-    fn splits_line_end(&self, stream: &S::Stream, live: &Live, read: &Read) -> Result<bool, Halt> {
+    fn splits_line_end(&self, stream: &S::Stream, live: &Live, read: &Read) -> Result<bool, ReadHalt> {
         let first = read.pieces.first().and_then(|piece| piece.first());
         let Some(before) =
             live.offset.checked_sub(1).filter(|_| live.flavour == TEXT && first == Some(&b'\n'))
@@ -234,7 +236,7 @@ impl<S: Store> Streams<S> {
             return Ok(false);
         };
         if let Some(work) = self.store.cold(stream, before, 1) {
-            return Err(Halt::Cold(work));
+            return Err(ReadHalt::Cold(work));
         }
         // What is no longer kept says nothing.
         let before = self.store.read(stream, before, 1);
@@ -265,7 +267,7 @@ impl Begins {
     }
 }
 
-fn flavour<S: Store>(found: &Found<S>) -> u8 {
+fn flavour<S: Store>(found: &FoundStream<S>) -> u8 {
     match media::kind(&found.config.content_type) {
         Kind::Json => JSON,
         Kind::Text => TEXT,
@@ -273,8 +275,8 @@ fn flavour<S: Store>(found: &Found<S>) -> u8 {
     }
 }
 
-/// PROTOCOL 5.1: who follows keeps a stream from being idle, and each time that somebody asks renews. So
-/// nobody follows one of a sliding lifetime for so long that it would end: half of that, and then asks again.
+/// PROTOCOL 5.1: each request renews a sliding lifetime. A live read lasts half of that, and the follower's
+/// next request renews it, so that no stream ends while it is followed.
 fn lasts_ms(lifetime: Lifetime) -> Option<u32> {
     match lifetime {
         Lifetime::Sliding { ttl_s } => Some(u32::try_from(ttl_s.saturating_mul(500)).unwrap_or(u32::MAX)),

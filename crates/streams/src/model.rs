@@ -1,8 +1,8 @@
 //! A plain model of a store for tests: vectors and maps behind one lock, durability moved by hand.
 
 use crate::store::{
-    Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, Sought, State, Stats,
-    Store, StoreError,
+    Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store,
+    StoreError, TimeSearch,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -434,15 +434,15 @@ impl Store for Model {
         Ok(Read { pieces, next, at_tail: next == state.tail, closed: state.closed, inside })
     }
 
-    fn since(&self, stream: &usize, time_us: u64) -> Result<Sought, StoreError> {
+    fn since(&self, stream: &usize, time_us: u64) -> Result<TimeSearch, StoreError> {
         if let Some(work) = self.cold(stream, 0, 0) {
-            return Ok(Sought::Cold(work));
+            return Ok(TimeSearch::Cold(work));
         }
         let inner = self.0.lock();
         let State { first, tail, .. } = *inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
         let entry = &inner.streams[*stream];
         let older = entry.records.iter().take_while(|(_, time)| *time < time_us);
-        Ok(Sought::At(older.last().map_or(0, |(end, _)| *end as u64).max(first).min(tail)))
+        Ok(TimeSearch::At(older.last().map_or(0, |(end, _)| *end as u64).max(first).min(tail)))
     }
 
     fn cold(&self, _: &usize, _: u64, _: usize) -> Option<Work> {

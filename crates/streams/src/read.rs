@@ -1,12 +1,12 @@
 //! `GET`: where to read from, and catch-up (PROTOCOL 5.6, 8).
 
-use crate::access::Found;
+use crate::access::FoundStream;
 use crate::cache::{client_has, entity_tag, freshness};
 use crate::expiry::remaining_s;
 use crate::headers::{Headers, single};
 use crate::live::{Begins, nothing_new};
 use crate::problem::Problem;
-use crate::span::{End, Halt, Span};
+use crate::span::{End, ReadHalt, Span};
 use crate::store::{Read, Store, StoreError};
 use crate::{ATTEMPTS_MAX, Streams, cursor};
 use bytes::Bytes;
@@ -19,8 +19,8 @@ use thalweg_wire::{media, query};
 
 /// What an `EventSource` that connects again says of the last event that it heard.
 const LAST_HEARD: Name = Name::LastEventId;
-/// Whoever may append decides what is in a stream, so one that is opened as a page is a page of no origin: it
-/// does not act in the name of this server, which answers more than streams.
+/// Writers decide what is in a stream, so a stream that is opened as a page gets no origin: its scripts
+/// cannot act in the name of this server, which answers more than streams.
 const PAGE_OF_NO_ORIGIN: &[u8] = b"Content-Security-Policy: sandbox\r\n";
 /// There is nothing more in front of `until`.
 const UNTIL_REACHED: &[u8] = b"Stream-Until-Reached: true\r\n";
@@ -34,7 +34,7 @@ pub(crate) enum Start {
 }
 
 /// What a query asks for.
-struct Wish {
+struct ReadQuery {
     start: Start,
     span: Span,
     live: Option<Mode>,
@@ -46,17 +46,18 @@ struct Wish {
 impl<S: Store> Streams<S> {
     /// Catch-up, long-poll or events, as the query says.
     pub(crate) fn read(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
-        let wish = Wish::parse(request.query.unwrap_or(""), now).and_then(|wish| wish.or_again(request));
-        let wish = match wish {
-            Ok(wish) => wish,
+        let query =
+            ReadQuery::parse(request.query.unwrap_or(""), now).and_then(|query| query.or_again(request));
+        let query = match query {
+            Ok(query) => query,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
         for _ in 0..ATTEMPTS_MAX {
-            match self.read_as_found(name, &wish, request, now) {
+            match self.read_as_found(name, &query, request, now) {
                 Ok(answer) => return answer,
                 // PROTOCOL 8: the beginning is where what is left begins, wherever retention has moved that
                 // meanwhile.
-                Err(StoreError::Purged) if wish.is_relative() => {}
+                Err(StoreError::Purged) if query.is_relative() => {}
                 Err(error) => return Answer::Respond(Problem::from(&error).respond()),
             }
         }
@@ -67,7 +68,7 @@ impl<S: Store> Streams<S> {
     fn read_as_found(
         &self,
         name: &str,
-        wish: &Wish,
+        query: &ReadQuery,
         request: &Request<'_>,
         now: Now,
     ) -> Result<Answer<S::Stream>, StoreError> {
@@ -75,10 +76,10 @@ impl<S: Store> Streams<S> {
             Ok(found) => found,
             Err(missing) => return Ok(Self::answer_missing(&missing)),
         };
-        let (offset, end) = match self.bounds(&found, wish, now) {
+        let (offset, end) = match self.bounds(&found, query, now) {
             Ok(bounds) => bounds,
-            Err(Halt::Cold(work)) => return Ok(Answer::Cold(work)),
-            Err(Halt::Refused(problem)) => return Ok(Answer::Respond(problem.respond())),
+            Err(ReadHalt::Cold(work)) => return Ok(Answer::Cold(work)),
+            Err(ReadHalt::Refused(problem)) => return Ok(Answer::Respond(problem.respond())),
         };
         // PROTOCOL 5.1: a read renews, `offset=now` included, when the server begins with it.
         self.renew(&found.stream, found.config.lifetime, now);
@@ -86,39 +87,45 @@ impl<S: Store> Streams<S> {
         if let Some(work) = self.store.cold(&found.stream, offset, self.options.catch_up_bytes_max) {
             return Ok(Answer::Cold(work));
         }
-        if !wish.is_relative() && self.splits_message(&found, offset) {
+        if !query.is_relative() && self.splits_message(&found, offset) {
             return Ok(Answer::Respond(malformed().respond()));
         }
         // A time ahead of all records is the end there is now, as `now` is.
-        let from_now = wish.start == Start::Now || wish.span.since_us.is_some() && offset >= found.state.tail;
-        // Who begins at the end that there was then misses what went since.
-        let begins = Begins { now: from_now, relative: wish.is_relative() && !from_now };
-        match wish.live {
-            // Who does not know that this was all would ask for ever; 204 is what an `EventSource` goes by.
-            Some(_) if wish.again && found.state.closed && offset == found.state.tail => {
+        let from_now =
+            query.start == Start::Now || query.span.since_us.is_some() && offset >= found.state.tail;
+        // A reader that began at the tail is told when retention took entries behind it, and not moved on.
+        let begins = Begins { now: from_now, relative: query.is_relative() && !from_now };
+        match query.live {
+            // A reader that does not know the end would ask for ever; 204 is what stops an `EventSource`.
+            Some(_) if query.again && found.state.closed && offset == found.state.tail => {
                 Ok(Answer::Respond(nothing_new(self.tail(&found), None)))
             }
-            Some(Mode::LongPoll) => self.await_news(found, offset, begins, wish.cursor_floor, now),
-            Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, wish.cursor_floor)),
-            None if wish.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
+            Some(Mode::LongPoll) => self.await_news(found, offset, begins, query.cursor_floor, now),
+            Some(Mode::Sse) => Ok(Self::await_events(found, offset, begins, query.cursor_floor)),
+            None if query.start == Start::Now => Ok(Answer::Respond(self.nothing_yet(&found, end))),
             None => self.catch_up(&found, (offset, from_now), end, request, now).map(Answer::Respond),
         }
     }
 
     /// Where a read begins and ends.
-    fn bounds(&self, found: &Found<S>, wish: &Wish, now: Now) -> Result<(u64, Option<End>), Halt> {
-        let offset = match wish.span.since_us {
+    fn bounds(
+        &self,
+        found: &FoundStream<S>,
+        query: &ReadQuery,
+        now: Now,
+    ) -> Result<(u64, Option<End>), ReadHalt> {
+        let offset = match query.span.since_us {
             Some(since_us) => self.place(found, since_us)?,
-            None => self.start_offset(found, wish.start).map_err(Halt::Refused)?,
+            None => self.start_offset(found, query.start).map_err(ReadHalt::Refused)?,
         };
-        let Some(until_us) = wish.span.until_us else { return Ok((offset, None)) };
+        let Some(until_us) = query.span.until_us else { return Ok((offset, None)) };
         let end = self.end(self.place(found, until_us)?, until_us, found, now);
         Ok((offset, Some(end)))
     }
 
     fn catch_up(
         &self,
-        found: &Found<S>,
+        found: &FoundStream<S>,
         (offset, from_now): (u64, bool),
         end: Option<End>,
         request: &Request<'_>,
@@ -142,7 +149,7 @@ impl<S: Store> Streams<S> {
     /// The answer of a long-poll that has something: a catch-up with a cursor.
     pub(crate) fn caught_up_live(
         &self,
-        found: &Found<S>,
+        found: &FoundStream<S>,
         offset: u64,
         read: Read,
         cursor_floor: u64,
@@ -164,7 +171,7 @@ impl<S: Store> Streams<S> {
     fn read_lines(
         &self,
         headers: &mut Headers,
-        found: &Found<S>,
+        found: &FoundStream<S>,
         read: &Read,
         tag: &[u8],
         moving: bool,
@@ -186,7 +193,7 @@ impl<S: Store> Streams<S> {
     }
 
     /// The start as an offset in the stream as it is visible.
-    fn start_offset(&self, found: &Found<S>, start: Start) -> Result<u64, Problem> {
+    fn start_offset(&self, found: &FoundStream<S>, start: Start) -> Result<u64, Problem> {
         match start {
             Start::Beginning => Ok(found.state.first),
             Start::Now => Ok(found.state.tail),
@@ -208,14 +215,14 @@ impl<S: Store> Streams<S> {
 
     /// Whether an offset lies inside what was appended as one, of a stream of messages: the server gave out
     /// no such offset, and what is read from it would be no JSON.
-    fn splits_message(&self, found: &Found<S>, offset: u64) -> bool {
+    fn splits_message(&self, found: &FoundStream<S>, offset: u64) -> bool {
         media::kind(&found.config.content_type) == Kind::Json
             && offset < found.state.tail
             && self.store.read(&found.stream, offset, 1).is_ok_and(|read| read.inside)
     }
 
     /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
-    fn nothing_yet(&self, found: &Found<S>, end: Option<End>) -> Response {
+    fn nothing_yet(&self, found: &FoundStream<S>, end: Option<End>) -> Response {
         let mut headers = Headers::new();
         headers.line(Name::ContentType, found.config.content_type.as_bytes());
         headers.next_offset(self.tail(found)).up_to_date(true).closed(found.state.closed);
@@ -227,7 +234,7 @@ impl<S: Store> Streams<S> {
     }
 }
 
-impl Wish {
+impl ReadQuery {
     /// It begins at a place that is found anew whenever somebody looks, not at an offset.
     fn is_relative(&self) -> bool {
         !matches!(self.start, Start::At(_))

@@ -60,7 +60,7 @@ impl Retain {
         }
     }
 
-    /// The field in which another wish differs.
+    /// The field in which another request differs.
     pub(crate) fn mismatch(self, other: Self) -> Option<Name> {
         let field = if self.seconds == other.seconds { BYTES } else { SECONDS };
         (self != other).then_some(field)

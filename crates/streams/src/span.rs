@@ -5,9 +5,9 @@
 //! ends in front of the first record of its time or a later one.
 
 use crate::Streams;
-use crate::access::Found;
+use crate::access::FoundStream;
 use crate::problem::Problem;
-use crate::store::{Read, Sought, Store};
+use crate::store::{Read, Store, TimeSearch};
 use thalweg_wire::exchange::{Now, Work};
 use thalweg_wire::{decimal, rfc3339};
 
@@ -24,8 +24,8 @@ pub(crate) struct Span {
     pub(crate) until_us: Option<u64>,
 }
 
-/// Why it is not known where a bound lies, or not yet.
-pub(crate) enum Halt {
+/// Why something of a stream cannot be read, or not yet: where a bound lies, or the next event.
+pub(crate) enum ReadHalt {
     /// What decides it has to be brought into memory first.
     Cold(Work),
     Refused(Problem),
@@ -77,18 +77,18 @@ fn is_integer(text: &str) -> bool {
 
 impl<S: Store> Streams<S> {
     /// Offset of the first record of a time or a later one.
-    pub(crate) fn place(&self, found: &Found<S>, time_us: u64) -> Result<u64, Halt> {
+    pub(crate) fn place(&self, found: &FoundStream<S>, time_us: u64) -> Result<u64, ReadHalt> {
         match self.store.since(&found.stream, time_us) {
             // Perhaps behind the tail that was found: records may have come since.
-            Ok(Sought::At(offset)) => Ok(offset),
-            Ok(Sought::Cold(work)) => Err(Halt::Cold(work)),
-            Err(error) => Err(Halt::Refused(Problem::from(&error))),
+            Ok(TimeSearch::At(offset)) => Ok(offset),
+            Ok(TimeSearch::Cold(work)) => Err(ReadHalt::Cold(work)),
+            Err(error) => Err(ReadHalt::Refused(Problem::from(&error))),
         }
     }
 
     /// The end that a place makes for a read until a time. Behind the last record it is one only once nothing
     /// older can follow.
-    pub(crate) fn end(&self, offset: u64, until_us: u64, found: &Found<S>, now: Now) -> End {
+    pub(crate) fn end(&self, offset: u64, until_us: u64, found: &FoundStream<S>, now: Now) -> End {
         let is_past = now.time_us >= until_us.saturating_add(TURN_US_MAX);
         // What is staged was appended earlier, and is still to be seen.
         let is_all = || self.store.staged(&found.stream).is_some_and(|state| state.tail == found.state.tail);

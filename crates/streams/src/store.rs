@@ -202,7 +202,7 @@ impl Read {
 
 /// What a search by time came to.
 #[derive(Debug)]
-pub enum Sought {
+pub enum TimeSearch {
     /// The first record of that time or a later one begins there; the visible tail as it is now if every
     /// record is older.
     At(u64),
@@ -303,7 +303,7 @@ pub trait Store: Clone + Send + 'static {
     fn incarnation(&self, stream: &Self::Stream) -> u64;
 
     /// The incarnation that an offset's token names: the stream's own above its base, and below that
-    /// whoever's it is in the source. Grows with the offset.
+    /// the one that the source names there. Grows with the offset.
     fn owner(&self, stream: &Self::Stream, offset: u64) -> u64;
 
     /// Where the stream branches off; `None` unless it is a fork.
@@ -365,7 +365,7 @@ pub trait Store: Clone + Send + 'static {
     ///
     /// # Errors
     /// [`StoreError::Gone`], [`StoreError::Damaged`].
-    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
+    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<TimeSearch, StoreError>;
 
     /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would
     /// not wait.

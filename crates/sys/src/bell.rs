@@ -35,7 +35,7 @@ pub fn ring(socket: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor. A connection that was reset is an end.
-pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
+pub fn drain(socket: BorrowedFd<'_>) -> io::Result<Heard> {
     let mut bells = [0_u8; 1024];
     let heard = unless_it_would_wait(|| match recv(socket, &mut bells[..], RecvFlags::DONTWAIT) {
         Ok((0, _)) | Err(Errno::CONNRESET) => Ok(Heard::End),
@@ -62,18 +62,18 @@ mod tests {
     #[test]
     fn bells_are_heard_once_however_many_and_then_the_end() {
         let (ours, theirs) = pair().unwrap();
-        assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Nothing);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Nothing);
         for count in [1, 3, 200] {
             (0..count).for_each(|_| ring(ours.as_fd()).unwrap());
             listen(theirs.as_fd(), None).unwrap();
-            assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Bells);
-            assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Nothing);
+            assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
+            assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Nothing);
         }
         ring(ours.as_fd()).unwrap();
         drop(ours);
-        assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
         listen(theirs.as_fd(), None).unwrap();
-        assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::End);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::End);
         assert_eq!(ring(theirs.as_fd()).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
@@ -83,7 +83,7 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         crate::socket::send(ours.as_fd(), &[7; 5_000]).unwrap();
         shutdown_write(ours.as_fd()).unwrap();
-        let heard: Vec<_> = (0..6).map(|_| hush(theirs.as_fd()).unwrap()).collect();
+        let heard: Vec<_> = (0..6).map(|_| drain(theirs.as_fd()).unwrap()).collect();
         assert_eq!(heard, [[Heard::Bells; 5].as_slice(), &[Heard::End]].concat());
     }
 
@@ -92,10 +92,10 @@ mod tests {
     fn a_full_socket_never_waits_and_loses_nothing() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         (0..10_000).for_each(|_| ring(ours.as_fd()).unwrap());
-        assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Bells);
-        while hush(theirs.as_fd()).unwrap() == Heard::Bells {}
+        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
+        while drain(theirs.as_fd()).unwrap() == Heard::Bells {}
         ring(ours.as_fd()).unwrap();
-        assert_eq!(hush(theirs.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(drain(theirs.as_fd()).unwrap(), Heard::Bells);
         ring(ours.as_fd()).unwrap();
         ring(theirs.as_fd()).unwrap();
         drop(theirs);
@@ -103,7 +103,7 @@ mod tests {
         let mut heard = Vec::new();
         while heard.last() != Some(&Heard::End) && heard.len() < 1_000 {
             listen(ours.as_fd(), Some(std::time::Duration::from_millis(10))).unwrap();
-            heard.push(hush(ours.as_fd()).unwrap());
+            heard.push(drain(ours.as_fd()).unwrap());
         }
         assert_eq!(heard.last(), Some(&Heard::End), "{heard:?}");
     }

@@ -24,7 +24,8 @@ pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{BoundPath, Listener};
 pub use peer_wait::{PeerWait, Waited};
 pub use shared::{
-    Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
+    Heard, RING_BYTES_DEFAULT, SharedEnd, drain_bell, receive_with_descriptor, ring_bell,
+    send_with_descriptor,
 };
 pub use stream::{
     Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,

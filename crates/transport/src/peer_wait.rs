@@ -155,7 +155,7 @@ impl PeerWait<'_> {
             let slept = bell::listen(self.socket, Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)));
             self.end.wake_up();
             slept?;
-            let heard = bell::hush(self.socket)?;
+            let heard = bell::drain(self.socket)?;
             if self.is_over() {
                 return Ok(Waited::Ready);
             }
@@ -251,6 +251,6 @@ mod tests {
         assert!(theirs.0.prepare_to_sleep(Wanted::Bytes));
         ours.0.write_gathered(&[IoSlice::new(b"x")]).unwrap();
         assert_eq!(wait(&mut ours, Wanted::Bytes, Duration::ZERO), Waited::TimedOut);
-        assert_eq!(bell::hush(theirs.1.as_fd()).unwrap(), Heard::Bells);
+        assert_eq!(bell::drain(theirs.1.as_fd()).unwrap(), Heard::Bells);
     }
 }

@@ -5,15 +5,15 @@
 //! The server makes sealed memory with a ring each way ([`SharedEnd::create`]) and sends its descriptor
 //! beside the bytes that welcome the client ([`send_with_descriptor`]); the client checks what it got
 //! ([`SharedEnd::adopt`]). From then on bytes go through the rings, and on the socket nothing goes but
-//! *bells*: one byte wakes the peer ([`ring_bell`], [`hush`]). So memory has no name that could go stale, a
-//! side costs one descriptor, and a peer that dies is noticed as on any socket.
+//! *bells*: one byte wakes the peer ([`ring_bell`], [`drain_bell`]). So memory has no name that could go
+//! stale, a side costs one descriptor, and a peer that dies is noticed as on any socket.
 //!
 //! # A turn
 //!
 //! ```text
 //! read, handle, write …                       no system call while both are up
 //! bell_wanted()     -> ring_bell(socket)      the peer sleeps and is owed a wake
-//! prepare_to_sleep() -> wait for the socket, hush it, wake_up()
+//! prepare_to_sleep() -> wait for the socket, drain_bell(), wake_up()
 //! ```
 //!
 //! Ownership: a [`SharedEnd`] owns its map of the memory and belongs to one thread at a time; the socket is
@@ -212,8 +212,8 @@ pub fn ring_bell(socket: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor; a connection that was reset is an end.
-pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
-    bell::hush(socket)
+pub fn drain_bell(socket: BorrowedFd<'_>) -> io::Result<Heard> {
+    bell::drain(socket)
 }
 
 /// Writes bytes with a descriptor beside them. Unless it would block the descriptor is sent, however many of

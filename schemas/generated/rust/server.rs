@@ -51,8 +51,13 @@ pub trait EchoHandler {
     );
 }
 
-/// Hands a request's frame to its method. A frame that is no request is answered with the error.
-pub fn dispatch<H: EchoHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
+/// Hands a request's frame to its method at once, whatever else runs of the same fork: `EchoService` is for
+/// servers that keep the schema's order. A frame that is no request is answered with the error.
+pub fn dispatch_unordered<H: EchoHandler + ?Sized>(
+    handler: &H,
+    frame: &[u8],
+    mut reply: Box<dyn Reply>,
+) {
     match EchoRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
         Err(wrong) => refuse(&mut *reply, "EchoErrorResponse", &wrong),

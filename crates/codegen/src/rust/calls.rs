@@ -108,6 +108,7 @@ impl Rust<'_> {
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
         let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+        let service = self.names.own("Service");
         let runtime = self.runtime;
         text.line("use super::types::*;");
         text.line(format!("use {runtime}::messagepack::DecodeError;"));
@@ -130,8 +131,9 @@ impl Rust<'_> {
             }
         });
         text.lines(&format!(
-            "\n/// Hands a request's frame to its method. A frame that is no request is answered with the error.\n\
-             pub fn dispatch<H: {handler} + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {{\n    \
+            "\n/// Hands a request's frame to its method at once, whatever else runs of the same fork: `{service}` is for\n\
+             /// servers that keep the schema's order. A frame that is no request is answered with the error.\n\
+             pub fn dispatch_unordered<H: {handler} + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {{\n    \
              match {request}::decode(frame) {{\n        Ok(request) => handle(handler, request, reply),\n        \
              Err(wrong) => refuse(&mut *reply, \"{}\", &wrong),\n    }}\n}}",
             self.service.error.tag

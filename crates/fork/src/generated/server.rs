@@ -26,8 +26,13 @@ pub trait ForksHandler {
     fn servers(&self, request: ForksServers, responder: Responder<commands::Servers>);
 }
 
-/// Hands a request's frame to its method. A frame that is no request is answered with the error.
-pub fn dispatch<H: ForksHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
+/// Hands a request's frame to its method at once, whatever else runs of the same fork: `ForksService` is for
+/// servers that keep the schema's order. A frame that is no request is answered with the error.
+pub fn dispatch_unordered<H: ForksHandler + ?Sized>(
+    handler: &H,
+    frame: &[u8],
+    mut reply: Box<dyn Reply>,
+) {
     match ForksRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
         Err(wrong) => refuse(&mut *reply, "ForksErrorResponse", &wrong),

@@ -21,9 +21,9 @@ mod dialing;
 mod error;
 mod exchange;
 mod options;
-mod places;
 mod pool;
 mod target;
+mod targets;
 
 pub use answer::{Answers, Done};
 pub use bearer::Bearer;
@@ -64,8 +64,8 @@ impl Client {
         Ok(Self { pool, target, last: Answers::default() })
     }
 
-    /// Another service, or the same at another address, over the same connections. As many are kept as
-    /// [`Options::targets_max`] says: whoever calls ever new ones names each before its call.
+    /// Another service, or the same at another address, over the same connections. At most
+    /// [`Options::targets_max`] are kept: a caller that keeps calling new ones names each before its call.
     ///
     /// # Errors
     /// As [`Client::new`].
@@ -145,8 +145,8 @@ impl Client {
         }
     }
 
-    /// A step of such a wait, for whoever has to look after something else in between: `None` when it is to
-    /// be taken again, which is so after a signal.
+    /// A step of such a wait, for a caller that has to do something else in between: `None` when the step is
+    /// to be taken again, as after a signal.
     ///
     /// # Errors
     /// As [`Client::wait`].

@@ -5,8 +5,8 @@ use super::connection::{Connection, KEPT_BYTES, Step};
 use super::exchange::{Exchange, never_sent};
 use super::left;
 use super::options::{Ask, Options, Statistics};
-use super::places::Places;
 use super::target::{SiteId, Target};
+use super::targets::Targets;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ const BARELY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Pool {
     options: Options,
-    places: Places,
+    targets: Targets,
     connections: Vec<Connection>,
     /// What waits for a connection to be free.
     queue: VecDeque<(SiteId, Exchange)>,
@@ -46,7 +46,7 @@ impl Pool {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
-            places: Places::default(),
+            targets: Targets::default(),
             connections: Vec::new(),
             queue: VecDeque::new(),
             done: VecDeque::new(),
@@ -63,7 +63,7 @@ impl Pool {
         let (connections, queue) = (&self.connections, &self.queue);
         let busy =
             || connections.iter().map(|of| of.site).chain(queue.iter().map(|(site, _)| *site)).collect();
-        self.places.with(url, self.options.token.as_ref(), self.options.targets_max, busy)
+        self.targets.with(url, self.options.token.as_ref(), self.options.targets_max, busy)
     }
 
     /// Begins an exchange. It goes out at once if there is a connection for it, or may be one.
@@ -71,7 +71,7 @@ impl Pool {
         if self.in_flight() >= self.options.in_flight_max {
             return Err(Failure::new(Fault::Overloaded, format!("{} in flight", self.options.in_flight_max)));
         }
-        let (place, site) = self.places.at(ask.target.unwrap_or(target))?;
+        let (place, site) = self.targets.at(ask.target.unwrap_or(target))?;
         let deadline = ask.deadline.or(self.options.deadline);
         let now = Instant::now();
         let until = deadline.and_then(|deadline| now.checked_add(deadline));
@@ -105,7 +105,7 @@ impl Pool {
             self.queue.push_back((site, exchange));
             return true;
         }
-        match Connection::dial(site, self.places.sites.addresses(site), exchange) {
+        match Connection::dial(site, self.targets.sites.addresses(site), exchange) {
             Ok(connection) => {
                 self.statistics.opened += 1;
                 self.connections.push(connection);
@@ -142,7 +142,7 @@ impl Pool {
                 if !keeps {
                     self.drop_connection(place);
                 }
-                self.places.sites.answered(site, address);
+                self.targets.sites.answered(site, address);
                 self.finish(exchange, outcome);
                 self.free(site);
             }
@@ -326,7 +326,7 @@ impl Pool {
             if let Some(nested) = &mut self.nested
                 && !nested.wait(wakes, left)?
             {
-                // The end of the wait, or a signal, which whoever waits may have to look after.
+                // The end of the wait, or a signal, which the caller may have to handle.
                 self.expire();
                 break;
             }
@@ -451,10 +451,10 @@ impl Pool {
 /// Without what is sent, and the memory of it: a token is in there.
 impl fmt::Debug for Pool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.places.urls().collect();
+        let urls: Vec<_> = self.targets.urls().collect();
         out.debug_struct("Pool")
             .field("options", &self.options)
-            .field("places", &urls)
+            .field("targets", &urls)
             .field("in_flight", &self.in_flight())
             .field("statistics", &self.statistics())
             .finish_non_exhaustive()

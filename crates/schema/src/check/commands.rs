@@ -4,6 +4,7 @@ use super::Check;
 use crate::jsonc::{Member, Node, Value};
 use crate::model::{Access, Command, Field, Message, Schedule, Type};
 use crate::problem::did_you_mean_or;
+use std::collections::BTreeMap;
 
 const MEMBERS: [&str; 5] = ["request", "response", "stream", "schedule", "fork"];
 const ACCESSES: [(&str, Access); 3] =
@@ -27,7 +28,7 @@ impl Check {
         let mut borrowed = Vec::new();
         for member in members {
             self.command_name(&member.key, member.key_span);
-            self.commands.push((member.key.clone(), member.key_span));
+            self.commands.add(&member.key, member.key_span);
             let Some(parts) = self.object(&member.node, "a command") else { continue };
             self.known_members(parts, &MEMBERS, "a command");
             if let Some((command, response)) = self.command(member, parts) {
@@ -35,9 +36,7 @@ impl Check {
                 commands.push(command);
             }
         }
-        for (n, node) in borrowed {
-            self.borrow_response(&mut commands, n, node);
-        }
+        self.borrow_responses(&mut commands, borrowed);
         commands
     }
 
@@ -78,19 +77,25 @@ impl Check {
         Some((command, (!owns_response).then_some(&response.node)))
     }
 
-    /// Gives a command the response of another.
-    fn borrow_response(&mut self, commands: &mut [Command], n: usize, node: &Node) {
-        let Value::String(wanted) = &node.value else { return };
-        let owners = || commands.iter().filter(|c| c.owns_response);
-        let found = owners().find(|c| c.response.tag == *wanted || c.response.stem == *wanted);
-        if let Some(response) = found.map(|c| c.response.clone()) {
-            commands[n].response = response;
-            return;
+    /// Gives each of these commands the response of another: the command's place in the list, and the node
+    /// that names the response by its tag or its stem.
+    fn borrow_responses(&mut self, commands: &mut [Command], borrowed: Vec<(usize, &Node)>) {
+        let mut owners = BTreeMap::new();
+        for (n, command) in commands.iter().enumerate().filter(|(_, command)| command.owns_response) {
+            owners.entry(command.response.tag.clone()).or_insert(n);
+            owners.entry(command.response.stem.clone()).or_insert(n);
         }
-        let stems = owners().map(|c| c.response.stem.as_str());
-        let otherwise = "name a command that declares its response: \"<Command>Response\"";
-        let hint = did_you_mean_or(wanted, stems, otherwise);
-        self.wrong(node.span, format!("no command declares a response {wanted}"), hint);
+        for (n, node) in borrowed {
+            let Value::String(wanted) = &node.value else { continue };
+            if let Some(owner) = owners.get(wanted) {
+                commands[n].response = commands[*owner].response.clone();
+                continue;
+            }
+            let stems = commands.iter().filter(|c| c.owns_response).map(|c| c.response.stem.as_str());
+            let otherwise = "name a command that declares its response: \"<Command>Response\"";
+            let hint = self.suggestions.hint(wanted, stems, otherwise);
+            self.wrong(node.span, format!("no command declares a response {wanted}"), hint);
+        }
     }
 
     fn schedule(
@@ -131,7 +136,7 @@ impl Check {
             return None;
         };
         let leaf = match &field.of {
-            Type::Alias(name) => self.aliases.iter().find(|a| a.name == *name).map(|a| a.of.clone()),
+            Type::Alias(name) => self.alias(name).map(|alias| alias.of.clone()),
             of => Some(of.clone()),
         };
         if !matches!(leaf, Some(Type::Int(_) | Type::String | Type::Bytes | Type::Bin32)) {

@@ -1,6 +1,7 @@
 //! Aliases, enums and the names of types.
 
 use super::Check;
+use super::declared::Declaration;
 use crate::jsonc::{Member, Value};
 use crate::model::{Alias, Enum, Int, Struct, Type};
 use crate::problem::did_you_mean_or;
@@ -44,13 +45,13 @@ fn alias_hint(name: &str, text: &str) -> String {
 impl Check {
     /// The members of a section, each noted as a name that becomes a type.
     fn section<'n>(&mut self, section: Option<&'n Member>, what: &str) -> &'n [Member] {
-        let Some(member) = section else { return &[] };
-        let members = self.object(&member.node, &member.key).unwrap_or(&[]);
+        let Some(section) = section else { return &[] };
+        let members = self.object(&section.node, &section.key).unwrap_or(&[]);
         for member in members {
             self.type_name(&member.key, member.key_span, what);
-            if let Some((_, first)) = self.places.iter().find(|(name, _)| *name == member.key).cloned()
-                && first != member.key_span
-                && !members.iter().any(|m| m.key_span == first)
+            // The same name twice in one section is told by `object`.
+            if let Some(first) = self.places.first(&member.key)
+                && !(section.node.span.start..section.node.span.end).contains(&first.start)
             {
                 self.wrong(
                     member.key_span,
@@ -58,7 +59,7 @@ impl Check {
                     "rename one of them",
                 );
             }
-            self.places.push((member.key.clone(), member.key_span));
+            self.places.add(&member.key, member.key_span);
         }
         members
     }
@@ -71,6 +72,7 @@ impl Check {
                 self.wrong(member.node.span, format!("{text} is no leaf"), hint);
                 continue;
             };
+            self.declared.add(&member.key, Declaration::Alias(self.aliases.len()));
             self.aliases.push(Alias { name: member.key.clone(), doc: member.doc.clone(), of });
         }
     }
@@ -93,13 +95,15 @@ impl Check {
             }
             self.apart(&words, "words");
             let members = words.iter().map(|(word, _)| (*word).to_owned()).collect();
+            self.declared.add(&member.key, Declaration::Enum);
             self.enums.push(Enum { name: member.key.clone(), doc: member.doc.clone(), members });
         }
     }
 
     pub(super) fn declare_types(&mut self, section: Option<&Member>) {
-        let members = self.section(section, "a type");
-        self.type_names = members.iter().map(|m| m.key.clone()).collect();
+        for member in self.section(section, "a type") {
+            self.declared.add(&member.key, Declaration::Struct);
+        }
     }
 
     pub(super) fn fill_types(&mut self, section: Option<&Member>) {

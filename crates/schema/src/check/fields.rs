@@ -2,10 +2,10 @@
 
 use super::Check;
 use super::declare::{LEAVES, leaf};
+use super::declared::Declaration;
 use crate::casing::{camel, pascal, snake};
 use crate::jsonc::{Node, Span};
 use crate::model::{Field, Type};
-use crate::problem::did_you_mean_or;
 use crate::reference::{self, Reference};
 use std::collections::BTreeMap;
 
@@ -74,27 +74,24 @@ impl Check {
         if let Some(of) = leaf(name) {
             return Some(of);
         }
-        if self.aliases.iter().any(|alias| alias.name == name) {
-            return Some(Type::Alias(name.to_owned()));
-        }
-        if self.enums.iter().any(|of| of.name == name) {
-            return Some(Type::Enum(name.to_owned()));
-        }
-        if self.type_names.iter().any(|of| of == name) {
-            return Some(Type::Struct(name.to_owned()));
+        match self.declared.find(name) {
+            Some(Declaration::Alias(_)) => return Some(Type::Alias(name.to_owned())),
+            Some(Declaration::Enum) => return Some(Type::Enum(name.to_owned())),
+            Some(Declaration::Struct) => return Some(Type::Struct(name.to_owned())),
+            None => {}
         }
         // A name whose declaration is broken was told already.
-        if self.places.iter().any(|(declared, _)| declared == name) {
+        if self.places.first(name).is_some() {
             return None;
         }
-        let declared = self.places.iter().map(|(name, _)| name.as_str());
         let hint = match name {
             "map" => "say of what: map<T>".to_owned(),
             "int" | "integer" | "number" => "say how wide: u32, i64, f64".to_owned(),
             "str" | "text" => "did you mean \"string\"?".to_owned(),
             _ => {
+                let declared = self.places.iter().map(|(name, _)| name.as_str());
                 let known = declared.chain(LEAVES.iter().map(|(name, _)| *name));
-                did_you_mean_or(name, known, "declare it in types, enums or aliases")
+                self.suggestions.hint(name, known, "declare it in types, enums or aliases")
             }
         };
         let place = Span { start: at.start + 1 + offset, end: at.end };

@@ -7,6 +7,8 @@
 
 mod commands;
 mod declare;
+mod declared;
+mod earlier;
 mod fields;
 mod names;
 mod sizes;
@@ -19,7 +21,9 @@ pub use together::prefix_clash;
 use crate::canonical;
 use crate::jsonc::{Member, Node, Span, Value};
 use crate::model::{Alias, Enum, Message, Service, Struct};
-use crate::problem::{Finding, did_you_mean_or};
+use crate::problem::{Finding, Suggestions, did_you_mean_or};
+use declared::{Declared, Places};
+use std::collections::BTreeSet;
 
 /// What the walk has found out so far.
 #[derive(Default)]
@@ -28,13 +32,14 @@ pub(crate) struct Check {
     service: String,
     aliases: Vec<Alias>,
     enums: Vec<Enum>,
-    /// Names of declared types, known before their fields are.
-    type_names: Vec<String>,
     types: Vec<Struct>,
+    /// What each name in a field's type refers to; types are known before their fields are.
+    declared: Declared,
     /// Where each name that becomes a type stands.
-    places: Vec<(String, Span)>,
+    places: Places,
     /// Where each command stands.
-    commands: Vec<(String, Span)>,
+    commands: Places,
+    suggestions: Suggestions,
 }
 
 const SECTIONS: [&str; 6] = ["service", "aliases", "enums", "types", "error", "commands"];
@@ -79,8 +84,9 @@ impl Check {
             self.wrong(node.span, format!("{what} is an object, not {found}"), "write { \"name\": … }");
             return None;
         };
-        for (n, member) in members.iter().enumerate() {
-            if members[..n].iter().any(|earlier| earlier.key == member.key) {
+        let mut seen = BTreeSet::new();
+        for member in members {
+            if !seen.insert(member.key.as_str()) {
                 self.wrong(member.key_span, format!("{} is there twice", member.key), "drop one of them");
             }
         }

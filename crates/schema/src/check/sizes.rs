@@ -3,7 +3,7 @@
 use super::Check;
 use super::commands::messages;
 use crate::jsonc::Span;
-use crate::model::{Command, Field, Type};
+use crate::model::{Command, Field, Type, types_by_dependency};
 use std::collections::BTreeMap;
 
 /// How many bytes one value may hold in place, its fixed arrays multiplied out. A call has several copies of
@@ -17,7 +17,7 @@ struct Layout {
     align: usize,
 }
 
-/// What a value of each type takes, as far as it was counted, and the items of lists and maps that take too
+/// What a value of each declared type takes, and the items of lists and maps that take too
 /// much.
 #[derive(Default)]
 struct Known<'c> {
@@ -51,6 +51,12 @@ impl Check {
         }
         let mut giants: Vec<(String, usize, Span)> = Vec::new();
         let mut known = Known::default();
+        // Each behind those that it contains, so that no depth of types nests calls.
+        for of in types_by_dependency(&self.types) {
+            let layout = self.fields_in_place(&of.fields, &mut known);
+            // One of nothing takes a byte all the same.
+            known.layouts.insert(&of.name, Layout::of(layout.size.max(1), layout.align));
+        }
         let mut look = |fields, name: &str, at| {
             known.item_max = 0;
             let size = self.fields_in_place(fields, &mut known).size;
@@ -73,21 +79,21 @@ impl Check {
         }
     }
 
-    fn fields_in_place<'c>(&'c self, fields: &'c [Field], known: &mut Known<'c>) -> Layout {
+    fn fields_in_place(&self, fields: &[Field], known: &mut Known<'_>) -> Layout {
         let all =
             fields.iter().fold(Layout::of(0, 1), |all, field| all.then(self.in_place(&field.of, known)));
         all.whole()
     }
 
     /// What holds its items elsewhere.
-    fn beside<'c>(&'c self, item: &'c Type, layout: Layout, known: &mut Known<'c>) -> Layout {
+    fn beside(&self, item: &Type, layout: Layout, known: &mut Known<'_>) -> Layout {
         let size = self.in_place(item, known).size;
         known.item_max = known.item_max.max(size);
         layout
     }
 
     /// As the target that needs most of it lays it out.
-    fn in_place<'c>(&'c self, of: &'c Type, known: &mut Known<'c>) -> Layout {
+    fn in_place(&self, of: &Type, known: &mut Known<'_>) -> Layout {
         match of {
             Type::Bool => Layout::of(1, 1),
             Type::Int(int) => Layout::of(usize::from(int.bits / 8), usize::from(int.bits / 8)),
@@ -97,7 +103,7 @@ impl Check {
             Type::Bin32 => Layout::of(32, 1),
             Type::List(of) => self.beside(of, Layout::of(24, 8), known),
             Type::Map(of) => self.beside(of, Layout::of(48, 8), known),
-            Type::Alias(name) => match self.aliases.iter().find(|alias| alias.name == *name) {
+            Type::Alias(name) => match self.alias(name) {
                 Some(alias) => self.in_place(&alias.of, known),
                 None => Layout::of(32, 8),
             },
@@ -106,17 +112,7 @@ impl Check {
                 Layout::of(size.saturating_mul(*count), align)
             }
             Type::Optional(of) => self.in_place(of, known).then(Layout::of(1, 1)).whole(),
-            Type::Struct(name) => {
-                if let Some(layout) = known.layouts.get(name.as_str()) {
-                    return *layout;
-                }
-                let found = self.types.iter().find(|t| t.name == *name);
-                let layout = found.map_or(Layout::of(0, 1), |t| self.fields_in_place(&t.fields, known));
-                // One of nothing takes a byte all the same.
-                let layout = Layout::of(layout.size.max(1), layout.align);
-                known.layouts.insert(name, layout);
-                layout
-            }
+            Type::Struct(name) => known.layouts.get(name.as_str()).copied().unwrap_or(Layout::of(1, 1)),
         }
     }
 }

@@ -441,3 +441,82 @@ fn an_alias_with_a_suffix_is_told_where_that_goes() {
     let text = types("\"aliases\": { \"Id\": \"u8?\" },");
     broken(&text, "\"u8?\"", "declare \"u8\", and write Id? where it is used");
 }
+
+/// A schema with `count` of everything that has a name. Of each kind, `wrong` more refer to what is not
+/// there.
+fn large(count: usize, wrong: usize) -> String {
+    let all = |one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().join(",\n");
+    let aliases = all(&|n| format!("\"A{n}\": \"u8\""));
+    let enums = all(&|n| format!("\"E{n}\": [\"one\"]"));
+    let words = all(&|n| format!("\"w{n}\""));
+    let types =
+        all(&|n| format!("\"Type{n}\": {{ \"a\": \"A{n}\", \"e\": \"E{n}?\", \"t\": \"Type{}[]\" }}", n + 1));
+    let fields = all(&|n| format!("\"n{n}\": \"u8\""));
+    let commands = all(&|n| {
+        let scheduled = "\"schedule\": \"write\", \"fork\": \"a\"";
+        format!(
+            "\"C{n}\": {{ \"request\": {{ \"a\": \"A{n}\" }}, \"response\": {{}}, {scheduled} }},\n\
+                 \"B{n}\": {{ \"request\": {{}}, \"response\": \"C{n}Response\" }}"
+        )
+    });
+    let missing = (0..wrong).map(|n| format!("\"m{n}\": \"Typpe{n}\"")).collect::<Vec<_>>().join(", ");
+    let borrowers = (0..wrong)
+        .map(|n| format!(",\n\"D{n}\": {{ \"request\": {{}}, \"response\": \"Cc{n}Response\" }}"))
+        .collect::<String>();
+    format!(
+        "{{ \"service\": \"S\", \"error\": {{ \"message\": \"string\" }}, \"aliases\": {{ {aliases} }},\n\
+         \"enums\": {{ {enums}, \"All\": [{words}] }},\n\
+         \"types\": {{ {types}, \"Type{count}\": {{ {fields} }}, \"Missing\": {{ {missing} }} }},\n\
+         \"commands\": {{ {commands}{borrowers} }} }}"
+    )
+}
+
+/// The work for each name is the same however many there are; and types that nest deep nest no calls.
+#[test]
+fn the_work_grows_with_the_schema_and_not_with_its_square() {
+    let splits = |count: usize| {
+        let before = crate::casing::SPLITS.get();
+        assert_eq!(valid(&large(count, 0)).commands.len(), 2 * count);
+        crate::casing::SPLITS.get() - before
+    };
+    let (few, many) = (splits(10), splits(20_000));
+    assert!(many < few * 2_000, "{few} names split for 10 of each, {many} for 20,000");
+}
+
+#[test]
+fn names_are_suggested_for_so_many_mistakes_as_can_be_looked_up() {
+    let told = |count: usize, wrong: usize| {
+        let problems = parse("t", &large(count, wrong)).unwrap_err();
+        assert_eq!(problems.list.len(), 2 * wrong, "{problems}");
+        problems.list.iter().filter(|problem| problem.hint.starts_with("did you mean")).count()
+    };
+    assert_eq!(told(10, 10), 20);
+    // Each looks at more than 2,000 names.
+    let most = crate::problem::COMPARISONS_MAX / 2_000 + 1;
+    assert!((1..=most).contains(&told(2_000, 2_000)));
+}
+
+#[test]
+fn a_name_is_declared_twice_in_whatever_order_the_sections_stand() {
+    broken(
+        &types("\"types\": { \"Id\": {} }, \"aliases\": { \"Id\": \"u8\" },"),
+        "\"Id\": {}",
+        "declared twice",
+    );
+}
+
+#[test]
+fn a_prefix_makes_a_name_that_another_in_another_casing_or_with_something_beside_it_has() {
+    for (declared, prefix, made) in [
+        ("\"types\": { \"MIRRORSay\": {} },", "MIRROR", "MIRRORSay"),
+        ("\"types\": { \"ABSay\": {} },", "Ab", "AbSay"),
+        ("\"enums\": { \"XSayResponse\": [\"one\"] },", "X", "XSayResponse"),
+        ("\"types\": { \"YSayCodec\": {} },", "Y", "YSay"),
+    ] {
+        let service = valid(&types(declared));
+        assert_eq!(crate::prefix_clash(&service, prefix).map(|(made, _)| made).as_deref(), Some(made));
+    }
+    let service = valid(&types("\"types\": { \"SayView\": {}, \"Z\": {} },"));
+    let both = crate::prefix_clash(&service, "Basic");
+    assert_eq!(both, Some(("BasicSay".to_owned(), "the type SayView".to_owned())));
+}

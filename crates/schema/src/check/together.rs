@@ -2,11 +2,12 @@
 
 use super::Check;
 use super::commands::messages;
+use super::earlier::Earlier;
 use crate::casing::snake;
 use crate::jsonc::Span;
 use crate::model::{Command, Message, Service, Struct, contained};
 use crate::words;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the generator makes beside messages, each behind the service's name.
 const GENERATED: [&str; 9] = [
@@ -64,23 +65,33 @@ impl Check {
     /// Everything that becomes a type, with and without the service's name, becomes a different one.
     pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
         let names = self.names(commands);
+        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+        for (n, named) in names.iter().enumerate() {
+            first.entry(&named.name).or_insert(n);
+        }
+        // The structs before the one that is looked at.
+        let mut structs: BTreeMap<&str, usize> = BTreeMap::new();
         for (n, Named { name, what, at, is_struct, .. }) in names.iter().enumerate() {
-            let beside = words::derived(name);
-            if let Some(Named { name: other, .. }) = names.iter().find(|other| beside.contains(&other.name)) {
-                let what = format!("{what} has {other} beside it in some language");
+            let derived = words::derived(name);
+            if let Some(other) = derived.iter().filter_map(|derived| first.get(derived.as_str())).min() {
+                let what = format!("{what} has {} beside it in some language", names[*other].name);
                 self.wrong(*at, what, "rename one of them");
             }
-            let both = |other: &Named| Some((words::beside_both(name, &other.name)?, other.what.clone()));
-            let structs = names[..n].iter().filter(|other| *is_struct && other.is_struct);
-            if let Some((both, other)) = structs.filter_map(both).next() {
+            if !is_struct {
+                continue;
+            }
+            let rivals = words::rivals(name).filter_map(|(rival, both)| Some((*structs.get(&*rival)?, both)));
+            if let Some((other, both)) = rivals.min_by_key(|(other, _)| *other) {
+                let other = &names[other].what;
                 let what = format!("{other} and {what} both have {both} beside them in some language");
                 self.wrong(*at, what, "rename one of them");
             }
+            structs.entry(name).or_insert(n);
         }
-        for (n, Named { name, what, declared, at, .. }) in names.iter().enumerate() {
+        let mut earlier = Earlier::default();
+        for Named { name, what, declared, at, .. } in &names {
             // The very same declaration twice was told where it stands.
-            let falls_on = |other: &&Named| snake(&other.name) == snake(name) && other.declared != *declared;
-            let Some(Named { what: other, .. }) = names[..n].iter().find(falls_on) else { continue };
+            let Some(other) = earlier.other(snake(name), declared.clone(), what) else { continue };
             let what = format!("{other} and {what} become one identifier");
             self.wrong(*at, what, "rename one of them");
         }
@@ -110,8 +121,9 @@ impl Check {
             is_struct: is_variant(part),
             ..one(format!("{}{part}", self.service), "the generated", part, Span::default())
         }));
-        for (name, at) in &self.places {
-            let is_struct = self.types.iter().any(|of| of.name == *name);
+        let structs: BTreeSet<&str> = self.types.iter().map(|of| of.name.as_str()).collect();
+        for (name, at) in self.places.iter() {
+            let is_struct = structs.contains(name.as_str());
             names
                 .push(Named { is_struct, ..one(name.clone(), "the type", &format!("the type {name}"), *at) });
         }
@@ -133,23 +145,23 @@ impl Check {
     /// one is told from another by that. `ID` and `Id` are the same there, and apart as `KVID`, which is one
     /// word, and `KVId`.
     pub(super) fn no_methods_fall_together(&mut self, commands: &[Command]) {
-        let all = || commands.iter().flat_map(|command| messages(command).map(move |m| (command, m)));
         let shown = |command: &Command, message: &Message| match message.stem == command.name {
             true => format!("the command {}", command.name),
             false => format!("the message {}", message.stem),
         };
+        let mut earlier = Earlier::default();
         for command in commands {
-            // Once for a command: where requests fall together, so do their responses.
-            let clash = messages(command).find_map(|message| {
+            let clashes = messages(command).filter_map(|message| {
                 let stem = snake(&message.stem);
-                let earlier = all().take_while(|(_, other)| !std::ptr::eq(*other, message));
                 // Those that are one with the service's name too were told.
-                let mut earlier = earlier.filter(|(_, other)| snake(&other.tag) != snake(&message.tag));
-                let (owner, other) = earlier.find(|(_, other)| snake(&other.stem) == stem)?;
-                let (other, this) = (shown(owner, other), shown(command, message));
+                let other = earlier.other(stem.clone(), snake(&message.tag), (command, message))?;
+                let (other, this) = (shown(other.0, other.1), shown(command, message));
                 Some(format!("{other} and {this} become one identifier, {stem}"))
             });
-            if let Some(what) = clash {
+            // Once for a command: where requests fall together, so do their responses.
+            let mut clashes: Vec<String> = clashes.collect();
+            if !clashes.is_empty() {
+                let what = clashes.swap_remove(0);
                 self.wrong(self.command_place(&command.name), what, "rename one of them");
             }
         }
@@ -157,11 +169,11 @@ impl Check {
 
     /// Where a declared name stands.
     pub(super) fn place(&self, name: &str) -> Span {
-        place(&self.places, name)
+        self.places.first(name).unwrap_or_default()
     }
 
     pub(super) fn command_place(&self, name: &str) -> Span {
-        place(&self.commands, name)
+        self.commands.first(name).unwrap_or_default()
     }
 }
 
@@ -211,26 +223,30 @@ fn rings(inner: &[Vec<usize>]) -> Vec<Vec<usize>> {
 #[must_use]
 pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)> {
     let stems = service.messages().into_iter().map(|message| message.stem.as_str());
-    let declared: Vec<&str> = service
-        .aliases
-        .iter()
-        .map(|alias| alias.name.as_str())
-        .chain(service.enums.iter().map(|one| one.name.as_str()))
-        .chain(service.types.iter().map(|one| one.name.as_str()))
-        .collect();
-    let beside = |name: &str, other: &str| words::derived(name).iter().any(|derived| derived == other);
-    let is_struct = |name: &str| service.types.iter().any(|one| one.name == name);
-    let share = |name: &str, made: &str| is_struct(name) && words::beside_both(name, made).is_some();
+    let types = || service.types.iter().map(|one| one.name.as_str());
+    let aliases = service.aliases.iter().map(|alias| alias.name.as_str());
+    let declared: Vec<&str> =
+        aliases.chain(service.enums.iter().map(|one| one.name.as_str())).chain(types()).collect();
+    let structs: BTreeSet<&str> = types().collect();
+    // The first declared name of each casing, and the first that has a name itself or beside it.
+    let (mut cased, mut exact, mut beside) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (n, name) in declared.iter().enumerate() {
+        cased.entry(snake(name)).or_insert(n);
+        exact.entry(*name).or_insert(n);
+        words::derived(name).into_iter().for_each(|derived| {
+            beside.entry(derived).or_insert(n);
+        });
+    }
     let generated = GENERATED.into_iter().map(|part| (part, is_variant(part)));
     generated.chain(stems.map(|stem| (stem, true))).find_map(|(part, makes_struct)| {
         let made = format!("{prefix}{part}");
-        let clashes = |name: &&&str| {
-            snake(name) == snake(&made)
-                || beside(name, &made)
-                || beside(&made, name)
-                || (makes_struct && share(name, &made))
-        };
-        let owner = declared.iter().find(clashes).map(|name| format!("the type {name}"));
+        let derived = words::derived(&made);
+        let rivals: Vec<String> = words::rivals(&made).map(|(rival, _)| rival).collect();
+        let rivals = rivals.iter().map(String::as_str);
+        let rivals = rivals.filter(|rival| makes_struct && structs.contains(rival));
+        let found = rivals.chain(derived.iter().map(String::as_str)).filter_map(|name| exact.get(name));
+        let found = found.chain(cased.get(&snake(&made))).chain(beside.get(&made)).min();
+        let owner = found.map(|n| format!("the type {}", declared[*n]));
         let owner = owner.or_else(|| words::reserves_type(&made).map(str::to_owned));
         owner.map(|owner| (made, owner))
     })
@@ -239,8 +255,4 @@ pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)>
 /// Whether a generated part stands for one of the messages, as a struct does.
 fn is_variant(part: &str) -> bool {
     matches!(part, "Request" | "Response")
-}
-
-fn place(places: &[(String, Span)], name: &str) -> Span {
-    places.iter().find(|(declared, _)| declared == name).map_or_else(Span::default, |(_, at)| *at)
 }

@@ -70,7 +70,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
 }
 
 fn follow(endpoint: &Endpoint, place: &mut Place<'_>) -> Result<(), Failure> {
-    // Not for long: whether to go on waiting for a server is decided by whoever calls.
+    // Not for long: the caller decides whether to go on waiting for a server.
     let options =
         ClientOptions { schema: SCHEMA_HASH, connect_within: CONNECT_WITHIN, ..ClientOptions::default() };
     let call = SyncClient::connect(endpoint, options).map_err(Failure::Service)?;
@@ -153,7 +153,7 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             };
-        let thread = std::thread::spawn(move || server.run_reactor(handler));
+        let thread = std::thread::spawn(move || server.serve(handler));
         tail("a", Via::Sock, directory.path(), "now", Output::Text).unwrap();
         let printer = Printer { output: Output::Text, messages: false };
         let mut place = Place { name: "a", offset: "-1".to_owned(), met: false, printer };

@@ -27,7 +27,7 @@ type Topic = <Streams as Service>::Topic;
 /// Items that one tail sends before others have their turn.
 const ITEMS_PER_TURN: usize = 16;
 
-/// Whoever follows a stream.
+/// A call that follows a stream.
 struct Tail {
     reply: Reply,
     live: Live,
@@ -215,7 +215,7 @@ impl Handler for LogService {
         self.call(request.frame, reply);
     }
 
-    fn rung(&mut self) {
+    fn notified(&mut self) {
         let batch = self.news.take();
         self.complete(batch.complete);
         if batch.failed {
@@ -290,7 +290,7 @@ mod tests {
         let options = thalweg_state::Options::default();
         let engine = Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap();
         let local = Local::new(ask::ERROR_TAG, 8, || {});
-        let news = Arc::new(News::new(local.bell()));
+        let news = Arc::new(News::new(local.notifier()));
         let streams = engine.service_for(news.clone()).unwrap();
         (LogService::new(streams, news.clone(), Pool::start(1).unwrap()), news, local)
     }

@@ -102,7 +102,7 @@ impl Running {
         // Both, before either answers: where one cannot be had the server ends, and has acknowledged nothing.
         let (log, state) = (Listening::at(LOG, wishes, log)?, Listening::at(STATE, wishes, state)?);
         let log = log.serve(|server| {
-            let news = Arc::new(News::new(server.bell()));
+            let news = Arc::new(News::new(server.notifier()));
             Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
         })?;
         // As between all steps of the start: see `serve::open_engine`.
@@ -159,7 +159,7 @@ impl Listening {
         let (stopper, handler) = (server.stopper(), handler(&server)?);
         // A server lives on its thread.
         let run = move || {
-            if let Err(error) = server.run_reactor(handler) {
+            if let Err(error) = server.serve(handler) {
                 tracing::error!(%error, "a service ended by itself");
             }
         };

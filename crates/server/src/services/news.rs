@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thalweg_log as log;
-use thalweg_service::{Bell, Reply};
+use thalweg_service::{Notifier, Reply};
 
 /// What happened since the last look.
 #[derive(Default)]
@@ -25,12 +25,12 @@ pub(super) struct Batch {
 /// Where it is told.
 pub(crate) struct News {
     batch: Mutex<Batch>,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 impl News {
-    pub(crate) fn new(bell: Bell) -> Self {
-        Self { batch: Mutex::default(), bell }
+    pub(crate) fn new(notifier: Notifier) -> Self {
+        Self { batch: Mutex::default(), notifier }
     }
 
     /// Takes everything that was told.
@@ -50,7 +50,7 @@ impl News {
 
     fn tell(&self, tell: impl FnOnce(&mut Batch)) {
         tell(&mut self.lock());
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     fn lock(&self) -> MutexGuard<'_, Batch> {

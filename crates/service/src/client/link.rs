@@ -11,7 +11,9 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::{clock, socket};
-use thalweg_transport::{Broken, Heard, PeerWait, Read, SharedEnd, Waited, Wanted, Written, hush, ring_bell};
+use thalweg_transport::{
+    Broken, Heard, PeerWait, Read, SharedEnd, Waited, Wanted, Written, drain_bell, ring_bell,
+};
 use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
@@ -162,7 +164,7 @@ impl Link {
     pub(crate) fn stir(&mut self) -> Result<(), Error> {
         if let Some(end) = &mut self.shared {
             end.wake_up();
-            if hush(self.ways.input()).map_err(gone)? == Heard::End {
+            if drain_bell(self.ways.input()).map_err(gone)? == Heard::End {
                 self.ended = true;
             }
         }

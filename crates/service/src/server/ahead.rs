@@ -13,7 +13,7 @@ use crate::server::answers::Place;
 use crate::server::busy::{Busy, Stage};
 use crate::server::call::Grant;
 use crate::server::client::Phase;
-use crate::server::cut::{self, Asked, Cut};
+use crate::server::cut::{self, Cut, RequestHead};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use thalweg_reactor::Key;
@@ -55,13 +55,13 @@ impl Busy {
 
 impl Engine {
     /// Refuses the request that comes next, so that what is said behind it is heard.
-    pub(crate) fn shed(&mut self, busy: &mut Busy, asked: Asked) {
+    pub(crate) fn shed(&mut self, busy: &mut Busy, head: RequestHead) {
         self.statistics.requests += 1;
-        busy.input.consume(asked.total());
+        busy.input.consume(head.total());
         busy.paused = false;
         let full = (Fault::Overloaded, "too many calls of this connection wait behind its streams");
-        let (fault, message) = self.objection(busy, Phase::Multiplexed, asked.id).unwrap_or(full);
-        self.refuse(busy, Framing::Multiplexed(asked.id), fault, message);
+        let (fault, message) = self.objection(busy, Phase::Multiplexed, head.id).unwrap_or(full);
+        self.refuse(busy, Framing::Multiplexed(head.id), fault, message);
     }
 
     /// The connection may not begin the request that comes next: hears what stands behind it.
@@ -72,14 +72,14 @@ impl Engine {
             return;
         }
         let waiting_bytes = match cut::multiplexed(busy.input.unread(), self.options.frame_bytes_max) {
-            Cut::Request(asked) => asked.total(),
+            Cut::Request(head) => head.total(),
             _ => 0,
         };
         busy.ahead_bytes_max = waiting_bytes + AHEAD_BYTES_MAX;
         loop {
             let ahead = busy.input.ahead();
             let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {
-                Cut::Request(asked) => asked.total(),
+                Cut::Request(head) => head.total(),
                 Cut::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
                 Cut::Cancel(id) => {
                     if busy.in_flight.find(id).is_some() {

@@ -2,7 +2,8 @@
 //!
 //! Any thread pushes under one short lock; the reactor swaps the whole batch out. Payloads lie one behind the
 //! other in one buffer, so that an answer allocates nothing in the steady state; a large one is copied
-//! outside the lock and moved. Whoever takes them is told once per batch, by whoever pushes first.
+//! outside the lock and moved. The taker is woken once per batch, by the thread that
+//! pushes first.
 //!
 //! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left
 //! the reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit
@@ -54,12 +55,13 @@ pub(crate) struct Batch {
     bytes: Vec<u8>,
 }
 
-/// What waits to be taken. Each half of it is told of by itself, once before it is taken.
+/// What waits to be taken. The taker is told of answers and of a notification separately, once before it
+/// takes them.
 #[derive(Debug, Default)]
 struct Waiting {
     batch: Batch,
-    /// Somebody rang for the handler.
-    rung: bool,
+    /// The handler is to be told, by a [`Notifier`](crate::Notifier).
+    notified: bool,
     /// The reactor is gone: nobody takes anything any more.
     closed: bool,
 }
@@ -81,7 +83,7 @@ impl Batch {
     }
 }
 
-/// Whoever takes the answers, as those who answer reach it.
+/// Who takes the answers, and how a thread that answers wakes it.
 pub(crate) enum Taker {
     /// A server's own reactor.
     Server(Handle<Infallible>),
@@ -145,19 +147,19 @@ impl Answers {
         }
     }
 
-    /// Has the handler told, once however often it is asked for before that is taken up.
-    pub(crate) fn ring(&self) {
+    /// Has [`Handler::notified`](crate::Handler::notified) called once, however often this is called before.
+    pub(crate) fn notify(&self) {
         let mut waiting = self.waiting.lock();
-        let first = !waiting.closed && !std::mem::replace(&mut waiting.rung, true);
+        let first = !waiting.closed && !std::mem::replace(&mut waiting.notified, true);
         drop(waiting);
         if first {
             self.taker.tell();
         }
     }
 
-    /// Whether somebody rang since this was asked last.
-    pub(crate) fn take_ring(&self) -> bool {
-        std::mem::take(&mut self.waiting.lock().rung)
+    /// Whether [`Answers::notify`] was called since the last time.
+    pub(crate) fn take_notified(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().notified)
     }
 
     /// Takes everything, leaving the (empty) batch that is given.

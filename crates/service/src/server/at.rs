@@ -23,8 +23,8 @@ impl<H: Handler> At<'_, H> {
     /// Acts on everything that a turn brought, and on what lies in rings; how many of them had something.
     pub(crate) fn act(&mut self) -> usize {
         self.engine.turn += 1;
-        if self.collector.answers && self.engine.answers.take_ring() {
-            self.handler.rung();
+        if self.collector.answers && self.engine.answers.take_notified() {
+            self.handler.notified();
         }
         let heard = self.engine.sort_out(self.core, self.collector);
         let mut due = std::mem::take(&mut self.engine.due);

@@ -9,7 +9,7 @@ pub(crate) enum Cut {
     /// More bytes are needed.
     More,
     /// A request that is there as a whole.
-    Request(Asked),
+    Request(RequestHead),
     /// Nobody waits for a call any more.
     Cancel(u64),
     /// A call may send more items.
@@ -22,7 +22,7 @@ pub(crate) enum Cut {
 
 /// A request: `head` bytes, then `length` of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestHead {
     pub(crate) head: usize,
     pub(crate) length: usize,
     /// The client's name for its call; on plain connections 0.
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
     pub(crate) credit: u32,
 }
 
-impl Asked {
+impl RequestHead {
     /// Bytes of head and payload.
     #[inline]
     pub(crate) const fn total(&self) -> usize {
@@ -55,7 +55,7 @@ pub(crate) fn plain(unread: &[u8], length_max: u32) -> Cut {
     if unread.len() - LENGTH_BYTES < length as usize {
         return Cut::More;
     }
-    Cut::Request(Asked { head: LENGTH_BYTES, length: length as usize, ..Asked::default() })
+    Cut::Request(RequestHead { head: LENGTH_BYTES, length: length as usize, ..RequestHead::default() })
 }
 
 /// Cuts a multiplexed connection's input.
@@ -72,7 +72,7 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
             Cut::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
         }
         Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => Cut::More,
-        Kind::Request => Cut::Request(Asked {
+        Kind::Request => Cut::Request(RequestHead {
             head: HEADER_BYTES,
             length: header.length as usize,
             id: header.id,
@@ -107,9 +107,9 @@ mod tests {
         #[test]
         fn no_bytes_are_claimed_that_are_not_there(bytes in proptest::collection::vec(any::<u8>(), 0..80), max in 0_u32..64) {
             for cut in [plain(&bytes, max), multiplexed(&bytes, max)] {
-                if let Cut::Request(asked) = cut {
-                    prop_assert!(asked.total() <= bytes.len());
-                    prop_assert!(asked.length <= max as usize);
+                if let Cut::Request(head) = cut {
+                    prop_assert!(head.total() <= bytes.len());
+                    prop_assert!(head.length <= max as usize);
                 }
             }
         }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_frame_is_cut_once_it_is_whole() {
         assert_eq!(plain(&[2, 0, 0, 0, 1], 9), Cut::More);
-        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request(Asked { head: 4, ..Asked::default() }));
+        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request(RequestHead { head: 4, ..RequestHead::default() }));
         assert_eq!(plain(&[9, 0, 0, 0], 8), Cut::TooLong { id: 0, bytes: 13 });
         assert_eq!(plain(&[0, 0, 0, 0xff], 8), Cut::Wrong { id: 0, fault: Fault::BadFrame });
     }

@@ -126,7 +126,7 @@ impl Engine {
     /// A peer behind shared memory rang, or is gone.
     fn on_bell(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
         self.statistics.reads += 1;
-        let heard = core.descriptor(key).map(thalweg_transport::hush);
+        let heard = core.descriptor(key).map(thalweg_transport::drain_bell);
         let Some(client) = client(core, key) else { return };
         match heard {
             Some(Ok(Heard::Bells | Heard::Nothing)) => collector.poll_ring(key, client, self.turn),

@@ -1,4 +1,4 @@
-//! What a server hands to whoever does the work, and the three shapes of that.
+//! What a server hands to the code that does the work, and the three forms that this code may have.
 
 use crate::server::reply::Reply;
 use std::collections::VecDeque;
@@ -41,14 +41,15 @@ pub struct Request<'a> {
     pub alone: bool,
 }
 
-/// Does the work, on the reactor's thread: answer at once, or hand the reply to whoever will. Must not block.
+/// Does the work, on the reactor's thread: answer at once, or hand the reply to the thread that will. Must
+/// not block.
 pub trait Handler {
     /// A request came.
     fn request(&mut self, request: Request<'_>, reply: Reply);
 
-    /// Somebody rang the server's [`Bell`](crate::Bell) since the last turn: for handlers that are told
-    /// things by other threads and deal with them on the reactor's.
-    fn rung(&mut self) {}
+    /// [`Notifier::notify`](crate::Notifier::notify) was called since the last turn: for handlers that get
+    /// news from other threads and deal with it on the reactor's.
+    fn notified(&mut self) {}
 
     /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose
     /// answers are names of something that is kept. By standard output nobody can tell what was read.

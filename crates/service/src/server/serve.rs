@@ -6,7 +6,7 @@ use crate::server::busy::{Busy, NEVER_MS, Stage};
 use crate::server::call::Grant;
 use crate::server::client::Phase;
 use crate::server::collector::{ServerCore, client};
-use crate::server::cut::{self, Asked, Cut};
+use crate::server::cut::{self, Cut, RequestHead};
 use crate::server::engine::Engine;
 use crate::server::framing::Framing;
 use crate::server::handler::{ClientId, Handler, Request};
@@ -47,18 +47,18 @@ impl<H: Handler> At<'_, H> {
                     return busy.input.announce(first_bytes);
                 }
                 // What is too long takes no place, and is refused at once.
-                Cut::Request(asked) if self.engine.is_overfull(busy, asked.length) => {
-                    busy.next_bytes = asked.length;
+                Cut::Request(head) if self.engine.is_overfull(busy, head.length) => {
+                    busy.next_bytes = head.length;
                     busy.input.wait(self.core.now_ms());
                     self.engine.pause((key, phase), busy);
                     if !busy.hides_credit() || busy.answered_bytes() > self.engine.options.unsent_bytes_max {
                         return;
                     }
-                    self.engine.shed(busy, asked);
+                    self.engine.shed(busy, head);
                 }
-                Cut::Request(asked) => {
-                    let last = unread.len() == asked.total();
-                    self.request((key, phase), busy, asked, alone && last);
+                Cut::Request(head) => {
+                    let last = unread.len() == head.total();
+                    self.request((key, phase), busy, head, alone && last);
                 }
                 other => self.engine.control((key, phase), busy, other),
             }
@@ -67,26 +67,26 @@ impl<H: Handler> At<'_, H> {
 
     /// Has one call handled.
     #[inline]
-    fn request(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, asked: Asked, alone: bool) {
+    fn request(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, head: RequestHead, alone: bool) {
         let Self { engine, core, handler, .. } = self;
         engine.statistics.requests += 1;
         engine.serial += 1;
         let serial = engine.serial;
-        let id = if phase == Phase::Plain { serial } else { asked.id };
+        let id = if phase == Phase::Plain { serial } else { head.id };
         let framing = Engine::framing(phase, id);
-        let total = asked.total();
+        let total = head.total();
         if let Some((fault, message)) = engine.objection(busy, phase, id) {
             busy.input.consume(total);
             return engine.refuse(busy, framing, fault, message);
         }
         let since_ms = busy.input.since_ms(total, core.now_ms());
-        let Some((deadline, deadline_ms)) = due(core, since_ms, asked.deadline_ms) else {
+        let Some((deadline, deadline_ms)) = due(core, since_ms, head.deadline_ms) else {
             busy.input.consume(total);
             return engine.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
         };
         let call = engine.calls.take();
-        if asked.credit > 0 {
-            call.begin_with(asked.credit);
+        if head.credit > 0 {
+            call.begin_with(head.credit);
         }
         if busy.congested {
             call.congest();
@@ -96,7 +96,7 @@ impl<H: Handler> At<'_, H> {
         let start = busy.output.buffer().len();
         let Busy { input, output, .. } = busy;
         let request =
-            Request { frame: &input.unread()[asked.head..total], client: ClientId::of(key), deadline, alone };
+            Request { frame: &input.unread()[head.head..total], client: ClientId::of(key), deadline, alone };
         let full_at = output.length_at(engine.options.unsent_bytes_max);
         let handle = || handler.request(request, reply);
         let ended = inline::handle(&call, framing, output.buffer(), full_at, handle);
@@ -110,7 +110,7 @@ impl<H: Handler> At<'_, H> {
             return;
         }
         // A request is no longer than a frame's length can say.
-        let bytes = asked.length as u32;
+        let bytes = head.length as u32;
         engine.statistics.in_flight += 1;
         engine.statistics.in_flight_bytes += u64::from(bytes);
         // What was answered without an end is items.

@@ -32,7 +32,7 @@ impl Running {
     }
 
     pub fn with(options: ServerOptions, name: &str, handler: impl Handler + Send + 'static) -> Self {
-        Self::start(options, name, move |server| server.run_reactor(handler))
+        Self::start(options, name, move |server| server.serve(handler))
     }
 
     pub fn start(
@@ -80,7 +80,7 @@ pub struct Peer {
 
 /// One frame of a multiplexed connection.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Came {
+pub struct Received {
     pub kind: Kind,
     pub id: u64,
     pub fault: Option<Fault>,
@@ -142,13 +142,13 @@ impl Peer {
         self.send(Header { credit, ..Header::new(Kind::Credit, id, 0) }, b"");
     }
 
-    pub fn receive(&mut self) -> Came {
+    pub fn receive(&mut self) -> Received {
         let mut head = [0; HEADER_BYTES];
         self.stream.read_exact(&mut head).unwrap();
         let header = Header::decode(&head, u32::MAX).unwrap().unwrap();
         let mut payload = vec![0; header.length as usize];
         self.stream.read_exact(&mut payload).unwrap();
-        Came { kind: header.kind, id: header.id, fault: Fault::of(header.fault), payload }
+        Received { kind: header.kind, id: header.id, fault: Fault::of(header.fault), payload }
     }
 
     /// Everything up to the end of the connection; a reset counts as one.
@@ -169,8 +169,8 @@ pub fn hello() -> Hello {
     Hello { version: VERSION, shared: false, ring_bytes: 0, schema: [0; 32] }
 }
 
-pub fn end(id: u64, payload: &[u8]) -> Came {
-    Came { kind: Kind::End, id, fault: None, payload: payload.to_vec() }
+pub fn end(id: u64, payload: &[u8]) -> Received {
+    Received { kind: Kind::End, id, fault: None, payload: payload.to_vec() }
 }
 
 /// Waits until something holds: for what happens on another thread, without betting on when.

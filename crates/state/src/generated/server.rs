@@ -68,8 +68,13 @@ pub trait StateHandler {
     fn close(&self, request: StateClose<'_>, responder: Responder<commands::Close>);
 }
 
-/// Hands a request's frame to its method. A frame that is no request is answered with the error.
-pub fn dispatch<H: StateHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
+/// Hands a request's frame to its method at once, whatever else runs of the same fork: `StateService` is for
+/// servers that keep the schema's order. A frame that is no request is answered with the error.
+pub fn dispatch_unordered<H: StateHandler + ?Sized>(
+    handler: &H,
+    frame: &[u8],
+    mut reply: Box<dyn Reply>,
+) {
     match StateRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
         Err(wrong) => refuse(&mut *reply, "StateErrorResponse", &wrong),

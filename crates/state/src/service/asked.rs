@@ -1,33 +1,32 @@
-//! Calls that were taken in, until they are answered: what they hold while they wait.
+//! Calls that were taken in, until they are answered, and the memory that is reserved while they wait.
 //!
 //! A connection's bound is on how many of its calls are in flight, not on their bytes, and a client may have
-//! any number of connections. So a call that is not done where it came in takes room for its request, in line
-//! for a turn or for a thread, and one for which there is no room is refused there and then, with nothing
-//! done.
+//! any number of connections. So a call that has to wait, for its turn or for a thread, reserves memory for
+//! its request first. A call for which there is none is refused at once, with nothing done.
 
 use super::Core;
 use crate::generated::types::StateRequest;
-use crate::room::Held;
+use crate::memory_budget::Reservation;
 use thalweg_service::Reply;
 use thalweg_wire::fault::Fault;
 
-/// What any call takes that waits: its places in lines, and whom to answer.
+/// Bytes that any waiting call takes: its places in queues, and its reply.
 const CALL_BYTES: usize = 512;
-/// What a change takes beside its key and its value.
+/// Bytes that a change takes beside its key and its value.
 const CHANGE_BYTES: usize = 128;
 
 /// A call that is to be answered.
 pub(super) struct Asked {
     reply: Reply,
-    /// What it takes while it waits.
+    /// Bytes that it takes while it waits.
     bytes: usize,
-    /// What it has taken, since it waits.
-    room: Option<Held>,
+    /// Their reservation, once it waits.
+    reservation: Option<Reservation>,
 }
 
 impl Asked {
     pub(super) fn new(bytes: usize, reply: Reply) -> Self {
-        Self { reply, bytes, room: None }
+        Self { reply, bytes, reservation: None }
     }
 
     /// Whether nobody waits for the answer any more.
@@ -35,35 +34,35 @@ impl Asked {
         self.reply.is_cancelled()
     }
 
-    /// Gives back what it took: who hears the answer finds the room.
+    /// Releases its memory before it is answered: a client that has the answer finds the memory free.
     pub(super) fn ended(self) -> Reply {
         self.reply
     }
 }
 
-/// What a request that is so long takes as it is.
+/// Bytes that a request takes before it was decoded.
 pub(super) fn frame_bytes(frame: &[u8]) -> usize {
     CALL_BYTES + frame.len()
 }
 
-/// And what it takes once it was read.
+/// Bytes that it takes once it was decoded.
 pub(super) fn request_bytes(request: &StateRequest<'_>, frame: &[u8]) -> usize {
     let changes = if let StateRequest::Batch(batch) = request { batch.changes.len() } else { 1 };
     frame_bytes(frame) + changes * CHANGE_BYTES
 }
 
 impl Core {
-    /// Lets a call wait, or refuses it; whoever calls this has done nothing that anybody could see.
+    /// Lets a call wait, or refuses it. The caller has done nothing of the call that anybody could see.
     pub(super) fn let_wait(&self, mut asked: Asked) -> Option<Asked> {
-        if asked.room.is_none() {
-            asked.room = self.room.take(asked.bytes);
+        if asked.reservation.is_none() {
+            asked.reservation = self.memory.reserve(asked.bytes);
         }
-        if asked.room.is_some() {
+        if asked.reservation.is_some() {
             return Some(asked);
         }
         let message = format!(
             "calls that wait may hold {} bytes together, and there is no room for {} more: ask again once some are answered",
-            self.room.limit(),
+            self.memory.limit(),
             asked.bytes
         );
         asked.reply.fail(Fault::Overloaded, &message);

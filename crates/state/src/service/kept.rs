@@ -2,7 +2,7 @@
 //!
 //! The differences of two states, and a state of long ago, take as long to come to for a page as for all of
 //! it. What a page that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then
-//! whoever reads on has each page in the time of a page.
+//! a client that reads on has each page in the time of a page.
 //!
 //! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`]
 //! of long ago; the longest unused goes first. A session that ends meanwhile leaves its changes with these
@@ -10,7 +10,7 @@
 
 use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
-use crate::sight::Sight;
+use crate::read_view::ReadView;
 use crate::state::ForkId;
 use parking_lot::Mutex;
 use std::ops::Bound;
@@ -28,7 +28,7 @@ const WINDOW: usize = 65_536;
 
 /// What pages are taken from.
 pub(super) struct Kept {
-    compared: Mutex<Shelf<(Sight, Sight), Window>>,
+    compared: Mutex<Shelf<(ReadView, ReadView), Window>>,
     recalled: Mutex<Shelf<(ForkId, Offset), Map>>,
 }
 
@@ -42,10 +42,16 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on
-    /// some more.
-    pub(super) fn compare(&self, before: &Sight, now: &Sight, start: Option<&str>, limit: usize) -> Window {
-        let is_it = |(one, other): &(Sight, Sight)| one.is_same(before) && other.is_same(now);
+    /// Differences of these two from `start` on: as many as asked for, if there are, and some more for a
+    /// client that reads on.
+    pub(super) fn compare(
+        &self,
+        before: &ReadView,
+        now: &ReadView,
+        start: Option<&str>,
+        limit: usize,
+    ) -> Window {
+        let is_it = |(one, other): &(ReadView, ReadView)| one.is_same(before) && other.is_same(now);
         let kept = self.compared.lock().take(is_it);
         let most = if start.is_some() { WINDOW } else { limit };
         match kept {
@@ -55,7 +61,7 @@ impl Kept {
     }
 
     /// A page was taken of these, and there is another.
-    pub(super) fn keep_compared(&self, before: Sight, now: Sight, window: Window) {
+    pub(super) fn keep_compared(&self, before: ReadView, now: ReadView, window: Window) {
         let gone = self.compared.lock().put((before.alone(), now.alone()), window);
         drop(gone);
     }
@@ -126,7 +132,7 @@ struct Shelf<K, V> {
 }
 
 impl<K, V> Shelf<K, V> {
-    /// Takes one out. Whoever goes on with it puts it back.
+    /// Takes one out. A caller that goes on using it puts it back.
     fn take(&mut self, is_it: impl Fn(&K) -> bool) -> Option<V> {
         let place = self.items.iter().position(|(key, ..)| is_it(key))?;
         Some(self.items.remove(place).1)

@@ -1,10 +1,10 @@
 //! The state as a service: `schemas/state.jsonc`, over whatever a [`Server`](thalweg_service::Server) listens
 //! at.
 //!
-//! Owns: who may work on what beside whom (`order`), sessions by their tokens (`sessions`), and answers that
-//! wait for the disk (`waiting`). Short calls are done where they came in, on the reactor's thread, without
-//! an allocation that could be avoided; what takes long goes to a few threads of its own, which never wait
-//! for anything. Never knows: what carries a call, or what a state is made of.
+//! Owns: which calls may run at the same time (`order`), sessions by their tokens (`sessions`), and answers
+//! that wait for the disk (`waiting`). Short calls are done where they came in, on the reactor's thread,
+//! without an allocation that could be avoided; what takes long goes to a few threads of its own, which
+//! never wait for anything. Never knows: what carries a call, or what a state is made of.
 //!
 //! # Order
 //!
@@ -21,10 +21,11 @@
 //!
 //! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not
 //!    known.
-//! 2. *An acknowledged write is durable*, and who hears of it sees it.
+//! 2. *An acknowledged write is durable*, and a client that hears of it sees it.
 //! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or
 //!    a session.
-//! 4. *What waits has its room* (`asked`): one that finds none is refused, with nothing done.
+//! 4. *A call that waits has its memory reserved* (`asked`): one for which there is none is refused, with
+//!    nothing done.
 //!
 //! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
 
@@ -46,7 +47,7 @@ pub use imaging::ImageNews;
 
 use crate::durable::Listen;
 use crate::error::Error;
-use crate::room::Room;
+use crate::memory_budget::MemoryBudget;
 use crate::state::{Options, State};
 use answer::Answer;
 use asked::Asked;
@@ -103,7 +104,7 @@ impl Default for ServiceOptions {
 /// let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
 /// let mut server = Server::bind(&[endpoint], options)?;
 /// # server.stopper().stop();
-/// server.run_reactor(Service::new(&store, "state", ServiceOptions::default()))?;
+/// server.serve(Service::new(&store, "state", ServiceOptions::default()))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -117,7 +118,7 @@ struct Core {
     name: String,
     options: Options,
     state: OnceLock<State>,
-    /// Taken by whoever opens the state.
+    /// Held while the state is opened; why that failed last.
     opening: Mutex<Option<Arc<Error>>>,
     sessions: Sessions,
     kept: Kept,
@@ -129,7 +130,7 @@ struct Core {
     roots: Lazy,
     turns: Turns,
     /// Of calls that wait.
-    room: Arc<Room>,
+    memory: Arc<MemoryBudget>,
     waiting: Arc<Waiting>,
 }
 
@@ -148,14 +149,14 @@ impl Service {
             kept: Kept::default(),
             imaging: Imaging::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
-            room: Room::new(options.waiting_bytes_max),
+            memory: MemoryBudget::new(options.waiting_bytes_max),
             pool,
             apart: Lazy::new(1),
             roots: Lazy::new(1),
             waiting: Arc::default(),
         };
         if State::exists(store, name) {
-            // Kept for whoever calls.
+            // What is wrong is kept, and told to the calls.
             let _ = core.state();
         }
         Self { core: Arc::new(core) }
@@ -193,7 +194,7 @@ impl Service {
         }
     }
 
-    /// What became of images that were due, if that changed since this was asked last: for whoever keeps a
+    /// What became of images that were due, if that changed since the last call: for the program's
     /// log.
     pub fn image_news(&self) -> Option<ImageNews> {
         self.core.imaging.news()
@@ -211,7 +212,7 @@ impl Service {
 
     /// Bytes that calls hold which wait for their turn or for a thread.
     pub fn waiting_bytes(&self) -> usize {
-        self.core.room.held()
+        self.core.memory.held()
     }
 
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.

@@ -1,6 +1,6 @@
-//! Calls that read. Each takes a sight of its place in its turn, and of two places in the turns of both;
-//! looking takes as long as it takes, without the turn, and a session that it looks from is in use for as
-//! long.
+//! Calls that read. Each takes a read view of its place in the place's turn, and of two places in the turns
+//! of both. Reading the view needs no turn and may take long; a session whose view is read counts as in use
+//! meanwhile.
 
 use super::Core;
 use super::answer::Answer;
@@ -15,39 +15,39 @@ use crate::generated::types::{
     StateScan, View as Wanted,
 };
 use crate::map::{Key as Name, Map, Value};
-use crate::sight::Sight;
+use crate::read_view::ReadView;
 use crate::state::ForkId;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use thalweg_log::{Offset, Position};
 use thalweg_service::Access;
 
-/// Entries of one answer, unless something else is asked for, and at most.
+/// Entries of one answer: by default, and at most.
 const LIMIT: u32 = 1_000;
 const LIMIT_MAX: u32 = 10_000;
 /// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always
 /// given.
 const ANSWER_BYTES: usize = 1 << 20;
-/// An entry of an answer takes as long as so many keys that are only passed.
+/// An entry of an answer takes as long as this many keys that are only passed.
 const ENTRY_COST: usize = 8;
 
 type Tried = Result<Outcome, Refusal>;
 
-/// What is seen from a place, for whoever looks: until this goes, no lease of the session that looks ends.
+/// A read view of a place. Until it is dropped, the lease of the session that is read does not end.
 struct Seen {
-    sight: Sight,
+    read_view: ReadView,
     _beside: Option<Live>,
 }
 
 impl Deref for Seen {
-    type Target = Sight;
+    type Target = ReadView;
 
-    fn deref(&self) -> &Sight {
-        &self.sight
+    fn deref(&self) -> &ReadView {
+        &self.read_view
     }
 }
 
-/// A place that is looked at.
+/// A place that is to be read.
 enum Spot {
     /// As it was when the call came.
     Seen(Seen),
@@ -72,8 +72,8 @@ impl Core {
         match self.place(place)? {
             Place::Fork(fork) if is_pending(view) => Ok(Spot::Fork(fork)),
             Place::Fork(fork) => {
-                let sight = self.open()?.sight(fork, View::Committed)?;
-                Ok(Spot::Seen(Seen { sight, _beside: None }))
+                let read_view = self.open()?.read_view(fork, View::Committed)?;
+                Ok(Spot::Seen(Seen { read_view, _beside: None }))
             }
             Place::Session(_) if view.is_some() => Err(Refusal::View),
             Place::Session(token) => {
@@ -89,11 +89,13 @@ impl Core {
         }
     }
 
-    /// Whoever calls this has the turns that it takes.
+    /// The caller has the turns that the place needs.
     fn see(&self, spot: Spot) -> Result<Seen, Refusal> {
         match spot {
             Spot::Seen(seen) => Ok(seen),
-            Spot::Fork(fork) => Ok(Seen { sight: self.open()?.sight(fork, View::Pending)?, _beside: None }),
+            Spot::Fork(fork) => {
+                Ok(Seen { read_view: self.open()?.read_view(fork, View::Pending)?, _beside: None })
+            }
             Spot::Session(_, live) => see_in(live),
         }
     }
@@ -121,19 +123,19 @@ impl Core {
         if let Place::Fork(fork) = self.place(&get.place)?
             && !is_pending(get.view)
         {
-            let sight = self.open()?.sight(fork, View::Committed)?;
-            return Ok(Outcome::done(Answer::Value(sight.get(&get.key).cloned())));
+            let read_view = self.open()?.read_view(fork, View::Committed)?;
+            return Ok(Outcome::done(Answer::Value(read_view.get(&get.key).cloned())));
         }
         let key = Name::from(&*get.key);
-        self.look(&get.place, get.view, budget, move |sight, _| {
-            Outcome::done(Answer::Value(sight.get(&key).cloned()))
+        self.look(&get.place, get.view, budget, move |read_view, _| {
+            Outcome::done(Answer::Value(read_view.get(&key).cloned()))
         })
     }
 
     pub(super) fn scan(self: &Arc<Self>, scan: &StateScan<'_>, budget: Budget) -> Tried {
         let (start, limit) = (scan.start.as_deref().map(Name::from), limit(scan.limit));
-        self.look(&scan.place, scan.view, budget, move |sight, budget| {
-            let entries = move || page(sight.scan(from(start.as_deref())), limit, false);
+        self.look(&scan.place, scan.view, budget, move |read_view, budget| {
+            let entries = move || page(read_view.scan(from(start.as_deref())), limit, false);
             if limit.saturating_mul(ENTRY_COST) <= budget {
                 return Outcome::done(entries());
             }
@@ -143,29 +145,29 @@ impl Core {
 
     pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> Tried {
         let (start, until) = (count.start.as_deref().map(Name::from), count.until.as_deref().map(Name::from));
-        self.look(&count.place, count.view, budget, move |sight, budget| {
-            match counted(&sight, start.as_deref(), until.as_deref(), budget.min(LONG)) {
+        self.look(&count.place, count.view, budget, move |read_view, budget| {
+            match counted(&read_view, start.as_deref(), until.as_deref(), budget.min(LONG)) {
                 (count, None) => Outcome::done(Answer::Count(count)),
                 // It goes on elsewhere from where the budget ended.
-                (count, Some(next)) => {
-                    Outcome::elsewhere(move |_| match counted(&sight, Some(&next), until.as_deref(), LONG) {
+                (count, Some(next)) => Outcome::elsewhere(move |_| {
+                    match counted(&read_view, Some(&next), until.as_deref(), LONG) {
                         (more, None) => Outcome::done(Answer::Count(count + more)),
                         (more, Some(next)) => Outcome::apart(move |_| {
-                            let (rest, _) = counted(&sight, Some(&next), until.as_deref(), ENDLESS);
+                            let (rest, _) = counted(&read_view, Some(&next), until.as_deref(), ENDLESS);
                             Outcome::done(Answer::Count(count + more + rest))
                         }),
-                    })
-                }
+                    }
+                }),
             }
         })
     }
 
     pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> Tried {
-        self.look(&root.place, root.view, budget, |sight, _| {
+        self.look(&root.place, root.view, budget, |read_view, _| {
             // Nobody knows how much changed since the last one.
             Outcome::apart(move |_| {
-                let keys = sight.map().len() as u64;
-                let (root, offset) = (sight.root(), sight.offset());
+                let keys = read_view.map().len() as u64;
+                let (root, offset) = (read_view.root(), read_view.offset());
                 Outcome::done(Answer::of(&StateRootResponse { root, offset, keys }))
             })
         })
@@ -238,16 +240,16 @@ impl Core {
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
-            self.kept.keep_compared(before.sight.clone(), now.sight.clone(), window);
+            self.kept.keep_compared(before.read_view.clone(), now.read_view.clone(), window);
         }
         answer
     }
 }
 
-/// What is seen from a session, by whoever has its turn.
+/// A read view of a session. The caller has the session's turn.
 fn see_in(live: Live) -> Result<Seen, Refusal> {
-    let sight = live.lock()?.sight()?;
-    Ok(Seen { sight, _beside: Some(live) })
+    let read_view = live.lock()?.read_view()?;
+    Ok(Seen { read_view, _beside: Some(live) })
 }
 
 fn is_pending(view: Option<Wanted>) -> bool {
@@ -255,7 +257,7 @@ fn is_pending(view: Option<Wanted>) -> bool {
 }
 
 fn limit(wanted: Option<u32>) -> usize {
-    // One at least, or whoever goes on at `next` would never come to an end.
+    // One at least, or a client that goes on at `next` would never come to an end.
     wanted.unwrap_or(LIMIT).clamp(1, LIMIT_MAX) as usize
 }
 
@@ -294,9 +296,14 @@ fn paged<'s, T: Copy>(
 }
 
 /// How many keys there are, and where to go on if the budget did not last.
-fn counted(sight: &Sight, start: Option<&str>, until: Option<&str>, budget: Budget) -> (u64, Option<Name>) {
+fn counted(
+    read_view: &ReadView,
+    start: Option<&str>,
+    until: Option<&str>,
+    budget: Budget,
+) -> (u64, Option<Name>) {
     let mut count = 0;
-    for (at, (key, _)) in sight.scan(from(start)).enumerate() {
+    for (at, (key, _)) in read_view.scan(from(start)).enumerate() {
         if until.is_some_and(|until| key.as_str() >= until) {
             break;
         }

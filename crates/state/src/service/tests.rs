@@ -467,7 +467,7 @@ fn what_differs_waits_for_both_places() {
     let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
     let (stopper, service) = (server.stopper(), served());
     let handler = service.clone();
-    let serving = std::thread::spawn(move || server.run_reactor(handler).unwrap());
+    let serving = std::thread::spawn(move || server.serve(handler).unwrap());
     let core = &service.core;
     let state = core.state().unwrap();
     let fork = state.fork(state.main(), now()).unwrap().0;

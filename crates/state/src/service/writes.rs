@@ -15,7 +15,7 @@ use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::View;
 use crate::generated::types::{StateBatch, StatePut, StateRemove};
-use crate::sight::Sight;
+use crate::read_view::ReadView;
 use crate::state::{ForkId, State};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,14 +67,15 @@ impl ToWrite {
         Self::Frame(frame.to_vec())
     }
 
-    /// `sight` is what is seen there.
-    fn within(self, budget: Budget, sight: impl Fn() -> Option<Sight>) -> Within {
+    /// `read_view` is what is seen there.
+    fn within(self, budget: Budget, read_view: impl Fn() -> Option<ReadView>) -> Within {
         match self {
-            Self::Read(write) if fits(write.changes.len(), write.if_root, budget, &sight) => {
+            Self::Read(write) if fits(write.changes.len(), write.if_root, budget, &read_view) => {
                 Within::Now(write)
             }
             Self::Frame(frame) if budget >= UNLIMITED => {
-                let fits = |batch: &StateBatch<'_>| fits(batch.changes.len(), batch.if_root, budget, sight);
+                let fits =
+                    |batch: &StateBatch<'_>| fits(batch.changes.len(), batch.if_root, budget, read_view);
                 match batch(&frame).map(|batch| fits(&batch).then(|| Write::batch(&batch))) {
                     Ok(Some(write)) => Within::Now(write),
                     Ok(None) => Within::Later(Self::Frame(frame)),
@@ -121,14 +122,14 @@ impl Write {
     }
 
     /// Refuses what does not find what it expects.
-    fn check(&self, fork: ForkId, sight: &Sight) -> Result<(), Refusal> {
+    fn check(&self, fork: ForkId, read_view: &ReadView) -> Result<(), Refusal> {
         if let Some(base) = self.if_offset
-            && base != sight.offset()
+            && base != read_view.offset()
         {
-            return Err(Error::Conflict { fork, base, tail: sight.offset() }.into());
+            return Err(Error::Conflict { fork, base, tail: read_view.offset() }.into());
         }
         match self.if_root {
-            Some(root) if root != sight.root() => Err(Refusal::Root(Hex(&root).to_string())),
+            Some(root) if root != read_view.root() => Err(Refusal::Root(Hex(&root).to_string())),
             _ => Ok(()),
         }
     }
@@ -137,22 +138,22 @@ impl Write {
         Outcome::Done(receipt.ticket, Answer::Offset(self.wrote, receipt.next))
     }
 
-    /// Whoever calls this has the fork's turn.
+    /// The caller has the fork's turn.
     fn on_fork(&self, state: &State, fork: ForkId) -> Result<Receipt, Refusal> {
         if !self.is_conditional() {
             return Ok(state.write(fork, &self.changes, now())?);
         }
-        let sight = state.sight(fork, View::Pending)?;
-        self.check(fork, &sight)?;
+        let read_view = state.read_view(fork, View::Pending)?;
+        self.check(fork, &read_view)?;
         // Others in this process may write meanwhile.
-        Ok(state.write_at(fork, sight.offset(), &self.changes, now())?)
+        Ok(state.write_at(fork, read_view.offset(), &self.changes, now())?)
     }
 
-    /// Whoever calls this has the session's turn, and there is a snapshot.
+    /// The caller has the session's turn, and there is a snapshot.
     fn beside(mut self, live: &Live) -> Result<Outcome, Refusal> {
         let mut session = live.lock()?;
         if self.is_conditional() {
-            self.check(session.fork(), &session.sight()?)?;
+            self.check(session.fork(), &session.read_view()?)?;
         }
         let receipt = session.write(std::mem::take(&mut self.changes), now())?;
         Ok(self.done(receipt))
@@ -207,7 +208,7 @@ impl Core {
         held: H,
         budget: Budget,
     ) -> Result<Outcome, Refusal> {
-        match write.within(budget, || live.lock().ok()?.sight().ok()) {
+        match write.within(budget, || live.lock().ok()?.read_view().ok()) {
             Within::Now(write) => {
                 let outcome = write.beside(&live);
                 drop(held);
@@ -235,7 +236,7 @@ impl Core {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
-            // One that was closed has nobody who would ask.
+            // Of a session that was closed nobody asks for the receipt.
             if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
                 session.wrote(receipt);
             }
@@ -252,8 +253,8 @@ impl Core {
         (held, beside): (H, Option<Live>),
         budget: Budget,
     ) -> Outcome {
-        let sight = || self.open().ok()?.sight(fork, View::Pending).ok();
-        match write.within(budget, sight) {
+        let read_view = || self.open().ok()?.read_view(fork, View::Pending).ok();
+        match write.within(budget, read_view) {
             Within::Now(write) => {
                 let outcome = self.write_now(&write, fork, beside.as_ref());
                 drop(held);
@@ -295,9 +296,9 @@ fn fits(
     changes: usize,
     if_root: Option<Root>,
     budget: Budget,
-    sight: impl FnOnce() -> Option<Sight>,
+    read_view: impl FnOnce() -> Option<ReadView>,
 ) -> bool {
-    let is_near = || sight().is_none_or(|sight| sight.is_near(budget.min(LONG) / HASH_COST));
+    let is_near = || read_view().is_none_or(|read_view| read_view.is_near(budget.min(LONG) / HASH_COST));
     is_short(changes, budget) && (if_root.is_none() || budget == ENDLESS || is_near())
 }
 

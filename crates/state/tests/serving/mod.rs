@@ -40,7 +40,7 @@ impl Served {
         let stopper = server.stopper();
         let service = Service::new(&store, "state", options);
         let handler = service.clone();
-        let thread = std::thread::spawn(move || server.run_reactor(handler).unwrap());
+        let thread = std::thread::spawn(move || server.serve(handler).unwrap());
         Self { service, store, stopper, thread: Some(thread) }
     }
 

@@ -25,7 +25,7 @@ const NAMED_MAX: usize = 1_000;
 const TEXT_BYTES_MAX: usize = 4_096;
 
 #[derive(Deserialize)]
-struct Wish {
+struct SubscriptionBody {
     r#type: Option<String>,
     pattern: Option<String>,
     streams: Option<Vec<String>>,
@@ -152,10 +152,10 @@ fn streams(texts: &[String]) -> Result<BTreeSet<Arc<str>>, Refusal> {
 /// PROTOCOL 6.2: the configuration a PUT asks for.
 pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
-    let wish: Wish = body(request)?;
+    let wanted: SubscriptionBody = body(request)?;
     let asker = if request.field(Name::Origin).is_some() { Asker::Page } else { Asker::Program };
-    let delivery = delivery(&wish, asker, options)?;
-    let pattern = match &wish.pattern {
+    let delivery = delivery(&wanted, asker, options)?;
+    let pattern = match &wanted.pattern {
         None => None,
         Some(text) => {
             let text = text.strip_prefix('/').unwrap_or(text);
@@ -163,30 +163,30 @@ pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config,
             Some(Pattern::parse(text).ok_or_else(|| bad("pattern", detail))?)
         }
     };
-    if wish.pattern.is_none() && wish.streams.is_none() {
+    if wanted.pattern.is_none() && wanted.streams.is_none() {
         return Err(bad("pattern", "name the streams to follow: pattern, streams, or both"));
     }
-    let streams = streams(wish.streams.as_deref().unwrap_or_default())?;
+    let streams = streams(wanted.streams.as_deref().unwrap_or_default())?;
     if let Delivery::PullWake { wake_stream } = &delivery
         && streams.contains(wake_stream.as_str())
     {
         return Err(bad("wake_stream", "a subscription that follows its own wake stream would wake itself"));
     }
-    let lease_ttl_ms = wish.lease_ttl_ms.unwrap_or(LEASE_MS_DEFAULT);
+    let lease_ttl_ms = wanted.lease_ttl_ms.unwrap_or(LEASE_MS_DEFAULT);
     if !LEASE_MS.contains(&lease_ttl_ms) {
         return Err(bad("lease_ttl_ms", "a lease lasts from 1000 to 600000 milliseconds"));
     }
-    if wish.description.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
+    if wanted.description.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
         return Err(bad("description", "at most 4096 bytes"));
     }
-    Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wish.description })
+    Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wanted.description })
 }
 
-fn delivery(wish: &Wish, asker: Asker, options: &Options) -> Result<Delivery, Refusal> {
+fn delivery(wanted: &SubscriptionBody, asker: Asker, options: &Options) -> Result<Delivery, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
-    match wish.r#type.as_deref() {
-        Some("webhook") if wish.wake_stream.is_none() => {
-            let url = wish.webhook.as_ref().and_then(|Object(webhook)| webhook.url.as_deref());
+    match wanted.r#type.as_deref() {
+        Some("webhook") if wanted.wake_stream.is_none() => {
+            let url = wanted.webhook.as_ref().and_then(|Object(webhook)| webhook.url.as_deref());
             let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
             // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
             let target = Target::parse(url, options.allows_loopback())
@@ -200,8 +200,8 @@ fn delivery(wish: &Wish, asker: Asker, options: &Options) -> Result<Delivery, Re
             Ok(Delivery::Webhook { url: url.to_owned() })
         }
         Some("webhook") => Err(bad("wake_stream", "only a pull-wake subscription has a wake stream")),
-        Some("pull-wake") if wish.webhook.is_none() => {
-            let name = wish.wake_stream.as_deref();
+        Some("pull-wake") if wanted.webhook.is_none() => {
+            let name = wanted.wake_stream.as_deref();
             let name =
                 name.ok_or_else(|| bad("wake_stream", "a pull-wake subscription needs wake_stream"))?;
             let wake_stream = stream(name, "wake_stream")?;

@@ -49,7 +49,7 @@ fn without_a_content_type_bytes_are_bytes() {
 }
 
 #[test]
-fn the_same_wish_again_is_200_and_writes_nothing() {
+fn the_same_request_again_is_200_and_writes_nothing() {
     let mut world = World::new();
     world.put("s", "application/json", "[1]");
     let writes = world.model.writes();
@@ -60,7 +60,7 @@ fn the_same_wish_again_is_200_and_writes_nothing() {
 }
 
 #[test]
-fn another_wish_is_409_and_names_what_differs() {
+fn another_request_is_409_and_names_what_differs() {
     let mut world = World::new();
     let ttl = ("Stream-TTL", "3600");
     world.call(Method::Put, &path("s"), &[("Content-Type", "text/plain"), ttl], "");

@@ -200,7 +200,7 @@ fn the_same_fork_again_is_200_and_another_is_409() {
     assert_eq!(world.fork("sub", "s", &at).status, 201);
     let tail = world.post("s", "text/plain", "more").next().to_owned();
     let writes = world.model.writes();
-    assert_eq!(world.fork("tail", "s", &[]).status, 200, "the tail moved on, the wish is the same");
+    assert_eq!(world.fork("tail", "s", &[]).status, 200, "the tail moved on, the request is the same");
     assert_eq!(world.fork("tail", "s", &[(OFFSET, &middle)]).status, 200, "what the tail was");
     assert_eq!(world.fork("sub", "s", &at).status, 200);
     assert_eq!(world.fork("sub", "s", &[at[0], at[1], ("Content-Type", "text/plain")]).status, 200);

@@ -104,7 +104,7 @@ mod tests {
         handover::send(theirs.as_fd(), b"x", given.as_fd()).unwrap();
         drop(given);
         assert_eq!(speaker(ours.as_fd()).unwrap(), Speaker::Process(std::process::id()));
-        assert_eq!(bell::hush(kept.as_fd()).unwrap(), bell::Heard::Nothing, "it is still there");
+        assert_eq!(bell::drain(kept.as_fd()).unwrap(), bell::Heard::Nothing, "it is still there");
         note_speakers(ours.as_fd(), false).unwrap();
         assert_eq!(speaker(ours.as_fd()).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let (_, beside) = handover::receive(ours.as_fd(), &mut Vec::with_capacity(8)).unwrap();

@@ -12,7 +12,7 @@ use thalweg_sys::socket;
 const NOWHERE: &str = "http://255.255.255.255:9/x";
 
 fn at(pool: &mut Pool, target: Target) -> (Place, SiteId) {
-    let (place, site) = pool.places.at(target).unwrap();
+    let (place, site) = pool.targets.at(target).unwrap();
     (place.clone(), site)
 }
 
@@ -35,7 +35,7 @@ fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
 fn pool_of(addresses: &[SocketAddr], options: Options) -> (Pool, Target) {
     let mut pool = Pool::new(options);
     let place = Place { addresses: addresses.to_vec(), ..Place::of(NOWHERE, None).unwrap() };
-    let target = pool.places.add(NOWHERE, place);
+    let target = pool.targets.add(NOWHERE, place);
     (pool, target)
 }
 
@@ -175,11 +175,11 @@ fn a_client_that_follows_a_service_from_port_to_port_keeps_no_more_places_than_i
         last = pool.target(&url(number)).unwrap();
         // Called all along.
         assert_eq!(pool.target(&url(0)).unwrap(), early);
-        assert!(pool.places.len() <= 101 && pool.places.sites.len() <= 101, "{number}");
+        assert!(pool.targets.len() <= 101 && pool.targets.sites.len() <= 101, "{number}");
     }
-    assert_eq!((own.number(), last.number(), pool.places.len()), (0, 9_999 + 1, 101));
+    assert_eq!((own.number(), last.number(), pool.targets.len()), (0, 9_999 + 1, 101));
     for kept in [own, early, last] {
-        pool.places.at(kept).unwrap();
+        pool.targets.at(kept).unwrap();
     }
     // What was dropped is refused, and never another's; named anew it has another number.
     let refused = pool.begin(Target::from_number(7), &Ask::one("m", "")).unwrap_err();
@@ -201,11 +201,11 @@ fn what_a_call_is_under_way_to_or_waits_for_is_not_dropped() {
         // At the same host under another name, and elsewhere.
         pool.target(&format!("http://{address}/{number}")).unwrap();
         pool.target(&format!("http://127.0.1.{number}:9/x")).unwrap();
-        assert!(pool.places.len() <= 3);
+        assert!(pool.targets.len() <= 3);
     }
     let sites: Vec<_> =
         pool.connections.iter().map(|of| of.site).chain(pool.queue.iter().map(|of| of.0)).collect();
     for site in sites {
-        assert_eq!(pool.places.sites.addresses(site), [address]);
+        assert_eq!(pool.targets.sites.addresses(site), [address]);
     }
 }

@@ -32,8 +32,13 @@ pub trait LogHandler {
     fn remove(&self, request: LogRemove<'_>, responder: Responder<commands::Remove>);
 }
 
-/// Hands a request's frame to its method. A frame that is no request is answered with the error.
-pub fn dispatch<H: LogHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
+/// Hands a request's frame to its method at once, whatever else runs of the same fork: `LogService` is for
+/// servers that keep the schema's order. A frame that is no request is answered with the error.
+pub fn dispatch_unordered<H: LogHandler + ?Sized>(
+    handler: &H,
+    frame: &[u8],
+    mut reply: Box<dyn Reply>,
+) {
     match LogRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
         Err(wrong) => refuse(&mut *reply, "LogErrorResponse", &wrong),

@@ -1,8 +1,10 @@
 //! The real engine, with a journal of what it was told to keep, and mistakes that it makes on purpose; and
-//! whoever passes on what it announces.
+//! a relay of what it announces.
 
 use crate::embedded::Embedded;
-use crate::store::{Commit, Config, Fork, Note, Page, ProducerState, Read, Receipt, Sought, State, Stats};
+use crate::store::{
+    Commit, Config, Fork, Note, Page, ProducerState, Read, Receipt, State, Stats, TimeSearch,
+};
 use crate::store::{Store, StoreError};
 use crate::subscriptions::subscription::Subscription;
 use crate::subscriptions::{Subscriptions, encoding};
@@ -121,7 +123,7 @@ impl Store for Journaled {
         fn stats() -> Stats;
         fn has_failed() -> bool;
         fn read(stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
-        fn since(stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
+        fn since(stream: &Self::Stream, time_us: u64) -> Result<TimeSearch, StoreError>;
         fn cold(stream: &Self::Stream, from: u64, limit: usize) -> Option<Work>;
         fn accessed(stream: &Self::Stream) -> u64;
         fn touch(stream: &Self::Stream, time_us: u64);

@@ -1,42 +1,42 @@
-//! Bodies that wait because somebody asked for a slow server ([`crate::built_in`]): at most one for each time
-//! it was asked.
+//! Bodies that wait because a client asked for a slow server ([`crate::built_in`]): at most one for each time
+//! that it asked.
 
 use std::time::{Duration, Instant};
 
-/// What waits.
+/// The bodies that wait.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
-    bodies: Vec<Body>,
+pub(crate) struct Delayed {
+    bodies: Vec<DelayedBody>,
 }
 
-/// A body that nothing of was looked at yet.
+/// A body of which nothing was read yet.
 #[derive(Debug)]
-pub(crate) struct Body {
-    /// What its answer goes by.
+pub(crate) struct DelayedBody {
+    /// The name by which the HTTP connection knows its answer.
     pub(crate) name: u64,
-    /// Of which service.
+    /// The index of its service.
     pub(crate) place: usize,
     pub(crate) text: Vec<u8>,
     due: Instant,
 }
 
-impl Held {
-    pub(crate) fn hold(&mut self, name: u64, place: usize, text: &[u8], time: Duration) {
-        self.bodies.push(Body { name, place, text: text.to_vec(), due: Instant::now() + time });
+impl Delayed {
+    pub(crate) fn add(&mut self, name: u64, place: usize, text: &[u8], time: Duration) {
+        self.bodies.push(DelayedBody { name, place, text: text.to_vec(), due: Instant::now() + time });
     }
 
-    /// The next that has waited long enough.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Body> {
+    /// The next whose time has come.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<DelayedBody> {
         let place = self.bodies.iter().position(|body| body.due <= now)?;
         Some(self.bodies.remove(place))
     }
 
-    /// What they take.
+    /// Bytes that they take.
     pub(crate) fn bytes(&self) -> usize {
         self.bodies.iter().map(|body| size_of_val(body) + body.text.len()).sum()
     }
 
-    /// Nobody waits for this one any more.
+    /// Drops a body whose client is gone.
     pub(crate) fn forget(&mut self, name: u64) {
         self.bodies.retain(|body| body.name != name);
     }
@@ -44,7 +44,7 @@ impl Held {
     /// After how many milliseconds one is due.
     pub(crate) fn due_ms(&self, now: Instant) -> Option<u32> {
         let first = self.bodies.iter().map(|body| body.due).min()?;
-        // Rounded up: a look too early finds nothing.
+        // Rounded up: a millisecond earlier none is due.
         let left = first.saturating_duration_since(now).as_micros().div_ceil(1_000);
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }

@@ -1,5 +1,5 @@
-//! What a client was told of: its own service, which stays, and others, of which the last that were called
-//! stay. Whoever follows a service from port to port fills no memory with where it was.
+//! The services that a client knows: its own, which stays, and others, of which the ones called last stay.
+//! So a program that follows a service from port to port fills no memory with old addresses.
 
 use super::bearer::Bearer;
 use super::target::{Place, SiteId, Sites, Target};
@@ -12,22 +12,23 @@ struct Named {
     url: String,
     place: Place,
     site: SiteId,
-    /// When it was called or named last, counted in such moments.
+    /// When it was called or named last, by [`Targets::moment`].
     used: u64,
 }
 
 /// The URLs that were named, and the hosts that they are at.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct Targets {
     by_number: HashMap<u32, Named>,
     by_url: HashMap<String, u32>,
     pub(crate) sites: Sites,
     /// The number that was given last: none is given anew, not even that of a place that was dropped.
     last: Option<u32>,
+    /// Counts calls and namings.
     moment: u64,
 }
 
-impl Places {
+impl Targets {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.by_number.len()

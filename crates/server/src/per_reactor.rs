@@ -1,4 +1,4 @@
-//! What the server may take in all, and what each of its reactors may take of it.
+//! The bounds of the server, and how they are shared out to its reactors.
 
 use crate::arguments::{ServeOptions, Switch};
 use crate::descriptors::{Needs, Room, TooFew};
@@ -11,9 +11,9 @@ use thalweg_sys::process::{descriptors_max, raise_descriptors_max};
 /// Connections at once, unless something else is asked for.
 const CONNECTIONS_DEFAULT: u32 = 65_536;
 
-/// How bounds are shared out over reactors.
+/// How bounds are shared out to reactors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shares {
+pub(crate) struct PerReactor {
     /// Reactors that serve streams.
     streaming: usize,
     /// Reactors that serve HTTP, the one that serves JSON-RPC alone included.
@@ -22,12 +22,12 @@ pub(crate) struct Shares {
     sealed: bool,
 }
 
-impl Shares {
-    /// Of a server with these options, whose reactors each listen at so many places. Raises the limit of
-    /// descriptors as far as it goes: what connections do not take, the log may.
+impl PerReactor {
+    /// Of a server with these options, whose reactors each listen at `places` places. Raises the limit of
+    /// descriptors as far as it goes: the log may use those that connections do not take.
     ///
     /// # Errors
-    /// That is too few.
+    /// There are too few descriptors.
     pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Result<Self, TooFew> {
         let wanted = u64::from(options.connections_max.unwrap_or(CONNECTIONS_DEFAULT));
         let limit = raise_descriptors_max(u64::MAX).unwrap_or_else(|_| descriptors_max().0);
@@ -35,7 +35,7 @@ impl Shares {
         Ok(Self { room, ..Self::with_room_for_one(options, reactors) })
     }
 
-    /// The same where there is room for one connection.
+    /// The same with descriptors for one connection.
     pub(crate) fn with_room_for_one(options: &ServeOptions, reactors: usize) -> Self {
         let streaming = reactors.max(1);
         let reactors = streaming + usize::from(!options.rpc_listen.is_empty());
@@ -74,7 +74,7 @@ impl Shares {
         }
     }
 
-    /// The bounds of all of it.
+    /// The bounds of the whole server.
     pub(crate) fn limits(&self, options: &ServeOptions) -> Limits {
         Limits::of(&self.config(options), self.streaming, self.reactors, self.sealed)
             .with_answers(rpc::answers_bytes_max(options))
@@ -83,7 +83,7 @@ impl Shares {
             .with_streams(streams_max(options.streams_max, memory::available()))
     }
 
-    /// Logs what was asked for and cannot be had, and what could be had and not be kept.
+    /// Warns of connections that cannot be had, and of limits that together exceed the memory.
     pub(crate) fn warn(&self, options: &ServeOptions, limits: &Limits) {
         let possible = self.connections();
         if let Some(wanted) = options.connections_max.filter(|wanted| *wanted as usize > possible) {
@@ -117,8 +117,8 @@ mod tests {
         let line = "thalweg serve --rpc on --rpc-listen 127.0.0.1:0 --subscribers-max 6".split(' ');
         let Verb::Serve(options) = Arguments::try_parse_from(line).unwrap().verb else { panic!("not serve") };
         for (reactors, each) in [(1, 6), (2, 3)] {
-            let shares = Shares::with_room_for_one(&options, reactors);
-            assert_eq!(shares.config(&options).subscribers_max, each);
+            let per_reactor = PerReactor::with_room_for_one(&options, reactors);
+            assert_eq!(per_reactor.config(&options).subscribers_max, each);
         }
     }
 }

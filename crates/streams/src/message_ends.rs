@@ -1,6 +1,6 @@
-//! Places between the messages of a record, which only reading it finds: at once in a small one, and by a
-//! thread that may take its time in a large one. A request of a few bytes names any record, so a reactor must
-//! not be what reads it.
+//! Where the messages of a record end, which only reading it finds: at once in a small record, and on a
+//! thread beside the reactors in a large one. A request of a few bytes can name any record, so a reactor
+//! must not read a large one.
 //!
 //! What was found is kept until the request is served again, and a little longer: a record never changes.
 
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use thalweg_wire::exchange::{Pieces, Work};
 use thalweg_wire::json;
 
-/// Of so many bytes a place is found at once.
+/// The largest record, in bytes, that is read at once.
 const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
-/// So many places are kept: what waits to be served again is far less.
+/// How many ends are kept: far more than requests wait to be served again.
 const KEPT_MAX: usize = 256;
 
 /// What is sought: the end of a message in what is left of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sought {
+pub(crate) struct MessageSearch {
     pub(crate) incarnation: u64,
     /// Where the first message begins.
     pub(crate) from: u64,
@@ -28,17 +28,17 @@ pub(crate) struct Sought {
     pub(crate) count: u64,
 }
 
-/// The places found last, of every reactor.
+/// The ends found last, of all reactors.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<VecDeque<Found>>>);
+pub(crate) struct MessageEnds(Arc<Mutex<VecDeque<Known>>>);
 
-/// What was sought, and its end if there are so many messages.
-type Found = (Sought, Option<u64>);
+/// What was sought, and its end if the record has that many messages.
+type Known = (MessageSearch, Option<u64>);
 
-impl Places {
+impl MessageEnds {
     /// Bytes up to behind the message's separator, `None` if there are fewer messages; or what is to be done
     /// first.
-    pub(crate) fn behind(&self, sought: Sought, pieces: &Pieces) -> Result<Option<u64>, Work> {
+    pub(crate) fn behind(&self, sought: MessageSearch, pieces: &Pieces) -> Result<Option<u64>, Work> {
         let bytes = sought.to.saturating_sub(sought.from);
         // The shortest message is a digit, with its separator.
         if sought.count > bytes / 2 {
@@ -47,19 +47,19 @@ impl Places {
         if bytes <= AT_ONCE_BYTES_MAX {
             return Ok(read(pieces, sought.count));
         }
-        if let Some((_, place)) = self.0.lock().iter().find(|(of, _)| *of == sought) {
-            return Ok(*place);
+        if let Some((_, end)) = self.0.lock().iter().find(|(of, _)| *of == sought) {
+            return Ok(*end);
         }
-        let (places, pieces) = (self.clone(), pieces.clone());
-        Err(Work(Box::new(move || places.keep(sought, read(&pieces, sought.count)))))
+        let (ends, pieces) = (self.clone(), pieces.clone());
+        Err(Work(Box::new(move || ends.keep(sought, read(&pieces, sought.count)))))
     }
 
-    fn keep(&self, sought: Sought, place: Option<u64>) {
+    fn keep(&self, sought: MessageSearch, end: Option<u64>) {
         let mut kept = self.0.lock();
         if kept.len() == KEPT_MAX {
             kept.pop_front();
         }
-        kept.push_back((sought, place));
+        kept.push_back((sought, end));
     }
 }
 

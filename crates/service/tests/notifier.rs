@@ -30,26 +30,26 @@ impl Handler for Told {
         self.answer();
     }
 
-    fn rung(&mut self) {
+    fn notified(&mut self) {
         self.answer();
     }
 }
 
 #[test]
-fn a_ring_brings_the_handler_to_what_it_was_told() {
+fn a_handler_that_is_notified_finds_what_it_was_told() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["told.sock", "told.shm"] {
         let endpoint: Endpoint = directory.path().join(name).to_str().unwrap().parse().unwrap();
         let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default()).unwrap();
-        let (bell, stopper) = (server.bell(), server.stopper());
+        let (notifier, stopper) = (server.notifier(), server.stopper());
         let (tell, news) = channel();
-        let running = std::thread::spawn(move || server.run_reactor(Told { news, waiting: Vec::new() }));
+        let running = std::thread::spawn(move || server.serve(Told { news, waiting: Vec::new() }));
         let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
         for round in 0..200_u32 {
             let call = client.call(b"?", CallOptions::default()).unwrap();
             client.flush().unwrap();
             tell.send(round.to_le_bytes().to_vec()).unwrap();
-            bell.ring();
+            notifier.notify();
             assert_eq!(client.wait(call).unwrap(), round.to_le_bytes());
         }
         stopper.stop();

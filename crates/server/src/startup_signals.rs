@@ -1,7 +1,9 @@
-//! Signals while a server starts: a slow disk, or much to replay, is no reason not to hear that it is to end.
+//! Signals while a server starts. A start may take long (a slow disk, much to replay), and can be ended all
+//! the same.
 //!
-//! Nothing was acknowledged by then, and whoever opens the store next recovers it, so the program ends where
-//! it stands. A wish to reload is kept: what it is about may have been read before.
+//! Nothing was acknowledged by then, and the next server recovers the store, so the program ends at once. A
+//! signal to reload is raised again afterwards: the files that it is about may have been read before it
+//! came.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +15,7 @@ const STACK_BYTES: usize = 64 << 10;
 const SIGNALS: u64 = 0;
 const OVER: u64 = 1;
 
-/// Tells the watching thread that the work is over, however it ends.
+/// Tells the watching thread that the work is over, also when it panics.
 struct Over<'a>(&'a EventFd);
 
 impl Drop for Over<'_> {

@@ -1,16 +1,16 @@
-//! Places to listen at that are the same one: seen before any of them is opened, when it can still be said
-//! who asks for it.
+//! Places to listen at of which only one can be opened. They are found before any is opened, while it is
+//! known which flag or service asks for each.
 
 use crate::listen::Listen;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Who has a place be listened at.
+/// What asks for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     Listen,
     RpcListen,
-    /// Whoever made the listener and handed it over.
+    /// The process that opened the listener and handed it over.
     Supervisor,
     /// A service of the store, in its directory.
     Service,
@@ -18,13 +18,14 @@ pub(crate) enum Asker {
 
 /// Two places of which only one can be listened at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Clash {
+pub(crate) struct ListenConflict {
     one: (Asker, Listen),
     other: (Asker, Listen),
 }
 
-impl Clash {
-    /// The first there is. What was handed over is open, and so does not stand in its own way.
+impl ListenConflict {
+    /// The first conflict, if there is one. Listeners that were handed over are open, so that two of them
+    /// are none.
     pub(crate) fn among<'a>(places: impl Iterator<Item = (Asker, &'a Listen)> + Clone) -> Option<Self> {
         let owned = |(asker, place): (Asker, &Listen)| (asker, place.clone());
         places.clone().enumerate().find_map(|(count, other)| {
@@ -35,14 +36,14 @@ impl Clash {
         })
     }
 
-    /// The same, with what is spoken there where there is a certificate or none.
+    /// The same, with each place shown as http or https: `sealed` says whether there is a certificate.
     pub(crate) fn spoken(self, sealed: bool) -> Self {
         let spoken = |(asker, place): (Asker, Listen)| (asker, place.spoken(sealed));
         Self { one: spoken(self.one), other: spoken(self.other) }
     }
 }
 
-impl fmt::Display for Clash {
+impl fmt::Display for ListenConflict {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((one, place), (other, beside)) = (&self.one, &self.other);
         match (one, other) {
@@ -71,7 +72,7 @@ impl fmt::Display for Asker {
     }
 }
 
-/// Whether who listens at one place keeps everybody from listening at the other.
+/// Whether a listener at one place keeps another from listening at the other.
 fn are_one(one: &Listen, other: &Listen) -> bool {
     match (one, other) {
         (Listen::Unix(one), Listen::Unix(other)) => {
@@ -86,7 +87,7 @@ fn are_one(one: &Listen, other: &Listen) -> bool {
     }
 }
 
-/// Port 0 is another each time, and an unspecified address is every one of its family, and of no other.
+/// Port 0 is another port each time; an unspecified address stands for every address of its own family.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b): (IpAddr, IpAddr) = (one.ip(), other.ip());
     let is_part = a == b || a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified());
@@ -103,8 +104,8 @@ mod tests {
             .iter()
             .map(|(asker, text)| (*asker, text.parse::<Place>().unwrap().resolve().unwrap()))
             .collect();
-        let clash = Clash::among(parsed.iter().map(|(asker, place)| (*asker, place)));
-        clash.map(|clash| clash.to_string()).unwrap_or_default()
+        let conflict = ListenConflict::among(parsed.iter().map(|(asker, place)| (*asker, place)));
+        conflict.map(|conflict| conflict.to_string()).unwrap_or_default()
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What a session wrote beside its snapshot, and the room that each change of it takes: given back once
-//! nobody holds the change any more, be it the session or whoever looks at what it held before it wrote on.
+//! What a session wrote over its snapshot, and the memory that is reserved for each change. It is released
+//! once neither the session holds the change nor a reader that holds an earlier state of the session.
 
 use crate::changes::Changes;
 use crate::error::Error;
 use crate::journal;
 use crate::map::{Key, Value};
-use crate::room::{Held, Room};
+use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::session::SESSION_BYTES_MAX;
 use imbl::OrdMap;
 use imbl::ordmap;
@@ -13,27 +13,27 @@ use std::iter::Map;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Changes, each in its room. A copy shares all of them and costs nothing, and one more change to either of
-/// two copies what lies on the way to its key.
+/// Changes, each with its memory reserved. A clone shares all of them and costs nothing; a later change to
+/// either clone copies the nodes of the tree between its root and the key.
 #[derive(Clone, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct Overlay {
     changes: OrdMap<Key, Arc<Written>>,
-    /// Of those changes, whatever others hold.
+    /// Bytes of these changes, also of those that readers share.
     bytes: usize,
-    room: Arc<Room>,
+    memory: Arc<MemoryBudget>,
 }
 
-/// What a key holds from here on, in its room.
+/// What a key holds from here on: `None` once it was removed.
 #[derive(Debug)]
 pub(crate) struct Written {
     value: Option<Value>,
-    held: Held,
+    held: Reservation,
 }
 
-impl Beside {
-    /// Nothing, to be written to.
-    pub(crate) fn new(room: &Arc<Room>) -> Self {
-        Self { changes: OrdMap::new(), bytes: 0, room: Arc::clone(room) }
+impl Overlay {
+    /// An overlay without changes, which reserves memory of this budget.
+    pub(crate) fn new(memory: &Arc<MemoryBudget>) -> Self {
+        Self { changes: OrdMap::new(), bytes: 0, memory: Arc::clone(memory) }
     }
 
     /// How many keys they change.
@@ -46,12 +46,12 @@ impl Beside {
         self.changes.is_empty()
     }
 
-    /// What a key holds by these: `Some(None)` for nothing, `None` when they do not say.
+    /// What these changes say of a key: `Some(None)` that it was removed, `None` nothing.
     pub(crate) fn get(&self, key: &str) -> Option<Option<&Value>> {
         self.changes.get(key).map(|written| written.value.as_ref())
     }
 
-    /// Each key and what it holds by these, from a key on.
+    /// Each changed key from `from` on, and what it holds.
     pub(crate) fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
         self.changes.range::<_, str>((from, Bound::Unbounded)).map(change)
     }
@@ -65,15 +65,15 @@ impl Beside {
         let sizes: Vec<usize> = sizes.collect();
         let after: usize = sizes.iter().sum();
         let old = changes.iter().filter_map(|(key, _)| self.changes.remove_with_key(key));
-        // What nobody else holds makes room for what comes in its place.
+        // The memory of what no reader shares is free for what replaces it.
         let (free, looked_at): (Vec<_>, Vec<_>) =
             old.partition(|(_, written)| Arc::strong_count(written) == 1);
         let total = self.bytes - bytes(&free) - bytes(&looked_at) + after;
-        let room = match total {
-            ..=SESSION_BYTES_MAX => self.room.exchange(bytes(&free), after),
+        let reserved = match total {
+            ..=SESSION_BYTES_MAX => self.memory.exchange(bytes(&free), after),
             _ => Err(Error::TooMuch { bytes: total, limit: SESSION_BYTES_MAX }),
         };
-        if let Err(error) = room {
+        if let Err(error) = reserved {
             self.changes.extend(free.into_iter().chain(looked_at));
             return Err(error);
         }
@@ -81,14 +81,14 @@ impl Beside {
             .filter_map(|(_, written)| Arc::into_inner(written))
             .for_each(|written| written.held.given());
         for ((key, value), bytes) in changes.into_iter().zip(sizes) {
-            self.changes.insert(key, Arc::new(Written { value, held: self.room.taken(bytes) }));
+            self.changes.insert(key, Arc::new(Written { value, held: self.memory.taken(bytes) }));
         }
         self.bytes = total;
         Ok(())
     }
 }
 
-/// What they take of the room.
+/// Bytes that are reserved for them.
 fn bytes(all: &[(Key, Arc<Written>)]) -> usize {
     all.iter().map(|(_, written)| written.held.bytes()).sum()
 }
@@ -97,7 +97,7 @@ fn change<'c>((key, written): (&'c Key, &'c Arc<Written>)) -> (&'c Key, Option<&
     (key, written.value.as_ref())
 }
 
-impl<'c> IntoIterator for &'c Beside {
+impl<'c> IntoIterator for &'c Overlay {
     type Item = (&'c Key, Option<&'c Value>);
     type IntoIter = Map<
         ordmap::Iter<'c, Key, Arc<Written>, imbl::shared_ptr::DefaultSharedPtr>,
@@ -121,29 +121,29 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_looks_at_takes_room_until_nobody_does() {
+    fn what_a_reader_shares_stays_reserved_until_it_is_done() {
         let size = |bytes: usize| journal::bytes_max(KIND, "a", put("a", bytes).get("a").flatten());
-        let room = Room::new(size(3_000) * 3);
-        let mut beside = Arc::new(Beside::new(&room));
-        let write = |beside: &mut Arc<Beside>, changes| Arc::make_mut(beside).write(KIND, changes);
+        let memory = MemoryBudget::new(size(3_000) * 3);
+        let mut beside = Arc::new(Overlay::new(&memory));
+        let write = |beside: &mut Arc<Overlay>, changes| Arc::make_mut(beside).write(KIND, changes);
         for _ in 0..10 {
             write(&mut beside, put("a", 3_000)).unwrap();
-            assert_eq!(room.held(), size(3_000), "what was written over is nobody's");
+            assert_eq!(memory.held(), size(3_000), "what was written over is nobody's");
         }
         let first = beside.clone();
         write(&mut beside, put("a", 3_000)).unwrap();
-        assert_eq!(room.held(), size(3_000) * 2);
+        assert_eq!(memory.held(), size(3_000) * 2);
         write(&mut beside, put("b", 10)).unwrap();
         let second = beside.clone();
-        let before = room.held();
+        let before = memory.held();
         assert!(matches!(write(&mut beside, put("a", 3_000)), Err(Error::NoRoom { .. })));
-        assert_eq!((room.held(), beside.bytes), (before, second.bytes));
+        assert_eq!((memory.held(), beside.bytes), (before, second.bytes));
         assert!(beside.into_iter().eq(&*second), "all or nothing");
         drop(first);
         write(&mut beside, put("a", 3_000)).unwrap();
         drop(second);
-        assert_eq!(room.held(), beside.bytes);
+        assert_eq!(memory.held(), beside.bytes);
         drop(beside);
-        assert_eq!(room.held(), 0);
+        assert_eq!(memory.held(), 0);
     }
 }

@@ -1,17 +1,18 @@
-//! Reading a log of which nothing may be missing, in a store where others' entries may be.
+//! Reads a log of which no entry may be missing, from a store that may be damaged elsewhere.
 
 use crate::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use thalweg_log::{Damage, Entry, Log, Offset, Query, ReadError, Start, Store};
 
-/// Shows `visit` the entries of a log, uncommitted ones too, from an offset on until it breaks off, or until
-/// where the log ended when this began, each where the last one ended. Damage that touches other logs alone
-/// is passed over; where an entry is missing behind it, it was said to touch too few.
+/// Calls `visit` with the entries of a log, uncommitted ones too, from offset `from` on, until it breaks off
+/// or reaches the end that the log had when this began. Each entry begins where the last one ended. Damage
+/// that touches only other logs is passed over. If an entry is missing behind such damage, the damage is the
+/// error: it did not name this log.
 ///
 /// # Errors
-/// What the log says, and what `visit` does; [`ReadError::Purged`] where entries were let go of, before this
-/// began or meanwhile.
+/// Those of the log and of `visit`; [`ReadError::Purged`] where entries were purged, before this began or
+/// meanwhile.
 pub(crate) fn entries(
     store: &Store,
     log: &Arc<Log>,
@@ -45,12 +46,12 @@ pub(crate) fn entries(
     Ok(())
 }
 
-/// Why there is nothing from an offset up to another.
+/// Why no entry was read from one offset up to another.
 fn missing(passed: Option<Box<Damage>>, from: Offset, first: Offset) -> Error {
     passed.map_or(ReadError::Purged { from, first }, ReadError::Damaged).into()
 }
 
-/// Whether damage is known to touch neither a log nor those that it came from.
+/// Whether damage is known to touch neither a log nor the logs that it was forked from.
 fn spares(damage: &Damage, log: &Arc<Log>) -> bool {
     let Some(logs) = damage.logs.known() else { return false };
     let parent = |log: &Arc<Log>| log.fork().map(|branch| branch.parent);

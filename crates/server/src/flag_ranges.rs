@@ -1,36 +1,36 @@
-//! The numbers that flags take, in help and on manual pages.
+//! The ranges of the numbers that flags take, for help and manual pages.
 //!
-//! What a number may be is said once, by its parser; so it is the parser that is asked: with a number that is
-//! out of every bound there is. Only for whoever reads help, since that takes a parse for each flag.
+//! A number's range stands once, in its parser. So the range is read from the error that the parser gives
+//! for a number beyond every range. That takes a parse for each flag, and is done only where help is shown.
 
 use crate::arguments::Arguments;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory};
 
-/// Beyond every bound.
+/// A number beyond every range.
 const BEYOND: &str = "9223372036854775807";
-/// With which a parser says what it takes.
+/// What stands in front of the range in a parser's error.
 const SAID: &str = " is not in ";
 
-/// The command line with the bounds of each number in its help.
+/// The command line with the range of each number in its help.
 pub(crate) fn command() -> Command {
-    bounded(Arguments::command(), &[])
+    with_ranges(Arguments::command(), &[])
 }
 
-fn bounded(mut command: Command, path: &[&str]) -> Command {
+fn with_ranges(mut command: Command, path: &[&str]) -> Command {
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     for verb in &verbs {
         let path: Vec<&str> = path.iter().copied().chain([verb.as_str()]).collect();
-        command = command.mut_subcommand(verb, |verb| bounded(verb, &path));
+        command = command.mut_subcommand(verb, |verb| with_ranges(verb, &path));
     }
-    command.mut_args(|arg| match arg.get_long().and_then(|flag| bounds(path, flag)) {
-        Some(bounds) => told(arg, &bounds),
+    command.mut_args(|arg| match arg.get_long().and_then(|flag| range(path, flag)) {
+        Some(range) => told(arg, &range),
         None => arg,
     })
 }
 
-/// What a flag of a verb takes, if that is a number with bounds.
-fn bounds(path: &[&str], flag: &str) -> Option<String> {
+/// The range of a verb's flag, if it takes a number that has one.
+fn range(path: &[&str], flag: &str) -> Option<String> {
     let (program, flag) = (["thalweg"], format!("--{flag}"));
     let line = program.iter().chain(path).copied().chain([flag.as_str(), BEYOND]);
     let error = Arguments::command().try_get_matches_from(line).err()?;
@@ -43,8 +43,8 @@ fn bounds(path: &[&str], flag: &str) -> Option<String> {
     Some(format!("[{from} to {to}]"))
 }
 
-fn told(arg: Arg, bounds: &str) -> Arg {
-    let with = |help: Option<&clap::builder::StyledStr>| help.map(|help| format!("{help} {bounds}"));
+fn told(arg: Arg, range: &str) -> Arg {
+    let with = |help: Option<&clap::builder::StyledStr>| help.map(|help| format!("{help} {range}"));
     let (short, long) = (with(arg.get_help()), with(arg.get_long_help()));
     let arg = match short {
         Some(help) => arg.help(help),
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn a_number_says_what_it_may_be_and_nothing_else_does() {
-        assert_eq!(bounds(&["serve"], "reactors").as_deref(), Some("[1 to 29]"));
-        assert_eq!(bounds(&["watch"], "interval-ms").as_deref(), Some("[10 to 3600000]"));
-        assert_eq!(bounds(&["bench", "append"], "name-bytes").as_deref(), Some("[0 to 1024]"));
+        assert_eq!(range(&["serve"], "reactors").as_deref(), Some("[1 to 29]"));
+        assert_eq!(range(&["watch"], "interval-ms").as_deref(), Some("[10 to 3600000]"));
+        assert_eq!(range(&["bench", "append"], "name-bytes").as_deref(), Some("[0 to 1024]"));
         for (verb, flag) in
             [("append", "retry"), ("serve", "data"), ("serve", "durability"), ("append", "json")]
         {
-            assert_eq!(bounds(&[verb], flag), None, "{verb} {flag}");
+            assert_eq!(range(&[verb], flag), None, "{verb} {flag}");
         }
     }
 

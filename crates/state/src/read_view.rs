@@ -1,12 +1,12 @@
-//! What is seen from a place at a moment: a map, and what a session wrote over it.
+//! What is seen from a place (a fork or a session) at a moment: a map, and what a session wrote over it.
 //!
-//! Taking one costs nothing, and it stays as it is whatever becomes of the place: so whoever has long to look
-//! takes a sight in its turn, and looks when others have theirs.
+//! Taking a read view costs nothing, and it stays as it is whatever becomes of the place. So a long read
+//! takes one in its turn, and reads it while others have theirs.
 
-use crate::beside::Beside;
 use crate::digest::{Digest, Root};
 use crate::fork::{Fork, Moment};
 use crate::map::{Key, Map, Value};
+use crate::overlay::Overlay;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use thalweg_log::Offset;
 
 /// A state as it was when it was looked at, for as long as it is held.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct ReadView {
     moment: Moment,
-    over: Option<Arc<Beside>>,
-    /// What roots are reckoned from.
+    over: Option<Arc<Overlay>>,
+    /// The fork, whose earlier digests make a root quick; without it a root is computed from scratch.
     fork: Option<Arc<Fork>>,
 }
 
-impl Sight {
-    pub(crate) fn new(moment: Moment, over: Option<Arc<Beside>>, fork: Option<Arc<Fork>>) -> Self {
+impl ReadView {
+    pub(crate) fn new(moment: Moment, over: Option<Arc<Overlay>>, fork: Option<Arc<Fork>>) -> Self {
         Self { moment, over: over.filter(|over| !over.is_empty()), fork }
     }
 
-    /// Whether the two are one in memory: then the same is seen from both.
+    /// Whether the two share their memory, and so hold the same. False says nothing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_over = match (&self.over, &other.over) {
             (None, None) => true,
@@ -41,7 +41,7 @@ impl Sight {
         Self { fork: None, ..self }
     }
 
-    /// Where the fork's log ended.
+    /// The offset at which the fork's log ended.
     pub fn offset(&self) -> Offset {
         self.moment.offset
     }
@@ -79,7 +79,7 @@ impl Sight {
         }
     }
 
-    /// Whether the root takes no more than so many entries to be hashed.
+    /// Whether the root takes at most `most` entries to be hashed.
     pub(crate) fn is_near(&self, most: usize) -> bool {
         let Some(left) = most.checked_sub(self.over.as_ref().map_or(0, |over| over.len())) else {
             return false;
@@ -91,7 +91,7 @@ impl Sight {
     }
 }
 
-/// Two runs in the order of their keys as one; where both have a key, what lies over counts.
+/// Merges two iterators in the order of their keys; where both have a key, `over` decides.
 struct Merged<U: Iterator, O: Iterator> {
     under: Peekable<U>,
     over: Option<Peekable<O>>,

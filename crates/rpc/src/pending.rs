@@ -1,32 +1,32 @@
-//! A body, from its first call to its last answer.
+//! A body from its first call to its last answer.
 //!
-//! *Invariant*: answers leave in the order of their calls, whatever order they come in; it is over when every
-//! call of it that has an id was answered, by its handler or by the deadline. One whose calls are all
-//! answered at once allocates nothing but its output.
+//! *Invariant*: answers leave in the order of their calls, whatever order they come in. A body is over when
+//! each of its calls that has an id was answered, by its handler or by the deadline. A body whose calls are
+//! all answered at once allocates nothing but its output.
 
 use std::time::Instant;
 use thalweg_reactor::{Ordered, Sequence};
 use thalweg_service::CallId;
 
-/// One body.
+/// One body, and the answers to its calls so far.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct PendingBody {
     is_batch: bool,
     order: Ordered<Vec<u8>>,
     /// Answers whose turn has come, each with a comma behind it.
     output: Vec<u8>,
     /// Bytes of answers whose turn has not come.
     kept_bytes: usize,
-    /// What these take.
+    /// Bytes that these answers take in memory.
     kept_room: usize,
-    /// Calls that are awaited: of which service, and under which name.
+    /// Calls whose answers are awaited: the index of the service, and the call's name there.
     pub(crate) awaited: Vec<(usize, CallId)>,
 }
 
 /// Room for the answers of most bodies.
 const OUTPUT_BYTES: usize = 240;
 
-impl Flight {
+impl PendingBody {
     pub(crate) fn new(is_batch: bool, calls: usize) -> Self {
         let mut output = Vec::with_capacity(OUTPUT_BYTES.saturating_mul(calls.min(64)));
         if is_batch {
@@ -92,7 +92,7 @@ impl Flight {
         self.output.len() + self.kept_bytes
     }
 
-    /// What it takes beside the calls that are awaited.
+    /// Bytes of memory that it takes, without the calls that are awaited.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.output.capacity() + self.kept_room
@@ -110,21 +110,21 @@ impl Flight {
     }
 }
 
-/// What an answer takes until its turn comes.
+/// Bytes of memory that an answer takes until its turn comes.
 fn room(answer: &Vec<u8>) -> usize {
     size_of_val(answer) + answer.capacity()
 }
 
-/// A call that is awaited.
+/// A call whose answer is awaited.
 #[derive(Debug)]
 pub(crate) struct Awaited {
-    /// Of which body, and where in it; a notification has no seat.
+    /// The name of its body, and its place in the order of answers; a notification has none.
     pub(crate) seat: Option<(u64, Sequence)>,
     /// As it is to be echoed.
     pub(crate) id: Box<str>,
     pub(crate) method: usize,
     pub(crate) items: Items,
-    /// When nobody waits any more; `None` for a moment that no clock tells.
+    /// Its deadline; `None` for one too far in the future for the clock.
     pub(crate) until: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! What is judged of an HTTP request before anybody looks at its body.
+//! Whether an HTTP request may be a call: judged by its method and fields, before its body is read.
 //!
 //! A browser may be made to send requests to this machine by any page it shows. It cannot read the answers,
 //! and what it may send without asking first (a preflight, which is refused like every method but POST) has
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use thalweg_wire::exchange::Refusal;
 
-    /// `docs/problems.md`: every 429 and every 503, whoever refuses.
+    /// `docs/problems.md`: every 429 and every 503, whichever layer refuses.
     #[test]
     fn what_passes_by_itself_says_when_to_come_again() {
         let refused = |status| {
