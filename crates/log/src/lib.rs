@@ -33,7 +33,7 @@
 //! watch              who is told when something becomes durable
 //! error, words       what can go wrong; the word by which each language tells it
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod catalogue;
 mod closable;
@@ -65,8 +65,8 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, credible, final_end, format, index, lacking, layout, parse, runs, scan, segment, segment_file,
-    settled, signal, times, verify,
+    control, credible, final_end, format, index, lacking, layout, mapping, parse, runs, scan, segment,
+    segment_file, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
     backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,

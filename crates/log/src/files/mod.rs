@@ -3,7 +3,8 @@
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
-//! segment_file       a segment's file, for whoever looks through all of it
+//! segment_file       a segment's file, for a caller that looks through all of it
+//! mapping            every map of a file, and why its bytes may be borrowed: the crate's unsafe code
 //! final_end          how far the files of a store that another process may write can be looked at
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
@@ -23,6 +24,8 @@ pub(crate) mod format;
 pub(crate) mod index;
 pub(crate) mod lacking;
 pub(crate) mod layout;
+#[expect(unsafe_code, reason = "what other processes do to a mapped file is no type's to prove")]
+pub(crate) mod mapping;
 pub(crate) mod parse;
 pub(crate) mod runs;
 pub(crate) mod scan;

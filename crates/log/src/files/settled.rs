@@ -32,7 +32,9 @@ mod writing;
 pub(crate) use writing::Writing;
 
 use crate::format::{FORMAT_VERSION, Link, SegmentHeader, word32, word64};
+use crate::mapping;
 use crate::{LogId, Offset};
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -181,6 +183,8 @@ pub(crate) struct Settled {
     tells: OnceLock<bool>,
     /// Blocks that were verified.
     looked: Marks,
+    /// Held while one is: what a reader was lent is not brought in once more.
+    looking: Mutex<()>,
     /// Set once a block, or a look-up, was found wrong.
     harmed: OnceLock<()>,
 }
@@ -204,9 +208,9 @@ impl Settled {
 
     fn map(file: File, end: End) -> io::Result<Settled> {
         let length = end.file_bytes().ok_or(io::ErrorKind::InvalidData)?;
-        let region = Arc::new(Region::sealed(file.map(length as usize, false)?, length));
-        let (tells, looked, harmed) = (OnceLock::new(), Marks::new(end.blocks()), OnceLock::new());
-        Ok(Settled { end, file, region, tells, looked, harmed })
+        let region = Arc::new(mapping::of_whole_file(&file, length)?);
+        let (tells, looked, looking) = (OnceLock::new(), Marks::new(end.blocks()), Mutex::default());
+        Ok(Settled { end, file, region, tells, looked, looking, harmed: OnceLock::new() })
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -234,7 +238,7 @@ impl Settled {
 
     fn tells(&self) -> bool {
         *self.tells.get_or_init(|| {
-            self.region.bring_in(self.end.payload..self.region.capacity());
+            mapping::bring_in_unread(&self.region, self.end.payload..self.region.capacity());
             let told = self.told();
             crc32c::crc32c(told) == self.end.checksum && makes_sense(&self.end, told)
         })
@@ -268,7 +272,8 @@ impl Settled {
     pub(crate) fn verify(&self, range: Range<u32>) -> bool {
         let mut unseen = blocks(&range).filter(|block| !self.looked.has(*block));
         let stands = unseen.all(|block| {
-            let stands = self.stands(block);
+            let _one_at_a_time = self.looking.lock();
+            let stands = self.looked.has(block) || self.tells() && self.stands(block);
             if stands {
                 self.looked.set(block);
             }
@@ -280,8 +285,9 @@ impl Settled {
         stands
     }
 
-    /// Counts every block as verified: it was just written.
+    /// Counts the tables and every block as verified: they were just written.
     fn trusted(self) -> Settled {
+        let _ = self.tells.set(true);
         (0..self.end.blocks()).for_each(|block| self.looked.set(block));
         self
     }
@@ -289,7 +295,9 @@ impl Settled {
     fn stands(&self, block: u32) -> bool {
         let from = block * BLOCK_BYTES;
         let range = from..self.end.payload.min(from + BLOCK_BYTES);
-        self.region.bring_in(range.clone());
+        // The page that the tables begin in was brought in with them.
+        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
+        mapping::bring_in_unread(&self.region, from..range.end.min(self.end.payload / page * page));
         let bytes = self.region.bytes(range);
         let told = self.told();
         let at = told.len() - (self.end.blocks() - block) as usize * 4;

@@ -20,12 +20,12 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
+use crate::mapping;
 use crate::segment_of;
 use crate::times::Times;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_sync::region::Final;
 use thalweg_sys::disk::Disk;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
@@ -210,7 +210,7 @@ pub(crate) fn read(
         return Ok(None);
     }
     // Mapped, not read: a large checkpoint must not double the memory at start.
-    let whole = Final::new(file.map(length, false)?);
+    let whole = mapping::of_checkpoint(&file, length)?;
     Ok(decode(whole.bytes(), start, store_id, intern))
 }
 
