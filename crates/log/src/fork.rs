@@ -7,14 +7,14 @@
 //! A parent counts its *children*: up when a child's create is staged, down when the child is visibly
 //! gone. A deleted log with children is *retained*: it takes no commits and shows nothing, but keeps its
 //! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they need
-//! ([`heirs`](crate::heirs)). All of that follows
+//! ([`fork_needs`](crate::fork_needs)). All of that follows
 //! from the create and delete frames alone, so recovery comes to the same end. Because the count goes down
 //! only at what is durable, nobody is told that a name is free, or a log gone, that a crash could bring
 //! back. Locks are taken child before parent; checked by the crash simulation and the random trees below.
 
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
-use crate::heirs::{Need, relinquish};
+use crate::fork_needs::{Need, drop_unneeded};
 use crate::log::{Inner, Log, Phase};
 use crate::store::Shared;
 use crate::{LogId, Offset};
@@ -176,7 +176,7 @@ impl Inner {
     }
 
     /// Lets go of the parent. Answers it, and what it knows to be needed of it.
-    pub(crate) fn disown(&mut self) -> Option<(Arc<Log>, Need)> {
+    pub(crate) fn take_parent(&mut self) -> Option<(Arc<Log>, Need)> {
         let lineage = self.lineage.as_mut()?;
         Some((lineage.parent.take()?, lineage.need.clone()))
     }
@@ -185,9 +185,9 @@ impl Inner {
 /// A chain is let go one log after the other, however long it is.
 impl Drop for Log {
     fn drop(&mut self) {
-        let mut parent = self.inner_mut().disown();
+        let mut parent = self.inner_mut().take_parent();
         while let Some((log, _)) = parent {
-            parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().disown());
+            parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().take_parent());
         }
     }
 }
@@ -248,17 +248,17 @@ impl Shared {
             self.log_retention.leave(&log);
             let (extents, parent) = {
                 let mut inner = log.lock();
-                (inner.extents.take(), inner.disown())
+                (inner.extents.take(), inner.take_parent())
             };
             self.unload(extents);
             let Some((parent, need)) = parent else { break };
             let is_gone = {
                 let mut inner = parent.lock();
-                self.unload(inner.bury(&need));
+                self.unload(inner.remove_fork(&need));
                 inner.is_gone()
             };
             if !is_gone {
-                self.relinquish(&parent);
+                self.drop_unneeded(&parent);
             }
             gone = is_gone.then_some(parent);
         }
@@ -269,8 +269,8 @@ impl Shared {
 
     /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the
     /// caller.
-    pub(crate) fn relinquish(&self, log: &Arc<Log>) {
-        relinquish(log, |extents| self.unload(extents));
+    pub(crate) fn drop_unneeded(&self, log: &Arc<Log>) {
+        drop_unneeded(log, |extents| self.unload(extents));
     }
 }
 

@@ -28,7 +28,7 @@
 //! opened, closable   a store of this process or of another; one that is closed under its handles
 //! catalogue, names   the logs by name; the same in order, for listings
 //! log, rare          one log: its staged and its visible view; what few logs have
-//! fork, heirs        logs whose first bytes are another log's; what a log keeps for its forks
+//! fork, fork_needs   logs whose first bytes are another log's; what a log keeps for its forks
 //! extents, places    where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch              who is told when something becomes durable
 //! error, words       what can go wrong; the word by which each language tells it
@@ -41,10 +41,10 @@ mod error;
 mod extents;
 mod files;
 mod fork;
+mod fork_needs;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod heirs;
 mod keeping;
 mod log;
 mod names;

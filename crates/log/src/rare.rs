@@ -1,7 +1,7 @@
 //! What few logs have, kept apart, so that the million others pay for one pointer.
 
 use crate::error::Damage;
-use crate::heirs::Heirs;
+use crate::fork_needs::ForkNeeds;
 use crate::log::{ClosedBy, Inner};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(crate) struct Rare {
     writer_seq: Option<Arc<[u8]>>,
     damage: Option<Box<Damage>>,
     /// What its forks need of it, if they need something.
-    heirs: Option<Box<Heirs>>,
+    fork_needs: Option<Box<ForkNeeds>>,
 }
 
 impl Inner {
@@ -37,15 +37,15 @@ impl Inner {
     }
 
     /// What its forks need of it, if they need something.
-    pub(crate) fn heirs(&self) -> Option<&Heirs> {
-        self.rare.as_ref()?.heirs.as_deref()
+    pub(crate) fn fork_needs(&self) -> Option<&ForkNeeds> {
+        self.rare.as_ref()?.fork_needs.as_deref()
     }
 
-    pub(crate) fn with_heirs<T>(&mut self, change: impl FnOnce(&mut Heirs) -> T) -> T {
+    pub(crate) fn with_fork_needs<T>(&mut self, change: impl FnOnce(&mut ForkNeeds) -> T) -> T {
         let rare = self.rare.get_or_insert_default();
-        let mut heirs = rare.heirs.take().unwrap_or_default();
-        let changed = change(&mut heirs);
-        rare.heirs = (!heirs.is_empty()).then_some(heirs);
+        let mut needs = rare.fork_needs.take().unwrap_or_default();
+        let changed = change(&mut needs);
+        rare.fork_needs = (!needs.is_empty()).then_some(needs);
         changed
     }
 

@@ -203,7 +203,7 @@ impl Store {
         let mut inner = log.lock();
         let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
         if let (Some(parent), Some(lineage)) = (&mut parent, &inner.lineage) {
-            parent.bear(&lineage.need);
+            parent.add_fork(&lineage.need);
         }
         drop(inner);
         drop(parent);
@@ -246,7 +246,7 @@ impl Store {
         let receipt = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
         drop(inner);
         if commit.trim.is_some() {
-            self.shared.relinquish(log);
+            self.shared.drop_unneeded(log);
         }
         self.shared.gate.announce();
         Ok(receipt)
@@ -288,7 +288,7 @@ impl Store {
         if gone {
             self.shared.forget(log);
         } else {
-            self.shared.relinquish(log);
+            self.shared.drop_unneeded(log);
         }
         self.shared.gate.announce();
         Ok(receipt)
@@ -359,9 +359,9 @@ impl Shared {
         }
     }
 
-    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once it is
-    /// unlocked, a log that was purged or deleted is [relinquished](Shared::relinquish) or
-    /// [forgotten](Shared::forget).
+    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once the
+    /// log is unlocked, one that was purged [lets go](Shared::drop_unneeded) of what nobody needs, and one
+    /// that was deleted is [forgotten](Shared::forget).
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
         if seen.first > 0 {

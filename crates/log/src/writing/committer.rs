@@ -279,7 +279,7 @@ impl Shared {
             if gone {
                 self.forget(&pending.log);
             } else if pending.seen.first > 0 || pending.seen.deleted {
-                self.relinquish(&pending.log);
+                self.drop_unneeded(&pending.log);
             }
         }
     }

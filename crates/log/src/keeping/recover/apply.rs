@@ -131,7 +131,7 @@ impl Recovery {
         let mut inner = log.lock();
         let Some(lineage) = inner.lineage.as_mut().filter(|lineage| lineage.parent.is_none()) else { return };
         if let Some(parent) = self.logs.get(&lineage.branch.parent) {
-            parent.lock().bear(&lineage.need);
+            parent.lock().add_fork(&lineage.need);
             lineage.parent = Some(parent.clone());
         }
     }
@@ -146,11 +146,11 @@ impl Recovery {
                 if !inner.phase.is_deleting() || inner.children > 0 || inner.last > passed {
                     return;
                 }
-                inner.disown()
+                inner.take_parent()
             };
             self.logs.remove(&log.id());
             gone = parent.map(|(parent, need)| {
-                drop(parent.lock().bury(&need));
+                drop(parent.lock().remove_fork(&need));
                 parent
             });
         }
