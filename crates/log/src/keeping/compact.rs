@@ -23,7 +23,7 @@ use crate::error::is_full;
 use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::options::Durability;
 use crate::pace::PacedFile;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
 use crate::runs::{self, End, Run};
 use crate::scan::Step;
@@ -189,10 +189,10 @@ impl Shared {
             });
         }
         // With nothing locked: what they stand for may have to come from a disk.
-        let reach = Reach { view, limit: self.control.file_end() };
+        let unfolder = Unfolder { view, limit: self.control.file_end() };
         for (log, extent) in folded {
             let number = segment_of(extent.position);
-            match reach.unfold(log, &extent) {
+            match unfolder.unfold(log, &extent) {
                 Ok(unfolded) => unfolded.for_each(|one| visit(number, one.bytes())),
                 // Where nobody says, all of it may be needed.
                 Err(_) => visit(number, extent.bytes()),

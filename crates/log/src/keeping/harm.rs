@@ -12,7 +12,7 @@ use crate::catalogue::Catalogue;
 use crate::error::{Damage, Touched, said};
 use crate::extents::Extent;
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::segment::file_name;
 use crate::store::Shared;
 use crate::{LogId, Position, position, segment_of};
@@ -34,10 +34,10 @@ struct Known {
 
 impl Known {
     fn names(&self, damage: &Damage) -> bool {
-        let (from, to) = reach(damage);
+        let (from, to) = span_of(damage);
         self.spans
             .iter()
-            .any(|known| known.file == damage.file && reach(known).0 <= from && to <= reach(known).1)
+            .any(|known| known.file == damage.file && span_of(known).0 <= from && to <= span_of(known).1)
     }
 }
 
@@ -133,14 +133,14 @@ impl Shared {
         if damage.logs.known().is_some_and(|logs| !logs.contains(&log.id())) {
             return false;
         }
-        let (from, to) = reach(damage);
+        let (from, to) = span_of(damage);
         let overlaps = |extent: &Extent| extent.position < to && from < extent.end_position();
         let lost: Vec<Extent> =
             log.lock().extents.all().iter().filter(|one| overlaps(one)).copied().collect();
         // Among what a folded one spans lies others'.
         let (view, limit) = (self.segments.latest(), self.control.file_end());
-        let reach = Reach { view: &view, limit };
-        let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
+        let unfolder = Unfolder { view: &view, limit };
+        let told = |extent: &Extent| extent.is_folded().then(|| unfolder.listed(log.id(), extent)).flatten();
         lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))
     }
 }
@@ -155,6 +155,6 @@ fn names_of(mut logs: Vec<Arc<Log>>) -> String {
 }
 
 /// Where a span begins and ends: at the end of its segment, if nothing resumes in it.
-fn reach(damage: &Damage) -> (Position, Position) {
+fn span_of(damage: &Damage) -> (Position, Position) {
     (damage.from, damage.resumes.unwrap_or_else(|| position(segment_of(damage.from) + 1, 0)))
 }

@@ -13,7 +13,7 @@ use crate::attach::Attached;
 use crate::error::{Damage, ReadError};
 use crate::fork::{Stretch, stretches};
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::progress::{Ended, Unsure};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
@@ -206,8 +206,8 @@ impl Maps {
         Ok(Mapped::new(start, length, segment.clone()))
     }
 
-    fn reach<'v>(&self, view: &'v View) -> Reach<'v> {
-        Reach { view, limit: self.file_end() }
+    fn unfolder<'v>(&self, view: &'v View) -> Unfolder<'v> {
+        Unfolder { view, limit: self.file_end() }
     }
 
     /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
@@ -217,7 +217,7 @@ impl Maps {
         let first = log.lock().extents.covering(offset, Offset::MAX).first().copied();
         first.map_or(known, |extent| {
             let view = self.sight.segments.latest();
-            self.reach(&view).holding(log.id(), &extent, offset)
+            self.unfolder(&view).holding(log.id(), &extent, offset)
         })
     }
 
@@ -227,7 +227,7 @@ impl Maps {
         let next = log.lock().extents.behind(position).copied();
         next.map_or(known.max(position), |extent| {
             let view = self.sight.segments.latest();
-            self.reach(&view).behind(log.id(), &extent, position)
+            self.unfolder(&view).behind(log.id(), &extent, position)
         })
     }
 
@@ -248,7 +248,7 @@ impl Maps {
         let last = log.lock().extents.covering(held.from, held.cut).last().copied();
         last.is_some_and(|extent| {
             let view = self.sight.segments.latest();
-            self.reach(&view).end_below(log.id(), &extent, held.cut) > position
+            self.unfolder(&view).end_below(log.id(), &extent, held.cut) > position
         })
     }
 

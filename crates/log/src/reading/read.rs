@@ -7,7 +7,7 @@ use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::fork::{Spans, spans};
 use crate::log::{Inner, Log, Phase};
-use crate::places::{Reach, said_in};
+use crate::places::{Unfolder, listing_of};
 use crate::records::{each_record, nothing_holds};
 use crate::route::{Leg, Route};
 use crate::segment::{Segment, file_name};
@@ -231,11 +231,11 @@ impl Store {
                 _ => error,
             }
         };
-        let reach = Reach { view: &view, limit: self.shared.control.file_end() };
+        let unfolder = Unfolder { view: &view, limit: self.shared.control.file_end() };
         let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
         let newest = view.all().last().map_or(0, |segment| segment.header.number);
         let gather = Gather { small, newest, ..Gather::default() };
-        let mut reading = Reading { reach, to, limit, next: from, gather };
+        let mut reading = Reading { unfolder, to, limit, next: from, gather };
         reading.go(Route::new(&view, &spans, from, to)).map_err(gone)?;
         let Reading { next, gather, .. } = reading;
         let (pieces, inside) = gather.finish();
@@ -245,7 +245,7 @@ impl Store {
 
 /// A read that is under way.
 struct Reading<'v> {
-    reach: Reach<'v>,
+    unfolder: Unfolder<'v>,
     to: Offset,
     limit: usize,
     next: Offset,
@@ -265,7 +265,7 @@ impl<'v> Reading<'v> {
                 Leg::Together { offset, .. } => route.again(offset),
                 Leg::Among { log, extent, cut, .. } => {
                     if let Some(extent) = route.ahead(AHEAD) {
-                        fetch(self.reach.view, extent);
+                        fetch(self.unfolder.view, extent);
                     }
                     if !self.among(log, extent, cut)? {
                         break;
@@ -278,17 +278,17 @@ impl<'v> Reading<'v> {
 
     /// Reads what an extent holds of a log. `false`: the limit is reached.
     fn among(&mut self, log: LogId, extent: &Extent, cut: Offset) -> Result<bool, ReadError> {
-        let Reading { reach, limit, next, gather, .. } = self;
-        let unfolded = reach.unfold(log, extent)?;
+        let Reading { unfolder, limit, next, gather, .. } = self;
+        let unfolded = unfolder.unfold(log, extent)?;
         let (mut ahead, to) = (unfolded.clone().skip(AHEAD), self.to.min(cut));
         for extent in unfolded {
             if let Some(extent) = ahead.next() {
-                fetch(reach.view, &extent);
+                fetch(unfolder.view, &extent);
             }
             if !extent.holds(*next, to) {
                 continue;
             }
-            let whole = each_record(*reach, log, &extent, cut, next, |segment, record| {
+            let whole = each_record(*unfolder, log, &extent, cut, next, |segment, record| {
                 if gather.bytes > 0 && gather.bytes + record.range.len() > *limit {
                     return false;
                 }
@@ -317,7 +317,7 @@ fn small_bytes(spans: &Spans) -> usize {
 /// a busy store lie far apart, so the processor cannot foresee them.
 fn fetch(view: &View, extent: &Extent) {
     let (number, places) =
-        if extent.is_folded() { said_in(extent) } else { (segment_of(extent.position), extent.bytes()) };
+        if extent.is_folded() { listing_of(extent) } else { (segment_of(extent.position), extent.bytes()) };
     if let Some(segment) = view.find(number)
         && let Some(range) = segment.runs().bytes_of(places)
     {

@@ -13,7 +13,7 @@ use crate::format::SEGMENT_HEADER_BYTES;
 use crate::found::Pace;
 use crate::index::Line;
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::progress::{Ended, Unsure};
 use crate::runs::RunEnd;
 use crate::segment::file_name;
@@ -192,8 +192,8 @@ impl Source {
         self.cached.value()
     }
 
-    fn reach(&self) -> Reach<'_> {
-        Reach { view: self.view(), limit: self.limit(true) }
+    fn unfolder(&self) -> Unfolder<'_> {
+        Unfolder { view: self.view(), limit: self.limit(true) }
     }
 
     /// The log and the first offset it holds, unless part of it is inherited.
@@ -264,7 +264,7 @@ impl Source {
             let known = self.sight.home.known();
             let covering = first_of(&stretch.log, offset);
             match covering {
-                Some(extent) => return self.reach().holding(stretch.log.id(), &extent, offset),
+                Some(extent) => return self.unfolder().holding(stretch.log.id(), &extent, offset),
                 // Whatever comes will lie behind what is written.
                 None if stretch.cut == Offset::MAX => return known,
                 None => {}
@@ -327,7 +327,7 @@ impl Source {
     /// Where a stretch ends, if it holds anything.
     fn end_of(&self, stretch: &Stretch) -> Option<Position> {
         let last = stretch.log.lock().extents.covering(stretch.from, stretch.cut).last().copied();
-        last.map(|extent| self.reach().end_below(stretch.log.id(), &extent, stretch.cut))
+        last.map(|extent| self.unfolder().end_below(stretch.log.id(), &extent, stretch.cut))
     }
 
     /// Position in front of everything that a stretch holds.
@@ -354,7 +354,7 @@ impl Source {
     pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
         let log = &self.stretches[stretch].log;
         let last = log.lock().extents.before(here).copied();
-        let end = last.map_or(0, |extent| self.reach().before(log.id(), &extent, here));
+        let end = last.map_or(0, |extent| self.unfolder().before(log.id(), &extent, here));
         (end < here).then_some(end)
     }
 
@@ -364,7 +364,7 @@ impl Source {
         let here = walk.position();
         let log = &self.stretches[stretch].log;
         let next = log.lock().extents.behind(here).copied();
-        let next = next.map_or(known, |extent| self.reach().behind(log.id(), &extent, here));
+        let next = next.map_or(known, |extent| self.unfolder().behind(log.id(), &extent, here));
         walk.leap(self.view(), next.min(walk.limit));
     }
 

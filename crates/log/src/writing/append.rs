@@ -94,7 +94,7 @@ impl Store {
             self.shared.owns(&inner)?;
             inner.check_open()?;
             let (first, mut next) = (inner.tail, inner.tail);
-            let places = inner.say_places();
+            let places = inner.places_to_list();
             if !places.is_empty() {
                 let stamp = Stamp { log: log.id(), offset: first, time: inner.accessed };
                 encoded.push_beside(Kind::Places, stamp, &places);
@@ -265,7 +265,7 @@ impl Transaction<'_> {
             last_of[*place] = index;
         }
         let mut encoded = Entries::default();
-        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
+        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.places_to_list()).collect();
         for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
                 let stamp = Stamp { log: log.id(), offset: *first, time: self.time };

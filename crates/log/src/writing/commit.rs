@@ -386,7 +386,7 @@ impl Shared {
             return Err(CommitError::LogClosed);
         }
         // A batch without payload may be let go before what it speaks of.
-        let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
+        let places = if commit.has_payload() { inner.places_to_list() } else { Vec::new() };
         let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });

@@ -12,7 +12,7 @@ use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::spans;
 use crate::log::{Inner, Log};
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::query::{Query, Start};
 use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Time};
@@ -198,8 +198,8 @@ fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
 impl Shared {
     /// The last offset at which a run of batches ends, up to the one from which on everything stays.
     fn whole_below(&self, Beyond { keep_from, extent, log }: &Beyond) -> Offset {
-        let reach = Reach { view: &self.segments.latest(), limit: self.control.file_end() };
-        let ends = reach.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
+        let unfolder = Unfolder { view: &self.segments.latest(), limit: self.control.file_end() };
+        let ends = unfolder.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
         ends.last().unwrap_or(extent.offset)
     }
 }
