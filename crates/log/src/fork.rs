@@ -55,7 +55,7 @@ pub(crate) struct Lineage {
 
 /// The part of a read that one log of a chain holds.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub(crate) struct ReadPart {
     pub(crate) log: LogId,
     /// What lies behind is not inherited, or not to be seen yet.
     pub(crate) cut: Offset,
@@ -63,7 +63,7 @@ pub(crate) struct Span {
 }
 
 /// Parts of a read, the last of them first.
-pub(crate) type Spans = SmallVec<[Span; 2]>;
+pub(crate) type ReadParts = SmallVec<[ReadPart; 2]>;
 
 impl Fork {
     /// How it is written down, with the parent locked.
@@ -97,17 +97,17 @@ impl Lineage {
     }
 }
 
-/// A stretch of offsets that one log of a lineage holds.
+/// The offsets of a log that one log of its lineage holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct LineagePart {
     pub(crate) log: Arc<Log>,
     pub(crate) from: Offset,
     pub(crate) cut: Offset,
 }
 
-/// Who holds what a log begins with, oldest first; the last one is the log itself. What an ancestor has
+/// The logs that hold what a log shows, oldest first; the last one is the log itself. What an ancestor has
 /// purged since, its forks keep. Complexity: a step per ancestor.
-pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
+pub(crate) fn lineage_parts(log: &Arc<Log>) -> SmallVec<[LineagePart; 1]> {
     let mut held = SmallVec::new();
     let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
     loop {
@@ -117,7 +117,7 @@ pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
         };
         let from = first.max(base);
         if from < cut {
-            held.push(Stretch { log: log.clone(), from, cut });
+            held.push(LineagePart { log: log.clone(), from, cut });
         }
         match parent {
             Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
@@ -194,29 +194,29 @@ impl Drop for Log {
 
 /// Where the records lie that hold bytes of `from..to`, in a view that ends at `tail`. The log itself stays
 /// locked by the caller meanwhile: so long none of its ancestors lets go of anything that it shows.
-pub(crate) fn spans(
+pub(crate) fn read_parts(
     log: &Log,
     inner: &Inner,
     from: Offset,
     to: Offset,
     tail: Offset,
-) -> Result<Spans, ReadError> {
-    let mut spans = Spans::new();
-    let mut above = part(log.id(), inner, from..to, tail, &mut spans)?;
+) -> Result<ReadParts, ReadError> {
+    let mut parts = ReadParts::new();
+    let mut above = add_part(log.id(), inner, from..to, tail, &mut parts)?;
     while let Some((log, cut)) = above {
-        above = part(log.id(), &log.lock(), from..to, cut, &mut spans)?;
+        above = add_part(log.id(), &log.lock(), from..to, cut, &mut parts)?;
     }
-    Ok(spans)
+    Ok(parts)
 }
 
 /// Adds one log's part, of which what lies behind `cut` is not to be seen. Answers the parent, if it holds
 /// some too, and the parent's cut.
-fn part(
+fn add_part(
     id: LogId,
     inner: &Inner,
     wanted: Range<Offset>,
     cut: Offset,
-    spans: &mut Spans,
+    parts: &mut ReadParts,
 ) -> Result<Option<(Arc<Log>, Offset)>, ReadError> {
     if let Some(damage) = inner.damage() {
         return Err(ReadError::damaged(damage));
@@ -224,7 +224,7 @@ fn part(
     let (base, end) = (inner.base(), wanted.end.min(cut));
     if end > base {
         let extents = inner.extents.covering(wanted.start.max(base), end).into();
-        spans.push(Span { log: id, cut, extents });
+        parts.push(ReadPart { log: id, cut, extents });
     }
     let Some(lineage) = inner.lineage.as_ref().filter(|_| wanted.start < base) else { return Ok(None) };
     match &lineage.parent {

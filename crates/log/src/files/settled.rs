@@ -130,7 +130,7 @@ impl End {
 
 /// Offsets of one log that lie together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stretch {
+struct SettledRange {
     log: LogId,
     offset: Offset,
     byte: u32,
@@ -139,7 +139,7 @@ struct Stretch {
     bounds: u32,
 }
 
-impl Stretch {
+impl SettledRange {
     fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.log.to_le_bytes());
         into.extend_from_slice(&self.offset.to_le_bytes());
@@ -148,8 +148,8 @@ impl Stretch {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Stretch {
-        Stretch {
+    fn decode(bytes: &[u8]) -> SettledRange {
+        SettledRange {
             log: word64(bytes, 0),
             offset: word64(bytes, 8),
             byte: word32(bytes, 16),
@@ -349,7 +349,7 @@ impl Settled {
     }
 
     /// The range that holds an offset of a log, and its index.
-    fn find(&self, log: LogId, offset: Offset) -> Option<(u32, Stretch)> {
+    fn find(&self, log: LogId, offset: Offset) -> Option<(u32, SettledRange)> {
         let behind = first(self.end.ranges, |index| {
             let range = self.range(index);
             (range.log, range.offset) > (log, offset)
@@ -360,12 +360,12 @@ impl Settled {
         holds.then_some((index, range))
     }
 
-    fn range(&self, index: u32) -> Stretch {
+    fn range(&self, index: u32) -> SettledRange {
         range(self.told(), index)
     }
 
     /// The bounds of a range, by number, and how many there are.
-    fn bounds(&self, index: u32, range: &Stretch) -> (impl Fn(u32) -> u32, u32) {
+    fn bounds(&self, index: u32, range: &SettledRange) -> (impl Fn(u32) -> u32, u32) {
         let told = &self.told()[(self.end.ranges * RANGE_BYTES) as usize..];
         let behind = if index + 1 < self.end.ranges { self.range(index + 1).bounds } else { self.end.bounds };
         let first = range.bounds;
@@ -381,8 +381,8 @@ fn blocks(range: &Range<u32>) -> Range<u32> {
     range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)
 }
 
-fn range(told: &[u8], index: u32) -> Stretch {
-    Stretch::decode(&told[(index * RANGE_BYTES) as usize..])
+fn range(told: &[u8], index: u32) -> SettledRange {
+    SettledRange::decode(&told[(index * RANGE_BYTES) as usize..])
 }
 
 /// The first index for which `holds`, given that it holds for all behind that; `count` if there is none.
@@ -400,7 +400,7 @@ fn first(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
 fn makes_sense(end: &End, told: &[u8]) -> bool {
     let bound = |index: u32| word32(&told[(end.ranges * RANGE_BYTES) as usize..], index as usize * 4);
     // The lower bounds of the next range.
-    let mut next = Stretch::default();
+    let mut next = SettledRange::default();
     for index in 0..end.ranges {
         let one = range(told, index);
         let behind = if index + 1 < end.ranges { range(told, index + 1).bounds } else { end.bounds };
@@ -415,7 +415,7 @@ fn makes_sense(end: &End, told: &[u8]) -> bool {
         if bound(one.bounds) != 0 || bound(behind - 1) >= one.length || !grow {
             return false;
         }
-        next = Stretch {
+        next = SettledRange {
             log: one.log,
             offset: one.end(),
             byte: one.byte + one.length,

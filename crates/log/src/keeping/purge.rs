@@ -9,7 +9,7 @@
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::log::{Inner, Log};
 use crate::options::Durability;
 use crate::query::Query;
@@ -266,7 +266,7 @@ fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     };
     for Going { log, first, .. } in goings {
         add_once(log, log.lock().extents.all(), *first);
-        for Stretch { log, from, cut } in stretches(log) {
+        for LineagePart { log, from, cut } in lineage_parts(log) {
             let inner = log.lock();
             add_once(&log, inner.extents.covering(from, cut), inner.own());
         }

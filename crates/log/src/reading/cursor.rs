@@ -191,7 +191,7 @@ impl Cursor {
         progress.walk.limit = limit;
         progress.filter.relax(source.sight.control.lateness());
         if moved {
-            source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
+            source.settle(&mut progress.part, &mut progress.filter, &mut progress.walk);
             progress.leapt = true;
         }
         Ok(true)

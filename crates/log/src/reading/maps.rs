@@ -11,7 +11,7 @@
 
 use crate::attach::Attached;
 use crate::error::{Damage, ReadError};
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::log::Log;
 use crate::places::Unfolder;
 use crate::progress::{Ended, Unsure};
@@ -254,12 +254,12 @@ impl Maps {
 
     /// The logs that hold this one's offsets, oldest first; the last one is the log itself.
     pub fn lineage(&self, log: &Arc<Log>) -> Vec<(Arc<Log>, Held)> {
-        let held = |stretch: Stretch| {
-            let Stretch { log, from, cut } = stretch;
+        let held = |part: LineagePart| {
+            let LineagePart { log, from, cut } = part;
             let held = Held { log: log.id(), from, cut };
             (log, held)
         };
-        stretches(log).into_iter().map(held).collect()
+        lineage_parts(log).into_iter().map(held).collect()
     }
 
     /// Whether everything below an offset was purged.

@@ -5,7 +5,7 @@
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::fork::{Spans, spans};
+use crate::fork::{ReadParts, read_parts};
 use crate::log::{Inner, Log, Phase};
 use crate::places::{Unfolder, listing_of};
 use crate::records::{each_record, nothing_holds};
@@ -198,7 +198,7 @@ impl Store {
         staged: bool,
         view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
     ) -> Result<Read, ReadError> {
-        let (spans, to, tail, closed) = {
+        let (parts, to, tail, closed) = {
             let inner = log.lock();
             self.shared.owns(&inner).map_err(|_| ReadError::OtherStore)?;
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
@@ -212,7 +212,7 @@ impl Store {
                 return Err(ReadError::Purged { from, first: inner.first_visible });
             }
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
-            (spans(log, &inner, from, to, tail)?, to, tail, closed)
+            (read_parts(log, &inner, from, to, tail)?, to, tail, closed)
         };
         // Staged batches may be in no file yet.
         if staged {
@@ -232,11 +232,11 @@ impl Store {
             }
         };
         let unfolder = Unfolder { view: &view, limit: self.shared.control.file_end() };
-        let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
+        let small = Vec::with_capacity(limit.min(small_bytes(&parts)));
         let newest = view.all().last().map_or(0, |segment| segment.header.number);
         let gather = Gather { small, newest, ..Gather::default() };
         let mut reading = Reading { unfolder, to, limit, next: from, gather };
-        reading.go(Route::new(&view, &spans, from, to)).map_err(gone)?;
+        reading.go(Route::new(&view, &parts, from, to)).map_err(gone)?;
         let Reading { next, gather, .. } = reading;
         let (pieces, inside) = gather.finish();
         Ok(Read { pieces, next, at_tail: next == tail, closed, inside })
@@ -308,8 +308,8 @@ impl<'v> Reading<'v> {
 }
 
 /// An upper bound of what the copy buffer needs.
-fn small_bytes(spans: &Spans) -> usize {
-    let extents = spans.iter().flat_map(|span| &span.extents);
+fn small_bytes(parts: &ReadParts) -> usize {
+    let extents = parts.iter().flat_map(|part| &part.extents);
     extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
 }
 

@@ -6,7 +6,7 @@
 //! reading and of settling.
 
 use crate::error::ReadError;
-use crate::fork::spans;
+use crate::fork::read_parts;
 use crate::log::Log;
 use crate::places::{Unfolded, Unfolder, listing_of};
 use crate::route::{Leg, Route};
@@ -110,7 +110,8 @@ impl Store {
         let to = from.saturating_add(limit.max(1) as u64);
         let found = {
             let inner = log.lock();
-            self::spans(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible).unwrap_or_default()
+            self::read_parts(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible)
+                .unwrap_or_default()
         };
         let (view, limit) = (self.shared.segments.latest(), self.shared.control.file_end());
         let (newest, unfolder) = (segment_of(limit), Unfolder { view: &view, limit });

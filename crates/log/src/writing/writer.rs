@@ -7,9 +7,9 @@
 //!
 //! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took with
 //! it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call
-//! of its own but the one in thousands that prepares a stretch or a segment.
+//! of its own but the one in thousands that prefaults pages or prepares a segment.
 
-use crate::ahead::{Ahead, stretch_bytes};
+use crate::ahead::{Ahead, prefault_bytes};
 use crate::batch::{Placed, PlannedBatch};
 use crate::committer::{Gathered, Lead};
 use crate::control::Control;
@@ -21,7 +21,7 @@ use crate::reserve::Reserve;
 use crate::segment::Segment;
 use crate::spare::{Spare, Why};
 use crate::store::Store;
-use crate::times::{Span, Times};
+use crate::times::{EntryTimes, Times};
 use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{Position, Time, position};
@@ -202,7 +202,7 @@ impl Writer {
     }
 
     /// Keeps what searches by time rely on: known before the entry is visible.
-    fn note_times(&mut self, span: &Span) {
+    fn note_times(&mut self, span: &EntryTimes) {
         if self.begun == 0 {
             self.begun = span.first;
         }
@@ -282,7 +282,7 @@ impl Writer {
                 if self.options.durability == Durability::Os {
                     // Before anything is stored through a map: the first fault on a page that is not there
                     // has the kernel read ahead, and what it reads is the zeros that nobody has written.
-                    let first = stretch_bytes(spare.capacity);
+                    let first = prefault_bytes(spare.capacity);
                     let brought = spare.file.write_zeros(first.into(), 0);
                     ahead = Ahead::of(brought.map_or(spare.capacity, |()| first));
                 }

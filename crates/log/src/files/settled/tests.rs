@@ -104,8 +104,8 @@ proptest! {
 #[test]
 fn what_makes_sense_is_believed() {
     let mut told = Vec::new();
-    Stretch { log: 4, offset: 10, byte: 0, length: 200, bounds: 0 }.encode(&mut told);
-    Stretch { log: 4, offset: 210, byte: 200, length: 100, bounds: 2 }.encode(&mut told);
+    SettledRange { log: 4, offset: 10, byte: 0, length: 200, bounds: 0 }.encode(&mut told);
+    SettledRange { log: 4, offset: 210, byte: 200, length: 100, bounds: 2 }.encode(&mut told);
     [0u32, 120, 0].iter().for_each(|bound| told.extend_from_slice(&bound.to_le_bytes()));
     assert!(leads_nowhere_that_harms(2, 3, &told, &[(4, 10), (4, 130), (4, 309), (4, 310)]));
     for (at, value) in [(16, 200), (24, 1), (20, 0), (20, 255), (56, 3), (64, 1), (68, 0), (68, 201)] {

@@ -10,7 +10,7 @@
 
 use crate::error::CommitError;
 use crate::extents::Extent;
-use crate::fork::spans;
+use crate::fork::read_parts;
 use crate::log::{Inner, Log};
 use crate::places::Unfolder;
 use crate::query::{Query, Start};
@@ -189,10 +189,10 @@ struct Beyond {
 /// Where a log goes beyond so many bytes; `None` unless it does.
 fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
     let keep_from = inner.tail_visible.checked_sub(bytes).filter(|from| *from > inner.first_visible)?;
-    let spans = spans(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
+    let parts = read_parts(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
     // The last part comes first.
-    let span = spans.last()?;
-    span.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: span.log })
+    let part = parts.last()?;
+    part.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: part.log })
 }
 
 impl Shared {
