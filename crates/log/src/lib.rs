@@ -76,7 +76,8 @@ pub(crate) use reading::{
     reader, records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
-    ahead, append, batch, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
+    ahead, append, batch, commit, committer, groups, packing, reserve, segment_tail, sizes, spare, spin_lock,
+    writer,
 };
 
 // For everybody: a store, its logs, appending and reading, here or in another process.

@@ -13,7 +13,7 @@ use crate::format::{Config, Producer};
 use crate::places::Places;
 use crate::progress::{Ended, Unsure};
 use crate::rare::Rare;
-use crate::soon::lock_soon;
+use crate::spin_lock::lock_spinning;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
@@ -344,8 +344,8 @@ impl Log {
 
     /// The same for appends, which hold it for a tenth of a microsecond.
     #[inline]
-    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, Inner> {
-        lock_soon(&self.inner)
+    pub(crate) fn lock_spinning(&self) -> MutexGuard<'_, Inner> {
+        lock_spinning(&self.inner)
     }
 
     pub(crate) fn inner_mut(&mut self) -> &mut Inner {

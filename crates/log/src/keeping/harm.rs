@@ -96,7 +96,7 @@ impl Shared {
         }
         let mut harmed = Vec::new();
         let visitor = |log: &Arc<Log>| harmed.extend(self.harms(damage, log).then(|| log.clone()));
-        self.catalogue.visit_at_leisure(visitor, || {});
+        self.catalogue.visit_unlocked(visitor, || {});
         let mut logs: Vec<LogId> = harmed.iter().map(|log| log.id()).collect();
         logs.sort_unstable();
         let damage = damage.clone().touching(Touched::these(logs));
@@ -124,7 +124,7 @@ impl Shared {
         let mut touched = Vec::new();
         let visitor =
             |log: &Arc<Log>| touched.extend(ids.binary_search(&log.id()).is_ok().then(|| log.clone()));
-        self.catalogue.visit_at_leisure(visitor, || {});
+        self.catalogue.visit_unlocked(visitor, || {});
         names_of(touched)
     }
 

@@ -13,7 +13,7 @@ use crate::fork::{LineagePart, lineage_parts};
 use crate::log::{Inner, Log};
 use crate::options::Durability;
 use crate::query::Query;
-use crate::spare::Why;
+use crate::spare::SegmentPurpose;
 use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::collections::{BTreeMap, HashSet};
@@ -172,7 +172,7 @@ impl Store {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
                 true => writer.begin_anew(),
-                false => writer.begin_next(Why::ToLetGo),
+                false => writer.begin_next(SegmentPurpose::ToLetGo),
             };
         }
         if dead.any {

@@ -56,7 +56,7 @@ impl Shared {
         if !self.give_up_settled(directory) || !self.options.settles || self.is_damaged() {
             return Ok(false);
         }
-        let Some(_one_at_a_time) = self.turns.settling.try_lock() else { return Ok(false) };
+        let Some(_one_at_a_time) = self.maintenance_locks.settling.try_lock() else { return Ok(false) };
         let view = self.segments.latest();
         let (Some(segment), more) = self.hottest(directory, &view) else { return Ok(false) };
         let Some(next) = follower(&view, segment) else { return Ok(false) };
@@ -119,7 +119,7 @@ impl Shared {
 
     /// Has a segment read as it is. Answers what stands in its place now.
     fn unsettle(&self, directory: &Path, segment: &Arc<Segment>) -> Arc<Segment> {
-        let _one_at_a_time = self.turns.replacing.lock();
+        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let alone = Arc::new(segment.alone());
         // It may be gone by now, or another.
         if self.segments.find(segment.header.number).is_some_and(|same| Arc::ptr_eq(&same, segment)) {
@@ -150,7 +150,7 @@ impl Shared {
             return Ok(());
         };
         // From here on it is not removed, or written anew.
-        let _one_at_a_time = self.turns.replacing.lock();
+        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
         let Some(same) = same else { return Ok(()) };
         working.put_in_place()?;
@@ -168,7 +168,7 @@ impl Shared {
                 logs.push(log.clone());
             }
         };
-        self.catalogue.visit_at_leisure(visitor, || {});
+        self.catalogue.visit_unlocked(visitor, || {});
         logs.retain(|log| is_of_small_records(unfolder, log, number));
         logs.sort_unstable_by_key(|log| log.id());
         logs

@@ -209,7 +209,7 @@ impl Cursor {
         self.reader.progress.walk.limit
     }
 
-    /// Why nothing more will come, once that is so and the last call found nothing.
+    /// SegmentPurpose nothing more will come, once that is so and the last call found nothing.
     ///
     /// ```
     /// use thalweg_log::{Ended, Options, Query, Start, Store};

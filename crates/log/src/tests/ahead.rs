@@ -57,7 +57,7 @@ fn a_segment_is_left_only_when_nobody_is_at_work_in_it() {
     std::thread::scope(|scope| {
         let leaving = scope.spawn(|| {
             let shared = &store.shared;
-            shared.writer.lock().begin_next(crate::spare::Why::ToGrow).unwrap();
+            shared.writer.lock().begin_next(crate::spare::SegmentPurpose::ToGrow).unwrap();
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(!leaving.is_finished());

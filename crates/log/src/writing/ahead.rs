@@ -111,9 +111,9 @@ impl Writer {
     /// nothing back.
     #[inline]
     pub(crate) fn bring_in(&mut self, length: u32) {
-        let needed = self.tip.end() + length;
+        let needed = self.segment_tail.end() + length;
         if needed > self.ahead.ready && self.options.durability == Durability::Os {
-            self.ahead.reach(&self.active, self.tip.end(), needed);
+            self.ahead.reach(&self.active, self.segment_tail.end(), needed);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! of it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::batch::{Entries, PlannedBatch};
-use crate::commit::{Nudge, check_length};
+use crate::commit::{WhoSyncs, check_length};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
@@ -90,7 +90,7 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         let (receipt, published) = ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
-            let mut inner = log.lock_soon();
+            let mut inner = log.lock_spinning();
             self.shared.owns(&inner)?;
             inner.check_open()?;
             let (first, mut next) = (inner.tail, inner.tail);
@@ -109,7 +109,7 @@ impl Store {
             let shared = &self.shared;
             let mut batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
             let pending = std::iter::once_with(|| Pending::payload(log, next));
-            let placed = shared.publish(&mut batch, next - first, pending, None, Nudge::Committer)?;
+            let placed = shared.publish(&mut batch, next - first, pending, None, WhoSyncs::Committer)?;
             let (places, latest) = (batch.said(&places), batch.times.latest());
             let change = Change::payload(&placed, first..next, places, latest);
             shared.staged(log, &mut inner, &change, &Seen::payload(next));
@@ -242,7 +242,7 @@ impl Transaction<'_> {
     /// # Errors
     /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.
     pub fn commit(self) -> Result<Receipt, CommitError> {
-        let receipt = self.write(Nudge::Nobody)?;
+        let receipt = self.write(WhoSyncs::Caller)?;
         self.store.persist(receipt.ticket)?;
         Ok(receipt)
     }
@@ -252,10 +252,10 @@ impl Transaction<'_> {
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
     pub fn submit(self) -> Result<Receipt, CommitError> {
-        self.write(Nudge::Committer)
+        self.write(WhoSyncs::Committer)
     }
 
-    fn write(&self, nudge: Nudge) -> Result<Receipt, CommitError> {
+    fn write(&self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
         let Some((last, _)) = self.entries.last() else { return Ok(Receipt::default()) };
         let mut locked = self.lock()?;
         let firsts: SmallVec<[Offset; 2]> = locked.iter().map(|inner| inner.tail).collect();
@@ -284,12 +284,11 @@ impl Transaction<'_> {
         let shared = &self.store.shared;
         let mut batch = PlannedBatch::of_entries(&encoded, touched);
         let last_log = self.logs.len() - 1;
-        let pending =
-            self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
-                goes_on: place < last_log,
-                ..Pending::payload(log, *end)
-            });
-        let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, nudge)?;
+        let pending = self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
+            same_batch_follows: place < last_log,
+            ..Pending::payload(log, *end)
+        });
+        let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, who_syncs)?;
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
             let change = Change::payload(&placed, offsets, places, self.time);

@@ -7,8 +7,8 @@ use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::options::Durability;
+use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
-use crate::tip::Due;
 use crate::{LogId, Offset, Position, Time, WatcherId};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -295,13 +295,13 @@ impl Store {
     }
 }
 
-/// Who sees to it that a batch becomes durable.
+/// The thread that sees to it that a batch becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nudge {
+pub(crate) enum WhoSyncs {
     /// The committer, woken if it sleeps.
     Committer,
-    /// The caller, who is going to wait for it anyway.
-    Nobody,
+    /// The caller, which is going to wait for it anyway.
+    Caller,
 }
 
 impl Shared {
@@ -313,22 +313,22 @@ impl Shared {
         payload_bytes: u64,
         pending: impl IntoIterator<Item = Pending>,
         watcher: Option<WatcherId>,
-        nudge: Nudge,
+        who_syncs: WhoSyncs,
     ) -> Result<Placed, CommitError> {
         batch.make_fit(self.options.batch_bytes_max());
         let carried = watcher.is_some_and(WatcherId::carries);
         // Readers are not to look for places in what is in no file yet.
-        let due = Due::of(self.options.durability, carried && !batch.says_places());
+        let mode = WriteMode::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
-        let placed = writer.append(batch, due)?;
+        let placed = writer.append(batch, mode)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.ahead.is_wanted() {
             writer.wake_committer();
         }
         if writer.options.durability == Durability::Sync {
-            writer.gathered.pending.extend(pending);
-            writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
-            if nudge == Nudge::Committer && !carried {
+            writer.next_group.pending.extend(pending);
+            writer.next_group.waiting |= watcher.map_or(0, WatcherId::bit);
+            if who_syncs == WhoSyncs::Committer && !carried {
                 writer.nudge();
             }
         }
@@ -395,7 +395,7 @@ impl Shared {
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
         let pending = Pending::of(log, seen);
-        let placed = self.publish(&mut batch, next - first, [pending], watcher, Nudge::Committer)?;
+        let placed = self.publish(&mut batch, next - first, [pending], watcher, WhoSyncs::Committer)?;
         let change = Change {
             producer: commit.producer,
             writer_seq: commit.writer_seq,

@@ -74,7 +74,7 @@ pub(crate) struct Pending {
     pub(crate) log: Arc<Log>,
     pub(crate) seen: Seen,
     /// The next one is of the same batch: what that did to several logs is shown at once.
-    pub(crate) goes_on: bool,
+    pub(crate) same_batch_follows: bool,
 }
 
 impl Pending {
@@ -84,13 +84,13 @@ impl Pending {
     }
 
     pub(crate) fn of(log: &Arc<Log>, seen: Seen) -> Pending {
-        Pending { log: log.clone(), seen, goes_on: false }
+        Pending { log: log.clone(), seen, same_batch_follows: false }
     }
 }
 
 /// What is written and no sync has covered: the next group, as it fills.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct NextGroup {
     /// Segments that are full and not synced.
     pub(crate) sealed: Vec<Arc<Segment>>,
     /// A segment came to the directory.
@@ -103,7 +103,7 @@ pub(crate) struct Gathered {
 
 /// What one sync covers.
 struct Group {
-    gathered: Gathered,
+    taken: NextGroup,
     active: Arc<Segment>,
     end: Position,
 }
@@ -111,8 +111,8 @@ struct Group {
 fn take(writer: &mut Writer) -> Result<Group, CommitError> {
     writer.flush()?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
-    let gathered = std::mem::take(&mut writer.gathered);
-    Ok(Group { gathered, active: writer.active.clone(), end: writer.staged_end() })
+    let taken = std::mem::take(&mut writer.next_group);
+    Ok(Group { taken, active: writer.active.clone(), end: writer.staged_end() })
 }
 
 /// A group that is durable, and who is to be told.
@@ -186,12 +186,12 @@ impl Shared {
         })?;
         // Whoever reads what is not durable need not wait for the sync.
         *roused = self.gate.announce_to_threads();
-        let _span = tracing::debug_span!("commit", batches = group.gathered.batches).entered();
+        let _span = tracing::debug_span!("commit", batches = group.taken.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
                 let took_ns = monotonic_ns().saturating_sub(begun_ns);
-                self.group_meters.note(group.gathered.batches, took_ns / 1_000);
+                self.group_meters.note(group.taken.batches, took_ns / 1_000);
                 Ok(Some(self.conclude(group, took_ns)))
             }
             Err(error) => {
@@ -206,15 +206,15 @@ impl Shared {
         if self.probes.forgets_sync() {
             return Ok(());
         }
-        let Gathered { sealed, names_changed, .. } = &group.gathered;
+        let NextGroup { sealed, names_changed, .. } = &group.taken;
         for segment in sealed.iter().chain([&group.active]) {
             segment.sync()?;
         }
         // What is mapped of those need not count as ours.
         sealed.iter().for_each(|segment| segment.release());
-        match &self.hold {
+        match &self.directory_lock {
             // Open all the time: a failure here is the disk's, and not that no descriptor is left.
-            Some(hold) if *names_changed => hold.names.sync(),
+            Some(held) if *names_changed => held.names.sync(),
             _ => Ok(()),
         }
     }
@@ -222,10 +222,10 @@ impl Shared {
     /// Shows what a group did, and has the next one begin.
     fn conclude(&self, group: Group, took_ns: u64) -> Concluded {
         let mut moved = Vec::new();
-        for batch in group.gathered.pending.chunk_by(|pending, _| pending.goes_on) {
+        for batch in group.taken.pending.chunk_by(|pending, _| pending.same_batch_follows) {
             self.show(batch, &mut moved);
         }
-        let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
+        let trimmed = group.taken.pending.iter().any(|pending| pending.seen.first > 0);
         self.probes.before_words();
         // Behind the logs, and what is durable last: whoever waited for that finds everything that it says.
         // Where commits are visible before they are durable, more may be by now.
@@ -247,9 +247,9 @@ impl Shared {
             if writer.is_spare_due() {
                 writer.wake_committer();
             }
-            writer.gathered.waiting
+            writer.next_group.waiting
         };
-        Concluded { moved, waiting: group.gathered.waiting | late, end: group.end }
+        Concluded { moved, waiting: group.taken.waiting | late, end: group.end }
     }
 
     /// Tells of a group that is durable. Others may be told of by now that are so behind it.
@@ -288,7 +288,7 @@ impl Shared {
     fn tell_failed(&self) {
         let why = {
             let mut writer = self.writer.lock();
-            if std::mem::replace(&mut writer.told, true) {
+            if std::mem::replace(&mut writer.failure_announced, true) {
                 return;
             }
             writer.failure.clone().unwrap_or_default()
@@ -304,12 +304,12 @@ impl Shared {
     pub(crate) fn leads(&self, watcher: WatcherId) -> Option<Position> {
         let mut writer = self.writer.lock();
         // A bit may be left from a wait that is over.
-        let gathered = &writer.gathered;
-        let waits = gathered.waiting & watcher.bit() != 0 && !gathered.pending.is_empty();
+        let next = &writer.next_group;
+        let waits = next.waiting & watcher.bit() != 0 && !next.pending.is_empty();
         if !waits {
             return None;
         }
-        if !writer.lead.is_quick() || !gathered.sealed.is_empty() || gathered.names_changed {
+        if !writer.lead.is_quick() || !next.sealed.is_empty() || next.names_changed {
             writer.nudge();
             return None;
         }
@@ -350,7 +350,7 @@ impl Shared {
             writer.lead.committer_idle = false;
             let (owed, closed) = (writer.lead.owed, writer.closed);
             let rested = filler.rests_until(&writer).is_some_and(|rests| rests <= Instant::now());
-            if closed && writer.gathered.pending.is_empty() {
+            if closed && writer.next_group.pending.is_empty() {
                 return;
             }
             let order = if rested && !closed { writer.order_spare() } else { None };
@@ -390,7 +390,7 @@ impl Store {
     /// let commit = Commit { payload: b"a turn's first", ..Commit::default() };
     /// let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
     /// let (_, receipt) = store.create(b"log", &config, None, &commit, watcher)?;
-    /// // Everything else of the turn, and then its end. Turns go on until what it waits for is durable.
+    /// // Everything else of the turn, and then its end. MaintenanceLocks go on until what it waits for is durable.
     /// watcher.into_iter().for_each(|watcher| store.carry(watcher));
     /// while mailbox.recv()? < receipt.ticket {
     ///     watcher.into_iter().for_each(|watcher| store.carry(watcher));

@@ -2,8 +2,8 @@
 
 use super::forged::leads_nowhere_that_harms;
 use super::*;
-use crate::pace::Leisure;
 use crate::pace::PacedFile;
+use crate::pace::Throttle;
 use proptest::prelude::*;
 use thalweg_sys::disk::sim::{Random, SimDisk};
 
@@ -25,8 +25,8 @@ fn logs() -> impl Strategy<Value = Logs> {
 
 /// Each record's log and offset, and the file of all.
 fn written(disk: &Disk, path: &Path, logs: &Logs) -> (Vec<Record>, Option<Settled>) {
-    let leisure = Leisure::default();
-    let mut writing = Writing::new(PacedFile::new(disk.create(path).unwrap(), 4096, &leisure, 0));
+    let throttle = Throttle::default();
+    let mut writing = Writing::new(PacedFile::new(disk.create(path).unwrap(), 4096, &throttle, 0));
     let mut records = Vec::new();
     for (log, lengths) in (3u64..).step_by(5).zip(logs) {
         let mut offset = log * 1_000;
