@@ -6,11 +6,11 @@
 //!
 //! A parent counts its *children*: up when a child's create is staged, down when the child is visibly
 //! gone. A deleted log with children is *retained*: it takes no commits and shows nothing, but keeps its
-//! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they need
-//! ([`fork_needs`](crate::fork_needs)). All of that follows
-//! from the create and delete frames alone, so recovery comes to the same end. Because the count goes down
-//! only at what is durable, nobody is told that a name is free, or a log gone, that a crash could bring
-//! back. Locks are taken child before parent; checked by the crash simulation and the random trees below.
+//! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they
+//! need ([`fork_needs`](crate::fork_needs)). All of that follows from the create and delete frames alone,
+//! so recovery comes to the same end. Because the count goes down only at what is durable, nobody is told
+//! that a name is free, or a log gone, that a crash could bring back. Locks are taken child before
+//! parent; checked by the crash simulation and the random trees below.
 
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;

@@ -1,10 +1,10 @@
 //! What a log keeps: what it shows itself, and what others inherit from it.
 //!
-//! A fork *needs* one range of its parent's offsets, below the fork's base: from the first offset that the
-//! fork shows, or that forks of the fork need, to the last. The fork tells its parent when it is created,
-//! when it needs less, and when it is gone. So a parent knows what its forks need, and lets go of what neither
-//! they need nor it shows itself. A parent that was deleted, or purged past what its forks inherit, has gaps
-//! between what it keeps.
+//! A fork *needs* one range of its parent's offsets, below the fork's base: from the first offset that
+//! the fork shows, or that forks of the fork need, to the last. The fork tells its parent when it is
+//! created, when it needs less, and when it is gone. So a parent knows what its forks need, and lets go
+//! of what neither they need nor it shows itself. A parent that was deleted, or purged past what its
+//! forks inherit, has gaps between what it keeps.
 //!
 //! Invariants: what a fork needs only shrinks. What it told its parent is never less than what it needs,
 //! because it tells after the commit became visible. A new fork needs only what its parent shows. So what is

@@ -27,7 +27,7 @@
 //! store, open        a store and its life; how it is opened, and with which options
 //! opened, closable   a store of this process or of another; one that is closed under its handles
 //! catalogue, names   the logs by name; the same in order, for listings
-//! log, rare          one log: its staged and its visible view; what few logs have
+//! log, uncommon      one log: its staged and its visible view; what few logs have
 //! fork, fork_needs   logs whose first bytes are another log's; what a log keeps for its forks
 //! extents, places    where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch              who is told when something becomes durable
@@ -53,9 +53,9 @@ mod opened;
 mod options;
 mod places;
 mod probes;
-mod rare;
 mod reading;
 mod store;
+mod uncommon;
 mod watch;
 mod words;
 mod writing;
@@ -65,11 +65,11 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, credible, final_end, format, index, lacking, layout, mapping, parse, runs, scan, segment,
-    segment_file, settled, signal, times, verify,
+    control, final_end, format, index, layout, mapping, needed_segments, parse, plausible, runs, scan,
+    segment, segment_file, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
+    backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, retention, settle, working,
 };
 pub(crate) use reading::{
     attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,

@@ -12,8 +12,8 @@ use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::places::Places;
 use crate::progress::{Ended, Unsure};
-use crate::rare::Rare;
 use crate::spin_lock::lock_spinning;
+use crate::uncommon::Uncommon;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
@@ -136,7 +136,7 @@ pub(crate) struct Inner {
     pub(crate) has_foldable: bool,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) notes: Option<Box<Notes>>,
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) uncommon: Option<Box<Uncommon>>,
     /// Watchers that want to hear of movements, and those that heard and have not acknowledged.
     pub(crate) interest: u32,
     pub(crate) announced: u32,
@@ -236,7 +236,7 @@ impl Log {
             has_foldable: false,
             producers: None,
             notes: None,
-            rare: None,
+            uncommon: None,
             interest: 0,
             announced: 0,
         };

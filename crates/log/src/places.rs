@@ -10,10 +10,11 @@
 //! ([`Extents::fold`](crate::extents::Extents::fold)). The list is part of a batch like any other: it is
 //! durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
 //!
-//! Such a batch holds payload behind everything that it lists, and a log lets go of its payload front first.
-//! So a reader that needs one of the places finds the batch, too; the last places of what forks inherit may
-//! be an exception. Where the batch cannot be read, the segment is walked instead: one damaged batch takes no
-//! other with it. *Checked by* the tests below, those of `extents`, and the crash simulation, which folds early.
+//! Such a batch holds payload behind everything that it lists, and a log lets go of its payload front
+//! first. So a reader that needs one of the places finds the batch, too; the last places of what forks
+//! inherit may be an exception. Where the batch cannot be read, the segment is walked instead: one
+//! damaged batch takes no other with it. *Checked by* the tests below, those of `extents`, and the crash
+//! simulation, which folds early.
 
 use crate::error::ReadError;
 use crate::extents::Extent;

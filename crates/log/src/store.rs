@@ -36,7 +36,7 @@ use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
-use crate::harm::Harm;
+use crate::known_damage::KnownDamage;
 use crate::log::{Inner, Log};
 use crate::open::{Found, Needed, Parts};
 use crate::options::{Durability, Options};
@@ -47,7 +47,7 @@ use crate::reclaim::Reclaim;
 use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
-use crate::source::{Home, Sight};
+use crate::source::{ReadContext, StoreAccess};
 use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
 use crate::writer::Writer;
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
-    pub(crate) harm: Harm,
+    pub(crate) known_damage: KnownDamage,
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
@@ -161,7 +161,7 @@ impl Drop for Guard {
     }
 }
 
-impl Home for Shared {
+impl StoreAccess for Shared {
     fn opening(&self) -> u32 {
         self.catalogue.opening()
     }
@@ -181,7 +181,7 @@ impl Home for Shared {
     }
 
     fn came_upon(&self, damage: &Damage) {
-        self.note_harm(damage);
+        self.note_damage_read(damage);
     }
 }
 
@@ -207,7 +207,7 @@ impl Shared {
             control,
             segments,
             gate: Arc::new(gate),
-            harm: Harm::found(&report.damage, &catalogue),
+            known_damage: KnownDamage::found(&report.damage, &catalogue),
             catalogue,
             watchers: Watchers::default(),
             expiry: Expiry::default(),
@@ -306,7 +306,7 @@ impl Store {
     /// A reader of one of the store's logs; one of any other is refused when it is to read
     /// ([`ReadError::OtherStore`](crate::ReadError)).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
-        Reader::new(self.sight(), log.clone())
+        Reader::new(self.context(), log.clone())
     }
 
     /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity:
@@ -325,10 +325,10 @@ impl Store {
     }
 
     /// What its readers see of it.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn context(&self) -> ReadContext {
         let shared = &self.shared;
         let (control, segments) = (shared.control.clone(), shared.segments.clone());
-        Sight { control, segments, gate: shared.gate.clone(), home: shared.clone() }
+        ReadContext { control, segments, gate: shared.gate.clone(), access: shared.clone() }
     }
 
     /// Visits every log, in no order. The visitor must not call the store.
@@ -425,7 +425,7 @@ impl Store {
     /// opening has no need to read, because a checkpoint lies behind it, is not looked at before somebody
     /// reads it.
     pub fn damage(&self) -> Vec<Damage> {
-        self.shared.harm.spans()
+        self.shared.known_damage.spans()
     }
 
     /// Makes everything committed so far durable and visible, in any mode with files.

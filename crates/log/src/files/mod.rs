@@ -9,24 +9,24 @@
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
-//! lacking            which segments a store needs, and which of them are not there
+//! needed_segments    which segments a store needs, and which of them are not there
 //! control, signal    the store's words, and where readers sleep: mapped by every process
-//! credible           what may stand there, whatever checksums hold
+//! plausible          what may stand there, whatever checksums hold
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
 //!
 //! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
 
 pub(crate) mod control;
-pub(crate) mod credible;
 pub(crate) mod final_end;
 pub(crate) mod format;
 pub(crate) mod index;
-pub(crate) mod lacking;
 pub(crate) mod layout;
 #[expect(unsafe_code, reason = "what other processes do to a mapped file is no type's to prove")]
 pub(crate) mod mapping;
+pub(crate) mod needed_segments;
 pub(crate) mod parse;
+pub(crate) mod plausible;
 pub(crate) mod runs;
 pub(crate) mod scan;
 pub(crate) mod segment;

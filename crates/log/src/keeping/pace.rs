@@ -1,9 +1,8 @@
 //! The share of the disk and of a processor that background work takes.
 //!
-//! A thread that does such work does a step of it and then rests for some multiple of the time that the step
-//! took. So the work has the same share on a disk of any speed. A caller that waits for the work *hurries* it:
-//! meanwhile no thread rests.
-//! *Checked by* the tests below.
+//! A thread that does such work does a step of it and then rests for some multiple of the time that the
+//! step took. So the work has the same share on a disk of any speed. A caller that waits for the work
+//! *hurries* it: meanwhile no thread rests. *Checked by* the tests below.
 
 use crate::store::Shared;
 use parking_lot::{Condvar, Mutex};

@@ -1,11 +1,12 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
-//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what a
-//! log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like any
-//! other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work keep the
-//! bytes they have; those that come later begin behind it. What a fork inherited stays until it is purged
-//! from the fork, or the fork is gone ([`fork_needs`](crate::fork_needs)). Segments in which nobody has anything left
-//! are removed behind the checkpoints. Checked by the tests of purging and by the crash simulation.
+//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what
+//! a log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like
+//! any other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work
+//! keep the bytes they have; those that come later begin behind it. What a fork inherited stays until it
+//! is purged from the fork, or the fork is gone ([`fork_needs`](crate::fork_needs)). Segments in which
+//! nobody has anything left are removed behind the checkpoints. Checked by the tests of purging and by
+//! the crash simulation.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;

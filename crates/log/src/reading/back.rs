@@ -273,7 +273,7 @@ impl<'r> EntriesBack<'r> {
                 Readable::To(end) if end > *at && self.note(segment, (*at, end), to) => end,
                 Readable::To(_) => return,
                 Readable::Damaged(damage, resumes) => {
-                    self.source.sight.home.came_upon(&damage);
+                    self.source.context.access.came_upon(&damage);
                     self.filter.jump();
                     resumes
                 }

@@ -78,7 +78,7 @@ impl Progress {
             Start::Exact(time) => (time, true),
             _ => return self.begin_elsewhere(source, query, limit),
         };
-        let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
+        let wanted = Wanted::of(since, query.end, exact, source.context.control.lateness());
         self.filter = source.filter(wanted, self.filter.pace);
         self.walk = source.walk_from_time(since, query.end, limit);
         self.part = source.part_at(self.walk.position(), &mut self.filter);
@@ -104,7 +104,7 @@ impl Progress {
 
     fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) -> Result<(), ReadError> {
         let wanted = match query.end {
-            Some(_) => Wanted::of(0, query.end, false, source.sight.control.lateness()),
+            Some(_) => Wanted::of(0, query.end, false, source.context.control.lateness()),
             None => Wanted::default(),
         };
         self.filter = source.filter(wanted, self.filter.pace);
@@ -114,7 +114,7 @@ impl Progress {
                 source.position_of(offset)
             }
             Start::Tail => limit,
-            Start::Checkpoint => match source.sight.home.checkpoint() {
+            Start::Checkpoint => match source.context.access.checkpoint() {
                 Ok(start) => start,
                 Err(error) => {
                     self.stand_nowhere(source, limit);
@@ -214,7 +214,7 @@ impl Progress {
         if self.ended.is_some() {
             return Ok(None);
         }
-        source.sight.learn(position)?;
+        source.context.learn(position)?;
         let Ok(ended) = source.ended(position) else { return Ok(None) };
         (self.leapt, self.ended) = (false, ended);
         match ended {

@@ -185,7 +185,7 @@ impl Store {
     /// Notes the damage that a read came upon.
     fn noted(&self, read: Result<Read, ReadError>) -> Result<Read, ReadError> {
         if let Err(ReadError::Damaged(damage)) = &read {
-            self.shared.note_harm(damage);
+            self.shared.note_damage_read(damage);
         }
         read
     }

@@ -29,32 +29,32 @@ use thalweg_sync::snapshot::Cached;
 
 /// What readers see of a store, in whichever process.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct ReadContext {
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) home: Arc<dyn Home>,
+    pub(crate) access: Arc<dyn StoreAccess>,
 }
 
-impl Sight {
-    /// Sleeps until `there` answers true or the time is over; answers whether it did. In a process that is
+impl ReadContext {
+    /// Sleeps until `is_ready` answers true or the time is over; answers whether it did. In a process that is
     /// attached it also answers true once the store is gone.
-    pub(crate) fn wait(&self, timeout: Option<Duration>, mut there: impl FnMut() -> bool) -> bool {
-        self.home.wait(&self.gate, timeout, &mut there)
+    pub(crate) fn wait(&self, timeout: Option<Duration>, mut is_ready: impl FnMut() -> bool) -> bool {
+        self.access.wait(&self.gate, timeout, &mut is_ready)
     }
 
     /// Brings what is known of the logs up to a position, as far as that is visible.
     pub(crate) fn learn(&self, position: Position) -> Result<(), ReadError> {
-        match self.home.known() < position {
-            true => self.home.learn().map_err(unlisted),
+        match self.access.known() < position {
+            true => self.access.learn().map_err(unlisted),
             false => Ok(()),
         }
     }
 
     /// How a log ended, for a reader that did not meet every entry in front of `position`. The caller has
-    /// brought what is known of the logs up to there ([`Sight::learn`]).
+    /// brought what is known of the logs up to there ([`ReadContext::learn`]).
     pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
-        if self.home.known() < position {
+        if self.access.known() < position {
             return Err(Unsure);
         }
         log.lock().ended_by(position)
@@ -68,7 +68,7 @@ pub(crate) fn unlisted(error: io::Error) -> ReadError {
 
 /// What readers ask of the store now and then: the process that writes it and one that is attached answer
 /// differently.
-pub(crate) trait Home: Send + Sync + std::fmt::Debug {
+pub(crate) trait StoreAccess: Send + Sync + std::fmt::Debug {
     /// Number of the opening, of a store or an attachment, that its logs carry.
     fn opening(&self) -> u32;
     /// Whether the list of segments is kept by another process.
@@ -83,9 +83,9 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn learn(&self) -> io::Result<()> {
         Ok(())
     }
-    /// See [`Sight::wait`].
-    fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
-        gate.wait(timeout, there)
+    /// See [`ReadContext::wait`].
+    fn wait(&self, gate: &Gate, timeout: Option<Duration>, is_ready: &mut dyn FnMut() -> bool) -> bool {
+        gate.wait(timeout, is_ready)
     }
     /// The store was moved or removed, so that nothing will wake a sleeper. Only in a process that is
     /// attached.
@@ -111,7 +111,7 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
 /// A log and everything needed to read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) sight: Sight,
+    pub(crate) context: ReadContext,
     log: Arc<Log>,
     /// Another process keeps the list of segments.
     follows: bool,
@@ -125,11 +125,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
-        let cached = sight.segments.cached();
-        let (parts, follows) = (lineage_parts(&log), sight.home.follows());
-        let is_other = log.lock().opening != sight.home.opening();
-        Source { sight, log, follows, is_other, cached, lines: Vec::new(), parts }
+    pub(crate) fn new(context: ReadContext, log: Arc<Log>) -> Source {
+        let cached = context.segments.cached();
+        let (parts, follows) = (lineage_parts(&log), context.access.follows());
+        let is_other = log.lock().opening != context.access.opening();
+        Source { context, log, follows, is_other, cached, lines: Vec::new(), parts }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -140,20 +140,20 @@ impl Source {
     #[cold]
     pub(crate) fn failed(&self, error: &ReadError) {
         if let ReadError::Damaged(damage) = error {
-            self.sight.home.came_upon(damage);
+            self.context.access.came_upon(damage);
         }
     }
 
     /// Whether nothing comes any more because the store was moved or removed where another process keeps it.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.follows && self.sight.home.is_gone()
+        self.follows && self.context.access.is_gone()
     }
 
     /// How far one may read now.
     #[inline]
     pub(crate) fn limit(&self, uncommitted: bool) -> Position {
-        if uncommitted { self.sight.control.file_end() } else { self.sight.control.visible() }
+        if uncommitted { self.context.control.file_end() } else { self.context.control.visible() }
     }
 
     /// The error where an offset is missing that was not purged; `here` is what the reader met instead. It
@@ -177,9 +177,9 @@ impl Source {
             return Err(ReadError::OtherStore);
         }
         if self.follows {
-            self.sight.home.list().map_err(unlisted)?;
+            self.context.access.list().map_err(unlisted)?;
         }
-        let changed = self.sight.segments.refresh(&mut self.cached);
+        let changed = self.context.segments.refresh(&mut self.cached);
         if changed {
             self.parts = lineage_parts(&self.log);
             self.lines.clear();
@@ -261,7 +261,7 @@ impl Source {
     pub(crate) fn position_of(&self, offset: Offset) -> Position {
         let first = self.parts.iter().position(|part| offset < part.cut).unwrap_or(0);
         for part in &self.parts[first..] {
-            let known = self.sight.home.known();
+            let known = self.context.access.known();
             let covering = first_of(&part.log, offset);
             match covering {
                 Some(extent) => return self.unfolder().holding(part.log.id(), &extent, offset),
@@ -270,7 +270,7 @@ impl Source {
                 None => {}
             }
         }
-        self.sight.home.known()
+        self.context.access.known()
     }
 
     /// Finds the part again that a walk is in, after the lineage may have changed. One that is gone was
@@ -290,7 +290,7 @@ impl Source {
 
     /// How the log ended, for a reader that did not meet every entry in front of `position`.
     pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
-        self.sight.ended(&self.log, position)
+        self.context.ended(&self.log, position)
     }
 
     /// Goes on with what the next log of the lineage holds; `false` behind the last one.
@@ -355,7 +355,7 @@ impl Source {
 
     /// Moves the walk to this log's next batch, behind a long run of other logs' batches.
     pub(crate) fn leap(&self, part: usize, walk: &mut Walk) {
-        let known = self.sight.home.known();
+        let known = self.context.access.known();
         let here = walk.position();
         let log = &self.parts[part].log;
         let next = log.lock().extents.behind(here).copied();

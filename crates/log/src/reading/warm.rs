@@ -43,7 +43,7 @@ impl Warming {
                 // The read that follows reports the damage; which logs it harms is found out here.
                 Cold::Segment(segment, range) => {
                     if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
-                        self.shared.note_harm(&damage);
+                        self.shared.note_damage_read(&damage);
                     }
                 }
                 Cold::Settled(settled, range) => settled.warm(range),

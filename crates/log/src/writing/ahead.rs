@@ -1,9 +1,9 @@
 //! The pages ahead of the writer, in `os` mode.
 //!
-//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry, ten
-//! times as much as one to a page that is there. So the writer *prefaults*: pages are brought in some at a time,
-//! by writing zeros over bytes that nobody has written. While these are appended to, a thread of the store's
-//! own brings in the next ones, so that no append waits for it.
+//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry,
+//! ten times as much as one to a page that is there. So the writer *prefaults*: pages are brought in some
+//! at a time, by writing zeros over bytes that nobody has written. While these are appended to, a thread
+//! of the store's own brings in the next ones, so that no append waits for it.
 //!
 //! Invariants: only one prefault is ordered at a time, in the active segment, and nothing is stored to its
 //! bytes before they are brought in or the order is taken back. An order that the thread has not begun when

@@ -212,8 +212,8 @@ impl Writer {
     }
 
     /// Makes the next segment on the spot. On a full disk a caller that lets go of something gets the least
-    /// that it needs out of the [`reserve`](crate::reserve). No other caller gets anything before that is whole
-    /// again.
+    /// that it needs out of the [`reserve`](crate::reserve). No other caller gets anything before that is
+    /// whole again.
     pub(crate) fn prepare_on_the_spot(
         &mut self,
         number: u32,

@@ -1,10 +1,10 @@
 //! Locks that are held for a tenth of a microsecond: a thread that finds one taken spins.
 //!
-//! To sleep and be woken, or to yield to other waiting threads, costs more than looking until such a lock is
-//! free. But each look takes the lock's cache line from the holder, which has to fetch it back to unlock. So
-//! the distance between looks grows: the holder goes on at full speed for a while, and threads take the lock
-//! in runs instead of one by one. After some tens of microseconds a thread sleeps, because the holder may have
-//! lost the processor.
+//! To sleep and be woken, or to yield to other waiting threads, costs more than looking until such a lock
+//! is free. But each look takes the lock's cache line from the holder, which has to fetch it back to
+//! unlock. So the distance between looks grows: the holder goes on at full speed for a while, and threads
+//! take the lock in runs instead of one by one. After some tens of microseconds a thread sleeps, because
+//! the holder may have lost the processor.
 
 use parking_lot::{Mutex, MutexGuard};
 

@@ -1,9 +1,9 @@
 //! The one writer: copies batches into the active segment, chained, and publishes them.
 //!
-//! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body, which
-//! does not depend on the place. How it gets into the file the [`segment_tail`](crate::segment_tail) knows. Where the active
-//! segment is full the next one takes over: the spare that the committer prepared, or one made on the spot
-//! with reserved blocks.
+//! Behind one lock, held for a header checksum and a copy. The body does not depend on its place and is
+//! checksummed beforehand. How a batch gets into the file is decided by the
+//! [`segment_tail`](crate::segment_tail). When the active segment is full, the next one takes over: the spare
+//! that the committer prepared, or one made on the spot with reserved blocks.
 //!
 //! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took with
 //! it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call
@@ -164,8 +164,8 @@ impl Writer {
         self.wake_committer();
     }
 
-    /// Takes nothing more from here on. The committer tells the watchers: the thread that came upon the failure
-    /// may hold locks that they want.
+    /// Takes nothing more from here on. The committer tells the watchers: the thread that came upon the
+    /// failure may hold locks that they want.
     pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
         let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
         self.nudge();

@@ -14,13 +14,13 @@
 
 use super::file_name;
 use crate::Position;
-use crate::credible::{ID_END, are_credible, branches_off, is_place};
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
 use crate::mapping;
+use crate::plausible::{ID_END, are_plausible, branches_off, is_place};
 use crate::segment_of;
 use crate::times::Times;
 use std::io;
@@ -188,7 +188,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
             let (length, span, places) = (cutter.word32()?, cutter.word32()?, cutter.word64()?);
             extents.restore(Extent { position, offset, length, span, places });
         }
-        if !are_credible(extents.all(), tail) {
+        if !are_plausible(extents.all(), tail) {
             return None;
         }
         inner.extents = extents;

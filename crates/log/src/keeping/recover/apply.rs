@@ -2,12 +2,12 @@
 
 use super::Recovery;
 use super::follow::Shown;
-use crate::credible::is_credible;
 use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Frame, Kind, Producer};
 use crate::log::{Change, Inner, Log};
 use crate::places::Places;
+use crate::plausible::is_plausible;
 use crate::scan::Batch;
 use crate::segment;
 use crate::{LogId, Offset, Position, Time, position};
@@ -36,7 +36,7 @@ impl Recovery {
         self.report.batches += 1;
         let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
         for frame in format::frames(batch.body) {
-            if !is_credible(&frame) {
+            if !is_plausible(&frame) {
                 self.disbelieve(segment, batch, &frame);
                 continue;
             }
