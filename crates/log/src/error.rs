@@ -100,7 +100,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// SegmentPurpose a store does not open. Nothing was changed unless the variant says so.
+/// Why a store does not open. Nothing was changed unless the variant says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -163,7 +163,7 @@ pub enum OpenError {
     },
 }
 
-/// SegmentPurpose a commit was not taken. In every case nothing of it was applied.
+/// Why a commit was not taken. In every case nothing of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The log's version is not the expected one: read its state and decide again.
@@ -345,7 +345,7 @@ impl CommitError {
     }
 }
 
-/// SegmentPurpose bytes cannot be read.
+/// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The log is another store's, or of an earlier opening of this one, or of another attachment to it.

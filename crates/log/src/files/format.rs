@@ -186,7 +186,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) gone_by: Position,
 }
 
-/// SegmentPurpose a segment header is not taken.
+/// Why a segment header is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
     Damaged,

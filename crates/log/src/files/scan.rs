@@ -81,7 +81,7 @@ impl Batch<'_> {
     }
 }
 
-/// SegmentPurpose the walk stopped at a byte.
+/// Why the walk stopped at a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) at: u32,

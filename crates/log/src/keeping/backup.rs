@@ -56,7 +56,7 @@ pub struct Backup {
     pub attempts: u32,
 }
 
-/// SegmentPurpose there is no backup, or nothing was restored. Whatever had been written of it is gone again.
+/// Why there is no backup, or nothing was restored. Whatever had been written of it is gone again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -221,7 +221,7 @@ fn claimed<T>(
     done
 }
 
-/// SegmentPurpose an attempt ended.
+/// Why an attempt ended.
 enum Trouble {
     /// A file is not there any more.
     Gone(PathBuf),

@@ -209,7 +209,7 @@ impl Cursor {
         self.reader.progress.walk.limit
     }
 
-    /// SegmentPurpose nothing more will come, once that is so and the last call found nothing.
+    /// Why nothing more will come, once that is so and the last call found nothing.
     ///
     /// ```
     /// use thalweg_log::{Ended, Options, Query, Start, Store};

@@ -11,7 +11,7 @@ use crate::source::{Source, unlisted};
 use crate::walk::{Filter, Step, Walk, Wanted};
 use crate::{Damage, Offset, Position, Time};
 
-/// SegmentPurpose nothing more comes.
+/// Why nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The log is closed and everything in it was read.

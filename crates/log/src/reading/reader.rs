@@ -68,7 +68,7 @@ pub struct Entries<'r> {
     bytes: &'r [u8],
     source: &'r Source,
     progress: &'r mut Progress,
-    /// SegmentPurpose it could not begin, until that is said.
+    /// Why it could not begin, until that is said.
     refused: Option<Box<ReadError>>,
     done: bool,
 }
@@ -83,7 +83,7 @@ impl<'r> Entries<'r> {
         }
     }
 
-    /// SegmentPurpose nothing more comes, when that is for good.
+    /// Why nothing more comes, when that is for good.
     pub fn ended(&self) -> Option<Ended> {
         self.progress.ended
     }
@@ -93,7 +93,7 @@ impl<'r> Entries<'r> {
         self.progress.skipped
     }
 
-    /// SegmentPurpose there is no entry at an offset in front of the entry just read; `None`: it was purged.
+    /// Why there is no entry at an offset in front of the entry just read; `None`: it was purged.
     pub(crate) fn missing(&self, offset: Offset) -> Option<ReadError> {
         (!self.source.is_purged(offset + 1)).then(|| self.progress.gap())
     }

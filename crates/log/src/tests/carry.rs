@@ -223,7 +223,7 @@ impl Watch for Bell {
     fn advanced(&self, _: u64) {}
 }
 
-/// MaintenanceLocks of three at once, beside commits that the committer sees to, across segments: nobody is
+/// Turns of three at once, beside commits that the committer sees to, across segments: nobody is
 /// left asleep.
 #[test]
 fn nobody_who_carries_is_forgotten() {

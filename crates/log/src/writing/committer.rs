@@ -390,7 +390,7 @@ impl Store {
     /// let commit = Commit { payload: b"a turn's first", ..Commit::default() };
     /// let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
     /// let (_, receipt) = store.create(b"log", &config, None, &commit, watcher)?;
-    /// // Everything else of the turn, and then its end. MaintenanceLocks go on until what it waits for is durable.
+    /// // Everything else of the turn, and then its end. Turns go on until what it waits for is durable.
     /// watcher.into_iter().for_each(|watcher| store.carry(watcher));
     /// while mailbox.recv()? < receipt.ticket {
     ///     watcher.into_iter().for_each(|watcher| store.carry(watcher));

@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     pub(crate) next_group: NextGroup,
     /// Who makes what is written durable.
     pub(crate) lead: Lead,
-    /// SegmentPurpose nothing more is written or acknowledged: a sync failed, or a call that was to write.
+    /// Why nothing more is written or acknowledged: a sync failed, or a call that was to write.
     pub(crate) failure: Option<String>,
     /// Every watcher was told of it.
     pub(crate) failure_announced: bool,
