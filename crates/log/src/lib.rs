@@ -81,7 +81,7 @@ pub(crate) use writing::{
 };
 
 // For everybody: a store, its logs, appending and reading, here or in another process.
-pub use append::{Hold, Transaction, now};
+pub use append::{AppendIntent, Transaction, now};
 pub use attach::Attached;
 pub use back::EntriesBack;
 pub use births::Births;

@@ -142,11 +142,11 @@ impl Store {
 
     /// Says that a transaction which is kept elsewhere is going to append to a log, as
     /// [`Transaction::append`] does of its own.
-    pub fn hold(&self, log: &Arc<Log>) -> Hold {
+    pub fn hold(&self, log: &Arc<Log>) -> AppendIntent {
         let count = self.shared.transactions.clone();
         log.lock().transactions += 1;
         *count.lock() += 1;
-        Hold { log: log.clone(), count }
+        AppendIntent { log: log.clone(), count }
     }
 
     /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os`
@@ -174,12 +174,12 @@ impl Store {
 /// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps
 /// nothing of the store open.
 #[derive(Debug)]
-pub struct Hold {
+pub struct AppendIntent {
     log: Arc<Log>,
     count: Arc<Mutex<u64>>,
 }
 
-impl Drop for Hold {
+impl Drop for AppendIntent {
     fn drop(&mut self) {
         self.log.lock().transactions -= 1;
         *self.count.lock() -= 1;
@@ -193,7 +193,7 @@ pub struct Transaction<'s> {
     time: Time,
     logs: SmallVec<[Arc<Log>; 2]>,
     /// One per log.
-    holds: SmallVec<[Hold; 2]>,
+    holds: SmallVec<[AppendIntent; 2]>,
     /// Which log each entry goes to, and where its payload is kept.
     entries: Vec<(usize, Range<usize>)>,
     bytes: Vec<u8>,
