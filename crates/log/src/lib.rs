@@ -108,7 +108,7 @@ pub use thalweg_sys::disk::sim;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use fork::Fork;
 pub use format::{Config, Lifetime, Producer};
-pub use groups::Groups;
+pub use groups::SyncStats;
 pub use read::{Read, ReadPiece};
 pub use warm::Warming;
 pub use watch::{Watch, WatcherId};
