@@ -112,7 +112,7 @@ impl Store {
             let placed = shared.publish(&mut batch, next - first, pending, None, WhoSyncs::Committer)?;
             let (places, latest) = (batch.said(&places), batch.times.latest());
             let change = Change::payload(&placed, first..next, places, latest);
-            shared.staged(log, &mut inner, &change, &Seen::payload(next));
+            shared.apply(log, &mut inner, &change, &Seen::payload(next));
             Ok::<_, CommitError>((shared.receipt(placed, first, next), true))
         })?;
         if published {
@@ -292,7 +292,7 @@ impl Transaction<'_> {
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
             let change = Change::payload(&placed, offsets, places, self.time);
-            shared.staged(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
+            shared.apply(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
         }
         drop(locked);
         shared.gate.announce();

@@ -335,14 +335,14 @@ impl Shared {
         Ok(placed)
     }
 
-    /// Applies a commit that was published to a log, which was locked all the while; where nothing has to be
-    /// waited for, it is visible then. For every way in the order is the same: published, staged, looked at
-    /// by retention, revealed, told to the watchers, and, once the log is unlocked, announced at the gate.
-    /// Who is told looks at once, so that there has to be something to be seen; and who slept at the gate
-    /// looks at the log, so that it would only wait for its lock while we hold it, which waking somebody is a
-    /// system call long.
+    /// Applies a published commit to its log, which the caller has had locked since. If nothing has to be
+    /// waited for, the commit is visible afterwards. The order is the same on every way in: published,
+    /// staged, looked at by retention, revealed, told to the watchers, and, once the log is unlocked,
+    /// announced at the gate. Watchers are told after the commit is revealed, because they look at once. The
+    /// gate is announced after the log is unlocked: to wake a sleeper takes a system call, and a reader that
+    /// wakes looks at the log, so it would wait for the lock.
     #[inline]
-    pub(crate) fn staged(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
+    pub(crate) fn apply(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
         inner.stage(change);
         if seen.deleted {
             inner.stage_delete();
@@ -404,7 +404,7 @@ impl Shared {
             trim: commit.trim,
             ..Change::payload(&placed, first..next, batch.said(&places), commit.time)
         };
-        self.staged(log, inner, &change, &seen);
+        self.apply(log, inner, &change, &seen);
         Ok(self.receipt(placed, first, next))
     }
 
