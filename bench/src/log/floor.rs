@@ -49,7 +49,9 @@ impl Frames {
         let bytes = START + usize::try_from(room)? * FRAME_BYTES;
         let file = Disk::Real.create(&directory.join(FILE))?;
         file.allocate(bytes as u64, Allocation::Reserved)?;
-        let mut writer = Region::writable(file.map(bytes, true)?, 0);
+        let map = file.map(bytes, true)?;
+        // SAFETY: the file was just made, and nothing but this writer stores to it.
+        let mut writer = unsafe { Region::writable(map, 0) };
         writer.write(&[0; START]);
         writer.publish();
         Ok(Frames { region: writer.region().clone(), entries: 0, writer: Mutex::new(writer) })
@@ -105,7 +107,9 @@ impl Cold for ColdFrames {
     fn scan(&self) -> Result<Sum, Failure> {
         let file = Disk::Real.open_read_only(&self.0)?;
         let length = u32::try_from(file.length()?)?;
-        let region = Region::sealed(file.map(length as usize, false)?, length);
+        let map = file.map(length as usize, false)?;
+        // SAFETY: `ColdFrames::filled` is done with the file, and nothing else stores to it.
+        let region = unsafe { Region::sealed(map, length) };
         FramesReader { bytes: region.bytes(0..length), entries: 0 }.scan()
     }
 }

@@ -18,7 +18,7 @@
 //! - A range has no end that LMDB would have to compare with: the loop that reads compares the time it has in
 //!   hand.
 //!
-//! This is the one file here with `unsafe`: opening an environment is, because LMDB trusts its files.
+//! Opening an environment is `unsafe`, because LMDB trusts its files.
 
 use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};

@@ -9,6 +9,7 @@
 //! turn. With `--turns` each measurement does a fixed amount, so that the counts of the sides agree.
 #![deny(unsafe_code)]
 
+#[expect(unsafe_code, reason = "mapping a file is: it trusts all who could write it")]
 mod floor;
 #[allow(unsafe_code, reason = "opening LMDB's environment is unsafe")]
 mod lmdb;

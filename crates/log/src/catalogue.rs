@@ -141,7 +141,7 @@ impl Catalogue {
 
     /// Visits every log with nothing locked, however long that takes: those that a shard had when its turn
     /// came.
-    pub(crate) fn visit_at_leisure(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
+    pub(crate) fn visit_unlocked(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
         for shard in &self.shards {
             let logs: Vec<Arc<Log>> = shard.read().table.iter().cloned().collect();
             logs.iter().for_each(&mut visitor);

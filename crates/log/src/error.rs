@@ -276,12 +276,14 @@ pub enum CommitError {
 }
 
 /// Of a name no more than says which one it is.
-const SAID_BYTES_MAX: usize = 80;
+const LISTING_BYTES_MAX: usize = 80;
 
 /// A name as a message says it, by its beginning where it is long.
 pub(crate) fn said(name: &[u8]) -> String {
-    match name.get(..SAID_BYTES_MAX) {
-        Some(beginning) if name.len() > SAID_BYTES_MAX => format!("{}…", String::from_utf8_lossy(beginning)),
+    match name.get(..LISTING_BYTES_MAX) {
+        Some(beginning) if name.len() > LISTING_BYTES_MAX => {
+            format!("{}…", String::from_utf8_lossy(beginning))
+        }
         _ => String::from_utf8_lossy(name).into_owned(),
     }
 }

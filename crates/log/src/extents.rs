@@ -1,13 +1,13 @@
 //! Where a log's payload lies: runs of batches that hold nothing else, in offset order.
 //!
 //! Of a log whose entries lie among others', each is an extent of its own. So that memory does not grow with
-//! history, extents that have become many are *folded*: a batch of the log says where they lie
+//! history, extents that have become many are *folded*: a batch of the log lists where they lie
 //! ([`places`](crate::places)), and one extent that knows this batch stands for them.
 //!
 //! Invariants: extents are ordered, each begins where the one before it ends unless something between them is
 //! lost or was let go of behind what a fork inherits, and a folded one stands for extents of one segment.
-//! What is folded is decided by what was written, so that whoever replays it, in this process or another,
-//! comes to the same list. *Checked by* the tests below and those of `places`.
+//! What is folded is decided by what was written, so that recovery and attached processes, which replay it,
+//! come to the same list. *Checked by* the tests below and those of `places`.
 
 use crate::places::{Places, RUN};
 use crate::{Offset, Position, place_of, segment_of};
@@ -26,7 +26,7 @@ pub(crate) struct Extent {
     pub(crate) length: u32,
     /// Bytes of segment from the first batch's start to the last one's end.
     pub(crate) span: u32,
-    /// Start of the batch that says what it stands for, if it is folded; else 0.
+    /// Start of the batch that lists what it stands for, if it is folded; else 0.
     pub(crate) places: Position,
 }
 
@@ -71,10 +71,10 @@ pub(crate) struct Extents {
 
 impl Extents {
     /// Adds the payload of one more batch, joining it to the last extent where it follows that directly.
-    /// Whether some are to be folded now.
+    /// Answers whether some extents are to be folded now.
     pub(crate) fn push(&mut self, extent: Extent) -> bool {
         if extent.length == 0 {
-            return self.ripe().is_some();
+            return self.foldable().is_some();
         }
         if let Some(last) = self.list.last_mut().filter(|last| !last.is_folded()) {
             let follows = segment_of(last.position) == segment_of(extent.position)
@@ -86,11 +86,11 @@ impl Extents {
             }
         }
         self.list.push(extent);
-        self.ripe().is_some()
+        self.foldable().is_some()
     }
 
     /// The extents that are to be folded next: of the latest, once they are many, those of one segment.
-    pub(crate) fn ripe(&self) -> Option<&[Extent]> {
+    pub(crate) fn foldable(&self) -> Option<&[Extent]> {
         let first = self.list.len().checked_sub(RUN)?;
         let latest = &self.list[first..];
         if latest[0].is_folded() {
@@ -100,14 +100,15 @@ impl Extents {
         let (mut next, most) = (latest[0].offset, latest[0].offset + u64::from(FOLDED_BYTES_MAX));
         let folds = |extent: &&Extent| {
             let follows = extent.offset == std::mem::replace(&mut next, extent.end()) && next <= most;
-            follows && segment_of(extent.position) == segment && Places::can_tell(extent)
+            follows && segment_of(extent.position) == segment && Places::can_list(extent)
         };
         let count = latest.iter().take_while(folds).count();
         (count >= FOLDED_MIN).then_some(&latest[..count])
     }
 
-    /// Has one extent stand for those whose places a batch says. Nothing, where they are not what is here.
-    pub(crate) fn fold(&mut self, places: &Places<'_>, said_at: Position) {
+    /// Has one extent stand for those whose places the batch at `listed_at` lists. Does nothing if they are
+    /// not in this list as that batch has them.
+    pub(crate) fn fold(&mut self, places: &Places<'_>, listed_at: Position) {
         let first = self.list.partition_point(|extent| extent.offset < places.first());
         let Some(found) = self.list.get(first..first + places.count()) else { return };
         let (Some(begins), Some(ends)) = (found.first().copied(), found.last().copied()) else { return };
@@ -116,7 +117,7 @@ impl Extents {
         }
         let length = found.iter().map(|extent| extent.length).sum();
         let span = place_of(ends.position) + ends.span - place_of(begins.position);
-        self.list[first] = Extent { length, span, places: said_at, ..begins };
+        self.list[first] = Extent { length, span, places: listed_at, ..begins };
         self.list.drain(first + 1..first + places.count());
     }
 

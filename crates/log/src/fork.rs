@@ -6,15 +6,15 @@
 //!
 //! A parent counts its *children*: up when a child's create is staged, down when the child is visibly
 //! gone. A deleted log with children is *retained*: it takes no commits and shows nothing, but keeps its
-//! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they need
-//! ([`heirs`](crate::heirs)). All of that follows
-//! from the create and delete frames alone, so recovery comes to the same end. Because the count goes down
-//! only at what is durable, nobody is told that a name is free, or a log gone, that a crash could bring
-//! back. Locks are taken child before parent; checked by the crash simulation and the random trees below.
+//! name until the last child goes, and then goes too, up the chain; of its payload it keeps what they
+//! need ([`fork_needs`](crate::fork_needs)). All of that follows from the create and delete frames alone,
+//! so recovery comes to the same end. Because the count goes down only at what is durable, nobody is told
+//! that a name is free, or a log gone, that a crash could bring back. Locks are taken child before
+//! parent; checked by the crash simulation and the random trees below.
 
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
-use crate::heirs::{Need, relinquish};
+use crate::fork_needs::{Need, drop_unneeded};
 use crate::log::{Inner, Log, Phase};
 use crate::store::Shared;
 use crate::{LogId, Offset};
@@ -55,7 +55,7 @@ pub(crate) struct Lineage {
 
 /// The part of a read that one log of a chain holds.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub(crate) struct ReadPart {
     pub(crate) log: LogId,
     /// What lies behind is not inherited, or not to be seen yet.
     pub(crate) cut: Offset,
@@ -63,7 +63,7 @@ pub(crate) struct Span {
 }
 
 /// Parts of a read, the last of them first.
-pub(crate) type Spans = SmallVec<[Span; 2]>;
+pub(crate) type ReadParts = SmallVec<[ReadPart; 2]>;
 
 impl Fork {
     /// How it is written down, with the parent locked.
@@ -97,17 +97,17 @@ impl Lineage {
     }
 }
 
-/// A stretch of offsets that one log of a lineage holds.
+/// The offsets of a log that one log of its lineage holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct LineagePart {
     pub(crate) log: Arc<Log>,
     pub(crate) from: Offset,
     pub(crate) cut: Offset,
 }
 
-/// Who holds what a log begins with, oldest first; the last one is the log itself. What an ancestor has
+/// The logs that hold what a log shows, oldest first; the last one is the log itself. What an ancestor has
 /// purged since, its forks keep. Complexity: a step per ancestor.
-pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
+pub(crate) fn lineage_parts(log: &Arc<Log>) -> SmallVec<[LineagePart; 1]> {
     let mut held = SmallVec::new();
     let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
     loop {
@@ -117,7 +117,7 @@ pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
         };
         let from = first.max(base);
         if from < cut {
-            held.push(Stretch { log: log.clone(), from, cut });
+            held.push(LineagePart { log: log.clone(), from, cut });
         }
         match parent {
             Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
@@ -176,7 +176,7 @@ impl Inner {
     }
 
     /// Lets go of the parent. Answers it, and what it knows to be needed of it.
-    pub(crate) fn disown(&mut self) -> Option<(Arc<Log>, Need)> {
+    pub(crate) fn take_parent(&mut self) -> Option<(Arc<Log>, Need)> {
         let lineage = self.lineage.as_mut()?;
         Some((lineage.parent.take()?, lineage.need.clone()))
     }
@@ -185,38 +185,38 @@ impl Inner {
 /// A chain is let go one log after the other, however long it is.
 impl Drop for Log {
     fn drop(&mut self) {
-        let mut parent = self.inner_mut().disown();
+        let mut parent = self.inner_mut().take_parent();
         while let Some((log, _)) = parent {
-            parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().disown());
+            parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().take_parent());
         }
     }
 }
 
 /// Where the records lie that hold bytes of `from..to`, in a view that ends at `tail`. The log itself stays
 /// locked by the caller meanwhile: so long none of its ancestors lets go of anything that it shows.
-pub(crate) fn spans(
+pub(crate) fn read_parts(
     log: &Log,
     inner: &Inner,
     from: Offset,
     to: Offset,
     tail: Offset,
-) -> Result<Spans, ReadError> {
-    let mut spans = Spans::new();
-    let mut above = part(log.id(), inner, from..to, tail, &mut spans)?;
+) -> Result<ReadParts, ReadError> {
+    let mut parts = ReadParts::new();
+    let mut above = add_part(log.id(), inner, from..to, tail, &mut parts)?;
     while let Some((log, cut)) = above {
-        above = part(log.id(), &log.lock(), from..to, cut, &mut spans)?;
+        above = add_part(log.id(), &log.lock(), from..to, cut, &mut parts)?;
     }
-    Ok(spans)
+    Ok(parts)
 }
 
 /// Adds one log's part, of which what lies behind `cut` is not to be seen. Answers the parent, if it holds
 /// some too, and the parent's cut.
-fn part(
+fn add_part(
     id: LogId,
     inner: &Inner,
     wanted: Range<Offset>,
     cut: Offset,
-    spans: &mut Spans,
+    parts: &mut ReadParts,
 ) -> Result<Option<(Arc<Log>, Offset)>, ReadError> {
     if let Some(damage) = inner.damage() {
         return Err(ReadError::damaged(damage));
@@ -224,7 +224,7 @@ fn part(
     let (base, end) = (inner.base(), wanted.end.min(cut));
     if end > base {
         let extents = inner.extents.covering(wanted.start.max(base), end).into();
-        spans.push(Span { log: id, cut, extents });
+        parts.push(ReadPart { log: id, cut, extents });
     }
     let Some(lineage) = inner.lineage.as_ref().filter(|_| wanted.start < base) else { return Ok(None) };
     match &lineage.parent {
@@ -248,17 +248,17 @@ impl Shared {
             self.log_retention.leave(&log);
             let (extents, parent) = {
                 let mut inner = log.lock();
-                (inner.extents.take(), inner.disown())
+                (inner.extents.take(), inner.take_parent())
             };
             self.unload(extents);
             let Some((parent, need)) = parent else { break };
             let is_gone = {
                 let mut inner = parent.lock();
-                self.unload(inner.bury(&need));
+                self.unload(inner.remove_fork(&need));
                 inner.is_gone()
             };
             if !is_gone {
-                self.relinquish(&parent);
+                self.drop_unneeded(&parent);
             }
             gone = is_gone.then_some(parent);
         }
@@ -269,8 +269,8 @@ impl Shared {
 
     /// Lets go of what nobody needs any more of a log and its ancestors; none of them is locked by the
     /// caller.
-    pub(crate) fn relinquish(&self, log: &Arc<Log>) {
-        relinquish(log, |extents| self.unload(extents));
+    pub(crate) fn drop_unneeded(&self, log: &Arc<Log>) {
+        drop_unneeded(log, |extents| self.unload(extents));
     }
 }
 

@@ -48,7 +48,7 @@ pub fn formats(data: &[u8]) {
             let Some(places) = Places::decode(data) else { return };
             let extents: Vec<_> = places.iter().collect();
             assert_eq!((extents.len(), extents[0].offset), (places.count(), places.first()));
-            if extents.iter().all(Places::can_tell) {
+            if extents.iter().all(Places::can_list) {
                 let mut written = Vec::new();
                 Places::encode(&extents, &mut written);
                 assert_eq!(written, data);

@@ -27,13 +27,13 @@
 //! store, open        a store and its life; how it is opened, and with which options
 //! opened, closable   a store of this process or of another; one that is closed under its handles
 //! catalogue, names   the logs by name; the same in order, for listings
-//! log, rare          one log: its staged and its visible view; what few logs have
-//! fork, heirs        logs whose first bytes are another log's; what a log keeps for its forks
+//! log, uncommon      one log: its staged and its visible view; what few logs have
+//! fork, fork_needs   logs whose first bytes are another log's; what a log keeps for its forks
 //! extents, places    where a log's payload lies; batches that say where earlier ones lie, to bound memory
 //! watch              who is told when something becomes durable
 //! error, words       what can go wrong; the word by which each language tells it
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod catalogue;
 mod closable;
@@ -41,10 +41,10 @@ mod error;
 mod extents;
 mod files;
 mod fork;
+mod fork_needs;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod heirs;
 mod keeping;
 mod log;
 mod names;
@@ -53,9 +53,9 @@ mod opened;
 mod options;
 mod places;
 mod probes;
-mod rare;
 mod reading;
 mod store;
+mod uncommon;
 mod watch;
 mod words;
 mod writing;
@@ -65,22 +65,23 @@ mod tests;
 
 // Paths within the crate leave the folder out.
 pub(crate) use files::{
-    control, credible, final_end, format, index, lacking, layout, parse, runs, scan, segment, segment_file,
-    settled, signal, times, verify,
+    control, final_end, format, index, layout, mapping, needed_segments, parse, plausible, runs, scan,
+    segment, segment_file, settled, signal, times, verify,
 };
 pub(crate) use keeping::{
-    backup, checkpoint, expiry, harm, pace, purge, reclaim, recover, retention, settle, working,
+    backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, retention, settle, working,
 };
 pub(crate) use reading::{
     attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,
     reader, records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
-    ahead, append, batch, commit, committer, groups, packing, reserve, sizes, soon, spare, tip, writer,
+    ahead, append, batch, commit, committer, groups, packing, reserve, segment_tail, sizes, spare, spin_lock,
+    writer,
 };
 
 // For everybody: a store, its logs, appending and reading, here or in another process.
-pub use append::{Hold, Transaction, now};
+pub use append::{AppendIntent, Transaction, now};
 pub use attach::Attached;
 pub use back::EntriesBack;
 pub use births::Births;
@@ -107,7 +108,7 @@ pub use thalweg_sys::disk::sim;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use fork::Fork;
 pub use format::{Config, Lifetime, Producer};
-pub use groups::Groups;
+pub use groups::SyncStats;
 pub use read::{Read, ReadPiece};
 pub use warm::Warming;
 pub use watch::{Watch, WatcherId};

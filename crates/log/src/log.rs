@@ -12,8 +12,8 @@ use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::places::Places;
 use crate::progress::{Ended, Unsure};
-use crate::rare::Rare;
-use crate::soon::lock_soon;
+use crate::spin_lock::lock_spinning;
+use crate::uncommon::Uncommon;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
@@ -133,10 +133,10 @@ pub(crate) struct Inner {
     pub(crate) lineage: Option<Box<Lineage>>,
     pub(crate) extents: Extents,
     /// The next batch is to say where some of them lie.
-    pub(crate) ripe: bool,
+    pub(crate) has_foldable: bool,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) notes: Option<Box<Notes>>,
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) uncommon: Option<Box<Uncommon>>,
     /// Watchers that want to hear of movements, and those that heard and have not acknowledged.
     pub(crate) interest: u32,
     pub(crate) announced: u32,
@@ -233,10 +233,10 @@ impl Log {
             due: 0,
             lineage,
             extents: Extents::default(),
-            ripe: false,
+            has_foldable: false,
             producers: None,
             notes: None,
-            rare: None,
+            uncommon: None,
             interest: 0,
             announced: 0,
         };
@@ -344,8 +344,8 @@ impl Log {
 
     /// The same for appends, which hold it for a tenth of a microsecond.
     #[inline]
-    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, Inner> {
-        lock_soon(&self.inner)
+    pub(crate) fn lock_spinning(&self) -> MutexGuard<'_, Inner> {
+        lock_spinning(&self.inner)
     }
 
     pub(crate) fn inner_mut(&mut self) -> &mut Inner {
@@ -410,7 +410,7 @@ impl Inner {
         if let Some(places) = &change.places {
             self.extents.fold(places, change.extent.position);
         }
-        self.ripe = self.extents.push(change.extent);
+        self.has_foldable = self.extents.push(change.extent);
         self.tail = change.extent.end();
         if let Some((id, producer)) = change.producer {
             let producers = self.producers.get_or_insert_default();
@@ -444,15 +444,16 @@ impl Inner {
         self.phase = self.phase.deleting();
     }
 
-    /// What the next batch is to say about places; nothing, unless there is something.
-    pub(crate) fn say_places(&self) -> Vec<u8> {
-        let mut said = Vec::new();
-        if self.ripe
-            && let Some(extents) = self.extents.ripe()
+    /// The list of places that the next batch is to hold, so that their extents can be folded; empty if there
+    /// is nothing to fold.
+    pub(crate) fn places_to_list(&self) -> Vec<u8> {
+        let mut list = Vec::new();
+        if self.has_foldable
+            && let Some(extents) = self.extents.foldable()
         {
-            Places::encode(extents, &mut said);
+            Places::encode(extents, &mut list);
         }
-        said
+        list
     }
 
     pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {

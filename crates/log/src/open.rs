@@ -11,7 +11,7 @@ use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
 use crate::segment::{self, Segment};
 use crate::signal;
-use crate::store::{Guard, Hold, Shared, Store};
+use crate::store::{DirectoryLock, Guard, Shared, Store};
 use crate::times::Times;
 use crate::view::Segments;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Store {
         let parts = Parts {
             disk: Disk::Real,
             directory: None,
-            hold: None,
+            directory_lock: None,
             options,
             control,
             gate,
@@ -131,10 +131,18 @@ impl Store {
         }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let names = disk.directory(directory).map_err(failed("open"))?;
-        let (hold, words) = (Some(Hold { names, lock }), control.clone());
+        let (directory_lock, words) = (Some(DirectoryLock { names, lock }), control.clone());
         let (disk, directory) = (disk.clone(), Some(directory.clone()));
-        let parts =
-            Parts { disk, directory, hold, options, control, gate, checkpoints, report: report.clone() };
+        let parts = Parts {
+            disk,
+            directory,
+            directory_lock,
+            options,
+            control,
+            gate,
+            checkpoints,
+            report: report.clone(),
+        };
         let store = parts.into_store(found)?;
         words.set_boot();
         Ok((store, report))
@@ -144,9 +152,9 @@ impl Store {
 /// What a store is made of, beside what it holds.
 pub(crate) struct Parts {
     pub(crate) disk: Disk,
-    /// `None` without files, as `hold`.
+    /// `None` without files, as `directory_lock`.
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) directory_lock: Option<DirectoryLock>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) gate: Gate,
@@ -229,7 +237,7 @@ impl Found {
     pub(crate) fn needed(&self, checkpoints: &[Position]) -> Needed {
         let mut live_bytes: BTreeMap<u32, u64> =
             self.segments.numbers().into_iter().map(|number| (number, 0)).collect();
-        // Of the batches that hold it, or more where these lie among others.
+        // Of the batches that directory_lock it, or more where these lie among others.
         let mut spans = live_bytes.clone();
         self.catalogue.visit(|log| {
             for extent in log.lock().extents.all() {

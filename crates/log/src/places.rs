@@ -1,19 +1,20 @@
-//! Where earlier entries of a log lie, said by a later batch of the same log.
+//! Where earlier entries of a log lie, listed by a later batch of the same log.
 //!
 //! ```text
 //! first offset 8 | segment 4 | count 4 | count times: byte / 8 in the low 27 bits, bytes of batches / 8 in 17, bytes of payload in 20
 //! ```
 //!
 //! Purpose: memory that does not grow with history. An extent costs 32 bytes, and a log whose entries lie
-//! among others' has one for each; so when [`RUN`] have come together, the next batch of the log says where
+//! among others' has one for each. So when [`RUN`] have come together, the next batch of the log lists where
 //! they lie, in a frame of its own in front of its entries, and one extent stands for them
-//! ([`Extents::fold`](crate::extents::Extents::fold)). Being part of a batch like any other, what it says is
+//! ([`Extents::fold`](crate::extents::Extents::fold)). The list is part of a batch like any other: it is
 //! durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
 //!
-//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first,
-//! so whoever needs one of the places has the batch too; of what forks inherit of it the last places may be
-//! an exception. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
-//! with it. *Checked by* the tests below, those of `extents`, and the crash simulation, which folds early.
+//! Such a batch holds payload behind everything that it lists, and a log lets go of its payload front
+//! first. So a reader that needs one of the places finds the batch, too; the last places of what forks
+//! inherit may be an exception. Where the batch cannot be read, the segment is walked instead: one
+//! damaged batch takes no other with it. *Checked by* the tests below, those of `extents`, and the crash
+//! simulation, which folds early.
 
 use crate::error::ReadError;
 use crate::extents::Extent;
@@ -24,13 +25,13 @@ use crate::view::View;
 use crate::{LogId, Offset, Position, place_of, position, segment_of};
 use std::ops::Range;
 
-/// So many extents are folded at a time. Tests fold early.
+/// Extents that are folded at a time. Tests fold early.
 pub(crate) const RUN: usize = if cfg!(test) { 8 } else { 64 };
 const HEADER_BYTES: usize = 16;
 const WORD_BYTES: usize = 8;
-/// Everything that is said lies within so many bytes of the batch's beginning if the batch is of one log; if
-/// it is of many, some of it may have to be waited for.
-const SAID_BYTES_MAX: u32 = BATCH_HEADER_BYTES
+/// The list lies within this many bytes of the batch's beginning if the batch is of one log. If it is of many
+/// logs, a reader may have to wait for some of it.
+const LISTING_BYTES_MAX: u32 = BATCH_HEADER_BYTES
     + format::TOUCHED_BYTES
     + FRAME_HEADER_BYTES
     + (HEADER_BYTES + RUN * WORD_BYTES) as u32;
@@ -45,7 +46,7 @@ const _: () = assert!(format::SEGMENT_BYTES_MAX / UNIT <= 1 << BYTE_BITS);
 #[derive(Clone, Debug)]
 pub(crate) enum Unfolded<'v> {
     Itself(std::option::IntoIter<Extent>),
-    Told(Told<'v>),
+    Listed(Listed<'v>),
     Walked(std::vec::IntoIter<Extent>),
 }
 
@@ -62,21 +63,21 @@ impl Iterator for Unfolded<'_> {
     fn next(&mut self) -> Option<Extent> {
         match self {
             Unfolded::Itself(extent) => extent.next(),
-            Unfolded::Told(told) => told.next(),
+            Unfolded::Listed(listed) => listed.next(),
             Unfolded::Walked(walked) => walked.next(),
         }
     }
 }
 
-/// Extents as a batch tells of them.
+/// Extents as a batch lists them.
 #[derive(Clone, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct Listed<'a> {
     next: Offset,
     segment: u32,
     words: std::slice::ChunksExact<'a, u8>,
 }
 
-impl Iterator for Told<'_> {
+impl Iterator for Listed<'_> {
     type Item = Extent;
 
     fn next(&mut self) -> Option<Extent> {
@@ -90,7 +91,7 @@ impl Iterator for Told<'_> {
     }
 }
 
-/// What a batch says about places.
+/// The list of places in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
     first: Offset,
@@ -99,14 +100,14 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Whether there is room for what has to be said of an extent.
-    pub(crate) fn can_tell(extent: &Extent) -> bool {
+    /// Whether an extent fits into a word of the list.
+    pub(crate) fn can_list(extent: &Extent) -> bool {
         let fits = extent.span / UNIT < 1 << SPAN_BITS && extent.length < 1 << LENGTH_BITS;
         fits && extent.span.is_multiple_of(UNIT) && !extent.is_folded()
     }
 
-    /// Writes down extents of one segment that follow each other: some, and each of them one that can be told
-    /// of.
+    /// Writes down extents of one segment that follow each other: one or more, each of which
+    /// [can be listed](Places::can_list).
     pub(crate) fn encode(extents: &[Extent], into: &mut Vec<u8>) {
         let Some(first) = extents.first() else { return };
         into.extend_from_slice(&first.offset.to_le_bytes());
@@ -120,14 +121,15 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// What the payload of a frame says; `None` if it says nothing that makes sense.
+    /// Reads the payload of a frame; `None` if it is no such list.
     pub(crate) fn decode(payload: &'a [u8]) -> Option<Places<'a>> {
         let (header, words) = payload.split_at_checked(HEADER_BYTES)?;
-        let told = words.len() / WORD_BYTES;
-        let whole = words.len().is_multiple_of(WORD_BYTES) && told == word32(header, 12) as usize && told > 0;
+        let listed = words.len() / WORD_BYTES;
+        let whole =
+            words.len().is_multiple_of(WORD_BYTES) && listed == word32(header, 12) as usize && listed > 0;
         let first = word64(header, 0);
         // Whatever the lengths are, no offset is beyond the last there is.
-        first.checked_add((told as u64) << LENGTH_BITS)?;
+        first.checked_add((listed as u64) << LENGTH_BITS)?;
         whole.then_some(Places { first, segment: word32(header, 8), words })
     }
 
@@ -140,25 +142,26 @@ impl<'a> Places<'a> {
     }
 
     /// The extents, in order.
-    pub(crate) fn iter(&self) -> Told<'a> {
-        Told { next: self.first, segment: self.segment, words: self.words.chunks_exact(WORD_BYTES) }
+    pub(crate) fn iter(&self) -> Listed<'a> {
+        Listed { next: self.first, segment: self.segment, words: self.words.chunks_exact(WORD_BYTES) }
     }
 }
 
-/// Where the places of a folded extent are said: the bytes of a segment that have to be in memory to be told.
-pub(crate) fn said_in(extent: &Extent) -> (u32, Range<u32>) {
+/// Where the places of a folded extent are listed: a segment, and the bytes of it that a reader of the list
+/// has to have in memory.
+pub(crate) fn listing_of(extent: &Extent) -> (u32, Range<u32>) {
     let at = place_of(extent.places);
-    (segment_of(extent.places), at..at + SAID_BYTES_MAX)
+    (segment_of(extent.places), at..at + LISTING_BYTES_MAX)
 }
 
-/// Segments, and how far they may be read: what places are told from.
+/// Finds the extents that a folded one stands for: the segments, and how far they may be read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach<'v> {
+pub(crate) struct Unfolder<'v> {
     pub(crate) view: &'v View,
     pub(crate) limit: Position,
 }
 
-impl<'v> Reach<'v> {
+impl<'v> Unfolder<'v> {
     /// The extents of a log that one of its extents stands for. Complexity: a step for each, and nothing is
     /// copied; where the batch that says it cannot be read, a step for each batch that lies between them.
     ///
@@ -169,13 +172,13 @@ impl<'v> Reach<'v> {
         if !extent.is_folded() {
             return Ok(Unfolded::itself(*extent));
         }
-        match self.told(log, extent) {
-            Some(told) => Ok(Unfolded::Told(told)),
+        match self.listed(log, extent) {
+            Some(listed) => Ok(Unfolded::Listed(listed)),
             None => self.walked(log, extent).map(|walked| Unfolded::Walked(walked.into_iter())),
         }
     }
 
-    /// The same, none where it cannot be said.
+    /// The same, none where the segment is missing.
     pub(crate) fn known(self, log: LogId, extent: &Extent) -> impl Iterator<Item = Extent> + use<'v> {
         self.unfold(log, extent).into_iter().flatten()
     }
@@ -217,8 +220,8 @@ impl<'v> Reach<'v> {
         self.view.find(number).map(|segment| &**segment).ok_or_else(missing)
     }
 
-    /// The same, as a later batch says; `None` where that cannot be read.
-    pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Told<'v>> {
+    /// The same, as a later batch lists them; `None` where that cannot be read.
+    pub(crate) fn listed(self, log: LogId, extent: &Extent) -> Option<Listed<'v>> {
         let segment = self.view.find(segment_of(extent.places))?;
         let at = segment.byte_of(extent.places);
         segment.verify(at..at.checked_add(1)?).ok()?;
@@ -227,8 +230,8 @@ impl<'v> Reach<'v> {
         segment.verify(at..at.checked_add(header.length)?).ok()?;
         let body = rest.get(header.body_start() as usize..header.length as usize)?;
         let said = |frame: &format::Frame<'_>| frame.kind == Kind::Places && frame.log == log;
-        let told = Places::decode(format::frames(body).find(said)?.payload)?.iter();
-        stands_for(extent, told.clone()).then_some(told)
+        let listed = Places::decode(format::frames(body).find(said)?.payload)?.iter();
+        stands_for(extent, listed.clone()).then_some(listed)
     }
 
     /// As the batches themselves say, each of them verified. For what cannot be found there is an extent,
@@ -280,9 +283,9 @@ fn walk<'v>(begin: impl Fn(u32) -> Scan<'v>, number: u32, from: u32, log: LogId)
 }
 
 /// Whether these, in order and without a gap, are what an extent stands for.
-fn stands_for(extent: &Extent, told: Told<'_>) -> bool {
+fn stands_for(extent: &Extent, listed: Listed<'_>) -> bool {
     let (mut next, mut first, mut ends) = (extent.offset, None, None);
-    for one in told {
+    for one in listed {
         if one.offset != next {
             return false;
         }
@@ -306,7 +309,7 @@ mod tests {
             for (gap, length, beside) in steps {
                 let span = (length + beside).next_multiple_of(UNIT);
                 let extent = Extent { position: position(segment, at), offset, length, span, places: 0 };
-                if !Places::can_tell(&extent) {
+                if !Places::can_list(&extent) {
                     prop_assert!(span >> 20 > 0);
                     continue;
                 }

@@ -36,18 +36,18 @@ use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
-use crate::harm::Harm;
+use crate::known_damage::KnownDamage;
 use crate::log::{Inner, Log};
 use crate::open::{Found, Needed, Parts};
 use crate::options::{Durability, Options};
-use crate::pace::Leisure;
+use crate::pace::Throttle;
 use crate::probes::Probes;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
 use crate::retention::{LogRetention, StoreRetention};
 use crate::segment::Segment;
 use crate::settle::settled_bytes;
-use crate::source::{Home, Sight};
+use crate::source::{ReadContext, StoreAccess};
 use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
 use crate::writer::Writer;
@@ -72,7 +72,7 @@ pub struct Store {
 pub(crate) struct Shared {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) hold: Option<Hold>,
+    pub(crate) directory_lock: Option<DirectoryLock>,
     pub(crate) options: Options,
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
@@ -92,11 +92,11 @@ pub(crate) struct Shared {
     pub(crate) next_log: Mutex<u64>,
     /// Transactions under way, counted once per log they append to.
     pub(crate) transactions: Arc<Mutex<u64>>,
-    pub(crate) turns: Turns,
-    pub(crate) leisure: Leisure,
+    pub(crate) maintenance_locks: MaintenanceLocks,
+    pub(crate) throttle: Throttle,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
-    pub(crate) harm: Harm,
+    pub(crate) known_damage: KnownDamage,
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
@@ -104,18 +104,18 @@ pub(crate) struct Shared {
 }
 
 /// What a store has of its directory for as long as it lives.
-pub(crate) struct Hold {
+pub(crate) struct DirectoryLock {
     /// Open, so that it can be synced however few descriptors are left.
     pub(crate) names: Directory,
     pub(crate) lock: Lock,
 }
 
-/// What is done with files by one at a time.
+/// Locks of maintenance: of each kind one thread works at a time.
 #[derive(Default)]
-pub(crate) struct Turns {
-    /// Whoever settles. In front of the other.
+pub(crate) struct MaintenanceLocks {
+    /// Held while a segment is settled. It is taken before the other.
     pub(crate) settling: Mutex<()>,
-    /// Whoever writes a checkpoint, or removes files or puts others in their place.
+    /// Held while a checkpoint is written, and while files are removed or replaced.
     pub(crate) replacing: Mutex<()>,
 }
 
@@ -161,7 +161,7 @@ impl Drop for Guard {
     }
 }
 
-impl Home for Shared {
+impl StoreAccess for Shared {
     fn opening(&self) -> u32 {
         self.catalogue.opening()
     }
@@ -181,7 +181,7 @@ impl Home for Shared {
     }
 
     fn came_upon(&self, damage: &Damage) {
-        self.note_harm(damage);
+        self.note_damage_read(damage);
     }
 }
 
@@ -197,17 +197,17 @@ impl Shared {
         let Found { catalogue, segments, tail, next_log } = found;
         let segments = Arc::new(segments);
         let writer = Writer { live_bytes, gone_bytes, ..Writer::new(&parts, segments.clone(), tail) };
-        let Parts { disk, directory, hold, options, control, gate, checkpoints, report } = parts;
+        let Parts { disk, directory, directory_lock, options, control, gate, checkpoints, report } = parts;
         Shared {
             disk,
             directory,
-            hold,
+            directory_lock,
             probes: Probes::of(&options),
             options,
             control,
             segments,
             gate: Arc::new(gate),
-            harm: Harm::found(&report.damage, &catalogue),
+            known_damage: KnownDamage::found(&report.damage, &catalogue),
             catalogue,
             watchers: Watchers::default(),
             expiry: Expiry::default(),
@@ -219,8 +219,8 @@ impl Shared {
             group: Mutex::default(),
             next_log: Mutex::new(next_log),
             transactions: Arc::default(),
-            turns: Turns::default(),
-            leisure: Leisure::default(),
+            maintenance_locks: MaintenanceLocks::default(),
+            throttle: Throttle::default(),
             checkpoints: Mutex::new(checkpoints),
             unnamed: report.unnamed,
             group_meters: GroupMeters::default(),
@@ -306,7 +306,7 @@ impl Store {
     /// A reader of one of the store's logs; one of any other is refused when it is to read
     /// ([`ReadError::OtherStore`](crate::ReadError)).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
-        Reader::new(self.sight(), log.clone())
+        Reader::new(self.context(), log.clone())
     }
 
     /// End of the last batch, durable or not, in its file or staged: it moves with every commit. Complexity:
@@ -325,10 +325,10 @@ impl Store {
     }
 
     /// What its readers see of it.
-    pub(crate) fn sight(&self) -> Sight {
+    pub(crate) fn context(&self) -> ReadContext {
         let shared = &self.shared;
         let (control, segments) = (shared.control.clone(), shared.segments.clone());
-        Sight { control, segments, gate: shared.gate.clone(), home: shared.clone() }
+        ReadContext { control, segments, gate: shared.gate.clone(), access: shared.clone() }
     }
 
     /// Visits every log, in no order. The visitor must not call the store.
@@ -378,7 +378,7 @@ impl Store {
         if let Some(why) = &writer.failure {
             return Err(CommitError::Failed(why.clone()));
         }
-        writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
+        writer.next_group.waiting |= watcher.map_or(0, WatcherId::bit);
         Ok(ticket)
     }
 
@@ -425,7 +425,7 @@ impl Store {
     /// opening has no need to read, because a checkpoint lies behind it, is not looked at before somebody
     /// reads it.
     pub fn damage(&self) -> Vec<Damage> {
-        self.shared.harm.spans()
+        self.shared.known_damage.spans()
     }
 
     /// Makes everything committed so far durable and visible, in any mode with files.
@@ -464,7 +464,7 @@ impl Store {
         }
         let mut more = more_expired || trimmed == Ok(true);
         if more {
-            self.shared.leisure.rest(begun.elapsed(), self.shared.options.rest_parts);
+            self.shared.throttle.rest(begun.elapsed(), self.shared.options.rest_parts);
         }
         // What a full disk refused it refuses until something was given back.
         let reclaimed = self.reclaim(now);
@@ -501,7 +501,7 @@ impl Store {
         let shared = &self.shared;
         shared.segments.release(keep);
         // What waits for a sync is kept by that too.
-        for sealed in &mut shared.writer.lock().gathered.sealed {
+        for sealed in &mut shared.writer.lock().next_group.sealed {
             if let Some(same) = shared.segments.find(sealed.header.number) {
                 *sealed = same;
             }
@@ -526,7 +526,7 @@ impl Store {
     /// # Errors
     /// There is no descriptor left: the child goes on holding it.
     pub fn leave_to_parent(&self) -> io::Result<()> {
-        self.shared.hold.as_ref().map_or(Ok(()), |hold| hold.lock.leave_to_parent())
+        self.shared.directory_lock.as_ref().map_or(Ok(()), |held| held.lock.leave_to_parent())
     }
 
     /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits
@@ -542,7 +542,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn hurry(&self) {
-        self.shared.leisure.hurry_for_good();
+        self.shared.throttle.hurry_for_good();
     }
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other clones

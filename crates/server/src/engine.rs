@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// The store's syncs.
-    pub(crate) fn groups(&self) -> log::Groups {
+    pub(crate) fn groups(&self) -> log::SyncStats {
         self.store.groups()
     }
 

@@ -5,19 +5,23 @@
 //!
 //! | word | written by | with | read by | with |
 //! |---|---|---|---|---|
-//! | `published` | the writer, after its stores; or whoever follows another process's writer | `Release` | readers, before their loads | `Acquire` |
+//! | `published` | the writer, after its stores; or a process that follows another's writer | `Release` | readers, before their loads | `Acquire` |
 //!
 //! Invariants: the mark only grows and never passes the end of the map; a writer stores only at or above
 //! the mark; there is one writer per region. From these, a slice below the mark can be borrowed safely.
 //!
-//! Another process that maps the same file *follows*: it reads how far its writer came from a word of
-//! theirs (`Words`, `Acquire`) and moves a mark of its own up to it, from any of its threads, which may race.
-//! It takes the writer's word that bytes below are final, as it takes the file system's that nobody cuts the
-//! file short. The mark is a [word](crate::words), with the orderings of one. Checked by the tests below and
-//! by loom models of words and of the mark.
+//! Another process that maps the same file *follows*: it reads how far the writer came from a word of the
+//! writer's (`Words`, `Acquire`) and moves a mark of its own up to it, from any of its threads, which may
+//! race. The mark is a [word](crate::words), with the orderings of one. Checked by the tests below and by
+//! loom models of words and of the mark.
+//!
+//! No type says what other processes do to a file. So whatever makes a region of a map, or calls bytes final
+//! that another process wrote, is `unsafe`: its caller vouches for these invariants. Memory that only this
+//! process has needs nobody who vouches ([`Region::in_memory`]).
 
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use crate::words::{Strong, Told};
+use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -33,8 +37,8 @@ impl Published {
         Published(AtomicU32::new(bytes))
     }
 
-    /// Moves the mark up. Release: pairs with the Acquire in [`Published::bytes`], so whoever sees the
-    /// mark sees every store made before it.
+    /// Moves the mark up. Release: pairs with the Acquire in [`Published::bytes`], so a reader that
+    /// sees the mark sees every store made before it.
     pub fn publish(&self, bytes: u32) {
         Told::store::<Strong>(&self.0, bytes);
     }
@@ -68,16 +72,19 @@ pub struct Region {
 pub struct Final(Map);
 
 impl Final {
-    /// All of a map, which nobody stores to from now on. What the disk does not give of it is zeros.
-    pub fn new(map: Map) -> Final {
-        // SAFETY: nobody stores to it, and nobody has looked at it.
+    /// All of a map. What the disk does not give of it is zeros.
+    ///
+    /// # Safety
+    /// Nobody, in this process or another, stores to the map's bytes for as long as the value lives.
+    pub unsafe fn new(map: Map) -> Final {
+        // SAFETY: the caller promises that nobody stores to it, and nobody has looked at it yet.
         unsafe { map.bring_in(0..map.length()) };
         Final(map)
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: nobody stores to it, and it is as long as it says.
+        // SAFETY: nobody stores to it, as was promised to `new`, and it is as long as it says.
         unsafe { self.0.bytes(0, self.0.length()) }
     }
 }
@@ -90,35 +97,62 @@ pub struct RegionWriter {
 }
 
 impl Region {
-    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be written
-    /// by nobody else.
+    /// Zeros that only this process has, and their writer. Nothing of them is published.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn in_memory(length: usize) -> io::Result<RegionWriter> {
+        let map = Map::anonymous(length)?;
+        // SAFETY: the map was just made, so nobody else knows it.
+        Ok(unsafe { Region::writable(map, 0) })
+    }
+
+    /// A region whose first `published` bytes are final, and the writer of the rest.
+    ///
+    /// # Safety
+    /// For as long as the region lives, nobody in this process or another stores to the first `published`
+    /// bytes of the map, and nobody but the writer, or its owner in its place, stores to the rest.
     ///
     /// # Panics
     /// When the map may only be read.
-    pub fn writable(map: Map, published: u32) -> RegionWriter {
+    pub unsafe fn writable(map: Map, published: u32) -> RegionWriter {
         assert!(map.is_writable(), "a region to be written lies in a map that may be written");
-        let region = Arc::new(Region::sealed(map, published));
-        RegionWriter { region, filled: published }
+        RegionWriter { region: Arc::new(Region::of(map, published, false)), filled: published }
     }
 
-    /// A region that nobody writes any more.
-    pub fn sealed(map: Map, published: u32) -> Region {
+    /// The first `published` bytes of a map. The mark stays there.
+    ///
+    /// # Safety
+    /// For as long as the region lives, nobody in this process or another stores to the first `published`
+    /// bytes of the map.
+    pub unsafe fn sealed(map: Map, published: u32) -> Region {
+        Region::of(map, published, false)
+    }
+
+    /// A region that another process writes, whose first `published` bytes are final. [`Region::advance`]
+    /// says how many more are.
+    ///
+    /// # Safety
+    /// As for [`Region::sealed`].
+    pub unsafe fn follow(map: Map, published: u32) -> Region {
+        Region::of(map, published, true)
+    }
+
+    fn of(map: Map, published: u32, followed: bool) -> Region {
         assert!(published as usize <= map.length(), "published past the end of the map");
-        Region { map, published: Published::new(published), followed: false }
-    }
-
-    /// A region that another process writes, whose first `published` bytes are final: how many more are is
-    /// told by [`Region::advance`].
-    pub fn follow(map: Map, published: u32) -> Region {
-        Region { followed: true, ..Region::sealed(map, published) }
+        Region { map, published: Published::new(published), followed }
     }
 
     /// Takes note that the other process has made bytes up to `to` final. The mark stays where it is when it
     /// is there already, and at the end of the map when it would pass it: `to` is what another process says.
     ///
+    /// # Safety
+    /// What was stored to the first `to` bytes of the map happened before this call, by an `Acquire` load of
+    /// what the writer said or by a lock; and nobody stores to them again while the region lives.
+    ///
     /// # Panics
     /// When the region has a writer of this process or none: its mark is theirs.
-    pub fn advance(&self, to: u32) {
+    pub unsafe fn advance(&self, to: u32) {
         assert!(self.followed, "the mark of a region that nobody follows");
         self.published.advance(to.min(length(&self.map)));
     }
@@ -160,17 +194,20 @@ impl Region {
 
     /// Brings the pages that hold some published bytes into memory, waiting for the disk: those that it does
     /// not give are zeros from then on. `false`: there were some. The page that a writer may still store to
-    /// is left alone. The caller knows that nobody has looked at these pages yet: what was read once must not
-    /// turn into zeros. (Nobody can have read what the disk does not give, unless it was read, let go of by
-    /// the kernel, and lost since.)
-    pub fn bring_in(&self, range: Range<u32>) -> bool {
+    /// is left alone.
+    ///
+    /// # Safety
+    /// Nobody reads the published bytes of these pages through the map while this runs, and nobody who has
+    /// read them before relies on what was there. (A page that was read can become zeros only if the kernel
+    /// let go of it and the disk lost it since.)
+    pub unsafe fn bring_in(&self, range: Range<u32>) -> bool {
         let page = thalweg_sys::machine::page_bytes();
         let published = self.published() as usize;
         let is_written = (self.map.is_writable() || self.followed) && published < self.map.length();
         let final_bytes = if is_written { published / page * page } else { published };
         let end = (range.end as usize).min(final_bytes);
-        // SAFETY: what is published nobody stores to, these pages hold nothing else, and that what was there
-        // is not relied on is what is asked of the caller.
+        // SAFETY: nobody stores to what is published, and these pages hold nothing else. The caller promises
+        // that nobody relies on what was there.
         unsafe { self.map.bring_in(range.start as usize..end) }
     }
 
@@ -263,7 +300,7 @@ mod tests {
 
     #[test]
     fn readers_see_what_was_published_and_no_more() {
-        let mut writer = Region::writable(Map::anonymous(4096).unwrap(), 0);
+        let mut writer = Region::in_memory(4096).unwrap();
         writer.write(b"abc");
         assert_eq!(writer.region().published(), 0);
         writer.publish();
@@ -278,30 +315,36 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = Disk::Real.create(&directory.path().join("f")).unwrap();
         file.allocate(4096, Allocation::ZeroFilled).unwrap();
-        let mut writer = Region::writable(file.map(4096, true).unwrap(), 0);
+        // SAFETY: nobody else knows the file.
+        let mut writer = unsafe { Region::writable(file.map(4096, true).unwrap(), 0) };
         writer.write(b"abcdef");
         writer.publish();
-        let follower = Region::follow(file.map(4096, false).unwrap(), 2);
+        // SAFETY: the writer published six bytes, and stores nothing more.
+        let follower = unsafe { Region::follow(file.map(4096, false).unwrap(), 2) };
         assert_eq!(follower.bytes(0..2), b"ab");
-        follower.advance(6);
-        follower.advance(3);
+        // SAFETY: as above.
+        unsafe { (follower.advance(6), follower.advance(3)) };
         assert_eq!(follower.published(), 6, "a mark does not go back");
         assert_eq!(follower.bytes(0..6), b"abcdef");
-        follower.advance(u32::MAX);
+        // SAFETY: as above.
+        unsafe { follower.advance(u32::MAX) };
         assert_eq!(follower.published(), 4096, "nothing lies behind the end of the map");
     }
 
     #[test]
     fn nobody_moves_a_mark_that_is_somebody_elses() {
-        let writer = Region::writable(Map::anonymous(8).unwrap(), 0);
-        let sealed = Region::sealed(Map::anonymous(8).unwrap(), 0);
-        assert!(std::panic::catch_unwind(move || writer.region().advance(1)).is_err());
-        assert!(std::panic::catch_unwind(move || sealed.advance(1)).is_err());
+        let writer = Region::in_memory(8).unwrap();
+        // SAFETY: nobody else knows the map.
+        let sealed = unsafe { Region::sealed(Map::anonymous(8).unwrap(), 0) };
+        for region in [writer.region().clone(), Arc::new(sealed)] {
+            // SAFETY: nobody stores to either.
+            assert!(std::panic::catch_unwind(move || unsafe { region.advance(1) }).is_err());
+        }
     }
 
     #[test]
     fn a_full_region_refuses_more() {
-        let mut writer = Region::writable(Map::anonymous(8).unwrap(), 0);
+        let mut writer = Region::in_memory(8).unwrap();
         writer.write(b"12345678");
         assert_eq!(writer.remaining(), 0);
         assert!(std::panic::catch_unwind(move || writer.write(b"9")).is_err());

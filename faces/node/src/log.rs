@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{Env, Uint8ArraySlice};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{Ended, Hold, Log, Position, Unsure};
+use thalweg_log::{AppendIntent, Ended, Log, Position, Unsure};
 
 #[napi]
 pub struct NativeLog {
@@ -19,7 +19,7 @@ pub struct NativeLog {
 /// A transaction that is going to append to a log: released when it is over, or collected.
 #[napi]
 pub struct NativeHold {
-    hold: Mutex<Option<Hold>>,
+    hold: Mutex<Option<AppendIntent>>,
 }
 
 #[napi]

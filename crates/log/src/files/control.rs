@@ -286,12 +286,12 @@ impl Control {
     /// The highest position that the words prove durable, given the number of the last segment there is; 0 if
     /// they prove nothing.
     pub(crate) fn evidence(&self, last: u32) -> Position {
-        if self.is_intact() && self.is_credible(last) { self.claimed() } else { 0 }
+        if self.is_intact() && self.is_plausible(last) { self.claimed() } else { 0 }
     }
 
     /// Whether the words claim no more than is possible. While a store is open, or was killed, no checksum
     /// covers them.
-    pub(crate) fn is_credible(&self, last: u32) -> bool {
+    pub(crate) fn is_plausible(&self, last: u32) -> bool {
         segment_of(self.claimed()) <= last.saturating_add(MISSING_MAX)
     }
 

@@ -3,27 +3,30 @@
 //! ```text
 //! format, layout     batches and frames; the same as numbers, for readers in other languages
 //! segment            a segment's file or memory, mapped, and how far it is verified
-//! segment_file       a segment's file, for whoever looks through all of it
+//! segment_file       a segment's file, for a caller that looks through all of it
+//! mapping            every map of a file, and why its bytes may be borrowed: the crate's unsafe code
 //! final_end          how far the files of a store that another process may write can be looked at
 //! scan               walking batches: the proof of where a log ends
 //! index, times       where in a segment to begin looking for a time
 //! runs, settled      a segment that was written anew, and the file of one that has each log's bytes together
-//! lacking            which segments a store needs, and which of them are not there
+//! needed_segments    which segments a store needs, and which of them are not there
 //! control, signal    the store's words, and where readers sleep: mapped by every process
-//! credible           what may stand there, whatever checksums hold
+//! plausible          what may stand there, whatever checksums hold
 //! verify, parse      all of it looked at from outside: every bit, or piece by piece
 //! ```
 //!
 //! Knows no callers and, `verify` and `parse` aside, decides nothing: it tells its caller what is wrong.
 
 pub(crate) mod control;
-pub(crate) mod credible;
 pub(crate) mod final_end;
 pub(crate) mod format;
 pub(crate) mod index;
-pub(crate) mod lacking;
 pub(crate) mod layout;
+#[expect(unsafe_code, reason = "what other processes do to a mapped file is no type's to prove")]
+pub(crate) mod mapping;
+pub(crate) mod needed_segments;
 pub(crate) mod parse;
+pub(crate) mod plausible;
 pub(crate) mod runs;
 pub(crate) mod scan;
 pub(crate) mod segment;

@@ -14,7 +14,7 @@ use crate::error::{Damage, OpenError};
 use crate::final_end::FinalEnd;
 use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::lacking::{self, Needs};
+use crate::needed_segments::{self, Needs};
 use crate::read::Slice;
 use crate::scan::{Batch, Step, Stop};
 use crate::segment;
@@ -255,8 +255,8 @@ fn missing(
     }
     // The checkpoint is looked for after the segments were listed: the newest one by then does not need those
     // that were removed.
-    let needs = Needs::of(lacking::newest(disk, directory, store_id)?.as_ref());
-    let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
+    let needs = Needs::of(needed_segments::newest(disk, directory, store_id)?.as_ref());
+    let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, end)?;
     let last = headers.iter().map(|header| header.number).filter(|number| *number < torn).max();
     let last = last.unwrap_or(0).max(segment_of(known)).min(torn.saturating_sub(1));
     let holes = needs.missing(&there, last);

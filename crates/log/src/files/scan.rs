@@ -9,10 +9,11 @@
 
 use crate::error::{Damage, Touched};
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, Seal, SealedAt, SegmentHeader};
+use crate::mapping;
 use crate::runs::{Run, Runs};
 use crate::{LogId, position};
 use std::ops::Range;
-use thalweg_sync::region::Region;
+use thalweg_sync::region::{Published, Region};
 
 /// Bytes brought in at a time.
 const AHEAD_BYTES: u32 = 1 << 20;
@@ -23,19 +24,29 @@ const AHEAD_BYTES: u32 = 1 << 20;
 pub(crate) struct Unseen<'a> {
     region: &'a Region,
     bytes: Range<u32>,
+    /// Where the end of what was brought in is kept for the next walk.
+    brought: Option<&'a Published>,
 }
 
 impl<'a> Unseen<'a> {
     pub(crate) fn new(region: &'a Region, bytes: Range<u32>) -> Unseen<'a> {
-        Unseen { region, bytes }
+        Unseen { region, bytes, brought: None }
+    }
+
+    /// The same, and keeps the end of what was brought in.
+    pub(crate) fn kept_in(self, brought: &'a Published) -> Unseen<'a> {
+        Unseen { brought: Some(brought), ..self }
     }
 
     /// Brings in the bytes in front of `to`, and some more.
-    fn reach(&mut self, to: u32) {
+    pub(crate) fn reach(&mut self, to: u32) {
         if to > self.bytes.start && !self.bytes.is_empty() {
             let end = to.max(self.bytes.start.saturating_add(AHEAD_BYTES)).min(self.bytes.end);
-            self.region.bring_in(self.bytes.start..end);
+            mapping::bring_in_unread(self.region, self.bytes.start..end);
             self.bytes.start = end;
+            if let Some(brought) = self.brought {
+                brought.advance(end);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
 use crate::index::{self, TimeIndex};
+use crate::mapping;
 use crate::runs::{RunEnd, Runs};
 use crate::scan::Scan;
 use crate::settled::Settled;
@@ -58,7 +59,8 @@ pub(crate) struct Segment {
     lost: bool,
     /// What the next segment's header says of this one's last batch, where that is known.
     successor: Option<Link>,
-    verified: Verified,
+    /// Shared with the copies of this segment, which show the same bytes.
+    verified: Arc<Verified>,
     index: OnceLock<TimeIndex>,
     /// Whether every entry of its table of runs stands.
     has_sound_table: OnceLock<bool>,
@@ -71,17 +73,16 @@ pub(crate) struct Segment {
 impl Segment {
     /// A segment in memory and its writer.
     pub(crate) fn in_memory(header: SegmentHeader) -> io::Result<(Segment, RegionWriter)> {
-        Ok(Segment::begin(header, None, Map::anonymous(header.capacity as usize)?))
+        Ok(Segment::begin(header, None, Region::in_memory(header.capacity as usize)?))
     }
 
     /// Makes an allocated file the next segment.
     pub(crate) fn activate(header: SegmentHeader, file: File) -> io::Result<(Segment, RegionWriter)> {
-        let map = file.map(header.capacity as usize, true)?;
-        Ok(Segment::begin(header, Some(file), map))
+        let writer = mapping::for_writing(&file, header.capacity, 0)?;
+        Ok(Segment::begin(header, Some(file), writer))
     }
 
-    fn begin(header: SegmentHeader, file: Option<File>, map: Map) -> (Segment, RegionWriter) {
-        let mut writer = Region::writable(map, 0);
+    fn begin(header: SegmentHeader, file: Option<File>, mut writer: RegionWriter) -> (Segment, RegionWriter) {
         writer.write(&header.encode());
         writer.publish();
         let region = writer.region().clone();
@@ -96,9 +97,8 @@ impl Segment {
         trusted_from: u32,
     ) -> io::Result<(Segment, RegionWriter)> {
         let length = mapped_length(&header, &file)?;
-        let map = file.map(length as usize, true)?;
         let end = if header.is_compacted() { length } else { end.min(length) };
-        let writer = Region::writable(map, end);
+        let writer = mapping::for_writing(&file, length, end)?;
         let region = writer.region().clone();
         Ok((Segment::of(header, Some(Arc::new(file)), region, trusted_from), writer))
     }
@@ -106,13 +106,13 @@ impl Segment {
     /// Takes a segment that another process writes, or has written. Nothing of it is trusted.
     pub(crate) fn attach(header: SegmentHeader, file: File) -> io::Result<Segment> {
         let length = mapped_length(&header, &file)?;
-        let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
+        let region = mapping::for_following(&file, length, SEGMENT_HEADER_BYTES)?;
         // It may have been compacted since its header was read.
         let mut now = [0; SEGMENT_HEADER_BYTES as usize];
         file.read_at(&mut now, 0)?;
         let header = SegmentHeader::decode(&now).unwrap_or(header);
         if header.is_compacted() {
-            region.advance(region.capacity());
+            mapping::follow_to(&region, region.capacity());
         }
         let trusted_from = u32::MAX;
         let followed = true;
@@ -121,7 +121,7 @@ impl Segment {
 
     /// Takes a segment that was just written anew from bytes that stood.
     pub(crate) fn compacted(header: SegmentHeader, file: File) -> io::Result<Segment> {
-        let region = Region::sealed(file.map(header.held as usize, false)?, header.held);
+        let region = mapping::of_whole_file(&file, header.held)?;
         Ok(Segment::of(header, Some(Arc::new(file)), Arc::new(region), SEGMENT_HEADER_BYTES))
     }
 
@@ -148,13 +148,15 @@ impl Segment {
         let capacity = 4096;
         let header =
             SegmentHeader { number, capacity, after_damage: true, latest, ..SegmentHeader::default() };
-        let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
-        let of = Segment::of(header, None, Arc::new(region), u32::MAX);
-        Ok(Segment { lost: true, verified: Verified::lost(damage), ..of })
+        let mut writer = Region::in_memory(capacity as usize)?;
+        writer.pass(SEGMENT_HEADER_BYTES);
+        writer.publish();
+        let of = Segment::of(header, None, writer.region().clone(), u32::MAX);
+        Ok(Segment { lost: true, verified: Arc::new(Verified::lost(damage)), ..of })
     }
 
     fn of(header: SegmentHeader, file: Option<Arc<File>>, region: Arc<Region>, trusted_from: u32) -> Segment {
-        let (verified, successor, index) = (Verified::none(trusted_from), None, OnceLock::new());
+        let (verified, successor, index) = (Arc::new(Verified::none(trusted_from)), None, OnceLock::new());
         let (followed, lost, has_sound_table) = (false, false, OnceLock::new());
         let (settled, copied) = (OnceLock::new(), Meter::new());
         Segment {
@@ -193,7 +195,7 @@ impl Segment {
     pub(crate) fn alone(&self) -> Segment {
         let Segment { followed, lost, successor, .. } = *self;
         let of = Segment::of(self.header, self.file.clone(), self.region.clone(), u32::MAX);
-        Segment { followed, lost, successor, verified: self.verified.same(), ..of }
+        Segment { followed, lost, successor, verified: self.verified.clone(), ..of }
     }
 
     /// Its payload once more, each log's bytes together, if that is there and nothing wrong with it is known.
@@ -251,12 +253,12 @@ impl Segment {
         if self.header.number == newest {
             let end = crate::place_of(limit);
             if end > published {
-                self.region.advance(end);
+                mapping::follow_to(&self.region, end);
             }
             return end.min(self.region.published());
         }
         if self.followed && published < self.region.capacity() {
-            self.region.advance(self.region.capacity());
+            mapping::follow_to(&self.region, self.region.capacity());
         }
         self.region.published()
     }
@@ -272,7 +274,7 @@ impl Segment {
         let (batches, runs) = Runs::split(&self.header, self.region.bytes(0..self.region.published()));
         let is_sound = self.header.is_compacted()
             && *self.has_sound_table.get_or_init(|| {
-                self.region.bring_in(self.batches_end()..self.region.published());
+                mapping::bring_in_unread(&self.region, self.batches_end()..self.region.published());
                 runs.is_sound()
             });
         (batches, runs.known(is_sound))

@@ -32,7 +32,9 @@ mod writing;
 pub(crate) use writing::Writing;
 
 use crate::format::{FORMAT_VERSION, Link, SegmentHeader, word32, word64};
+use crate::mapping;
 use crate::{LogId, Offset};
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -128,7 +130,7 @@ impl End {
 
 /// Offsets of one log that lie together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stretch {
+struct SettledRange {
     log: LogId,
     offset: Offset,
     byte: u32,
@@ -137,7 +139,7 @@ struct Stretch {
     bounds: u32,
 }
 
-impl Stretch {
+impl SettledRange {
     fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.log.to_le_bytes());
         into.extend_from_slice(&self.offset.to_le_bytes());
@@ -146,8 +148,8 @@ impl Stretch {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Stretch {
-        Stretch {
+    fn decode(bytes: &[u8]) -> SettledRange {
+        SettledRange {
             log: word64(bytes, 0),
             offset: word64(bytes, 8),
             byte: word32(bytes, 16),
@@ -181,6 +183,8 @@ pub(crate) struct Settled {
     tells: OnceLock<bool>,
     /// Blocks that were verified.
     looked: Marks,
+    /// Held while one is: what a reader was lent is not brought in once more.
+    looking: Mutex<()>,
     /// Set once a block, or a look-up, was found wrong.
     harmed: OnceLock<()>,
 }
@@ -204,9 +208,9 @@ impl Settled {
 
     fn map(file: File, end: End) -> io::Result<Settled> {
         let length = end.file_bytes().ok_or(io::ErrorKind::InvalidData)?;
-        let region = Arc::new(Region::sealed(file.map(length as usize, false)?, length));
-        let (tells, looked, harmed) = (OnceLock::new(), Marks::new(end.blocks()), OnceLock::new());
-        Ok(Settled { end, file, region, tells, looked, harmed })
+        let region = Arc::new(mapping::of_whole_file(&file, length)?);
+        let (tells, looked, looking) = (OnceLock::new(), Marks::new(end.blocks()), Mutex::default());
+        Ok(Settled { end, file, region, tells, looked, looking, harmed: OnceLock::new() })
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -234,7 +238,7 @@ impl Settled {
 
     fn tells(&self) -> bool {
         *self.tells.get_or_init(|| {
-            self.region.bring_in(self.end.payload..self.region.capacity());
+            mapping::bring_in_unread(&self.region, self.end.payload..self.region.capacity());
             let told = self.told();
             crc32c::crc32c(told) == self.end.checksum && makes_sense(&self.end, told)
         })
@@ -268,7 +272,8 @@ impl Settled {
     pub(crate) fn verify(&self, range: Range<u32>) -> bool {
         let mut unseen = blocks(&range).filter(|block| !self.looked.has(*block));
         let stands = unseen.all(|block| {
-            let stands = self.stands(block);
+            let _one_at_a_time = self.looking.lock();
+            let stands = self.looked.has(block) || self.tells() && self.stands(block);
             if stands {
                 self.looked.set(block);
             }
@@ -280,8 +285,9 @@ impl Settled {
         stands
     }
 
-    /// Counts every block as verified: it was just written.
+    /// Counts the tables and every block as verified: they were just written.
     fn trusted(self) -> Settled {
+        let _ = self.tells.set(true);
         (0..self.end.blocks()).for_each(|block| self.looked.set(block));
         self
     }
@@ -289,7 +295,9 @@ impl Settled {
     fn stands(&self, block: u32) -> bool {
         let from = block * BLOCK_BYTES;
         let range = from..self.end.payload.min(from + BLOCK_BYTES);
-        self.region.bring_in(range.clone());
+        // The page that the tables begin in was brought in with them.
+        let page = u32::try_from(thalweg_sys::machine::page_bytes()).unwrap_or(u32::MAX);
+        mapping::bring_in_unread(&self.region, from..range.end.min(self.end.payload / page * page));
         let bytes = self.region.bytes(range);
         let told = self.told();
         let at = told.len() - (self.end.blocks() - block) as usize * 4;
@@ -341,7 +349,7 @@ impl Settled {
     }
 
     /// The range that holds an offset of a log, and its index.
-    fn find(&self, log: LogId, offset: Offset) -> Option<(u32, Stretch)> {
+    fn find(&self, log: LogId, offset: Offset) -> Option<(u32, SettledRange)> {
         let behind = first(self.end.ranges, |index| {
             let range = self.range(index);
             (range.log, range.offset) > (log, offset)
@@ -352,12 +360,12 @@ impl Settled {
         holds.then_some((index, range))
     }
 
-    fn range(&self, index: u32) -> Stretch {
+    fn range(&self, index: u32) -> SettledRange {
         range(self.told(), index)
     }
 
     /// The bounds of a range, by number, and how many there are.
-    fn bounds(&self, index: u32, range: &Stretch) -> (impl Fn(u32) -> u32, u32) {
+    fn bounds(&self, index: u32, range: &SettledRange) -> (impl Fn(u32) -> u32, u32) {
         let told = &self.told()[(self.end.ranges * RANGE_BYTES) as usize..];
         let behind = if index + 1 < self.end.ranges { self.range(index + 1).bounds } else { self.end.bounds };
         let first = range.bounds;
@@ -373,8 +381,8 @@ fn blocks(range: &Range<u32>) -> Range<u32> {
     range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES)
 }
 
-fn range(told: &[u8], index: u32) -> Stretch {
-    Stretch::decode(&told[(index * RANGE_BYTES) as usize..])
+fn range(told: &[u8], index: u32) -> SettledRange {
+    SettledRange::decode(&told[(index * RANGE_BYTES) as usize..])
 }
 
 /// The first index for which `holds`, given that it holds for all behind that; `count` if there is none.
@@ -392,7 +400,7 @@ fn first(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
 fn makes_sense(end: &End, told: &[u8]) -> bool {
     let bound = |index: u32| word32(&told[(end.ranges * RANGE_BYTES) as usize..], index as usize * 4);
     // The lower bounds of the next range.
-    let mut next = Stretch::default();
+    let mut next = SettledRange::default();
     for index in 0..end.ranges {
         let one = range(told, index);
         let behind = if index + 1 < end.ranges { range(told, index + 1).bounds } else { end.bounds };
@@ -407,7 +415,7 @@ fn makes_sense(end: &End, told: &[u8]) -> bool {
         if bound(one.bounds) != 0 || bound(behind - 1) >= one.length || !grow {
             return false;
         }
-        next = Stretch {
+        next = SettledRange {
             log: one.log,
             offset: one.end(),
             byte: one.byte + one.length,

@@ -23,7 +23,7 @@ impl Times {
     }
 
     /// Takes those of a batch.
-    pub(crate) fn join(&mut self, span: &Span) {
+    pub(crate) fn join(&mut self, span: &EntryTimes) {
         let behind = self.latest.saturating_sub(span.least);
         self.lateness = self.lateness.max(span.times.lateness).max(behind);
         self.latest = self.latest.max(span.times.latest);
@@ -32,16 +32,16 @@ impl Times {
 
 /// The times of a batch's entries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct EntryTimes {
     pub(crate) first: Time,
     least: Time,
     times: Times,
 }
 
-impl Span {
+impl EntryTimes {
     /// Begins with one entry's.
-    pub(crate) fn of(time: Time) -> Span {
-        Span { first: time, least: time, times: Times { latest: time, lateness: 0 } }
+    pub(crate) fn of(time: Time) -> EntryTimes {
+        EntryTimes { first: time, least: time, times: Times { latest: time, lateness: 0 } }
     }
 
     /// Takes the next entry's.
@@ -69,7 +69,7 @@ mod tests {
         ) {
             let (mut joined, mut noted) = (Times::default(), Times::default());
             for batch in &batches {
-                let mut span = Span::of(batch[0]);
+                let mut span = EntryTimes::of(batch[0]);
                 batch[1..].iter().for_each(|time| span.note(*time));
                 joined.join(&span);
                 batch.iter().for_each(|time| noted.note(*time));

@@ -9,11 +9,11 @@
 
 use crate::checkpoint;
 use crate::control::{self, Control};
-use crate::credible::is_credible;
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::lacking::{self, Needs};
+use crate::needed_segments::{self, Needs};
+use crate::plausible::is_plausible;
 use crate::scan::Stop;
 use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
@@ -155,7 +155,7 @@ impl<'a> Look<'a> {
             }
         }
         let known = self.evidence(control, &headers);
-        let torn = lacking::torn_from(disk, directory, &headers, needs.replays_from, known, self.end);
+        let torn = needed_segments::torn_from(disk, directory, &headers, needs.replays_from, known, self.end);
         let torn = torn.map_err(failed("read"))?;
         headers.retain(|header| header.number < torn);
         self.report
@@ -208,7 +208,7 @@ impl<'a> Look<'a> {
             let stop = file.scan(at, link).each(|batch| {
                 report.batches += 1;
                 report.bytes += u64::from(batch.header.length);
-                for frame in crate::format::frames(batch.body).filter(|frame| !is_credible(frame)) {
+                for frame in crate::format::frames(batch.body).filter(|frame| !is_plausible(frame)) {
                     report.damage.push(batch.damage(name.clone(), header.number, frame.log));
                 }
                 if position(header.number, batch.place) < replays {
@@ -275,7 +275,7 @@ impl<'a> Look<'a> {
     /// How far the control file proves the store durable, where it says what can be.
     fn evidence(&mut self, control: &Control, headers: &[SegmentHeader]) -> Position {
         let last_present = headers.last().map_or(0, |header| header.number);
-        if control.is_intact() && !control.is_credible(last_present) {
+        if control.is_intact() && !control.is_plausible(last_present) {
             self.lost(control::FILE_NAME, 0);
         }
         control.evidence(last_present).min(self.end.of_open().unwrap_or(Position::MAX))

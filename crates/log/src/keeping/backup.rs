@@ -26,7 +26,7 @@ use crate::control::{self, Closed, Control};
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
 use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::lacking::{self, Needs};
+use crate::needed_segments::{self, Needs};
 use crate::segment_file::SegmentFile;
 use crate::store::Store;
 use crate::verify::verify;
@@ -195,7 +195,7 @@ impl Attached {
     /// # Errors
     /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
-        let (disk, directory) = self.home();
+        let (disk, directory) = self.disk_and_directory();
         backup(disk, directory, to)
     }
 }
@@ -317,14 +317,15 @@ impl Transfer<'_> {
             lost.extend(found.is_none_or(|header| header.is_compacted()).then_some(*number));
         }
         // Looked for behind that: whatever may go is needed by none that there is then.
-        let newest = lacking::newest(self.disk, self.from, control.store_id);
+        let newest = needed_segments::newest(self.disk, self.from, control.store_id);
         let needs = Needs::of(newest.map_err(io_trouble("read a checkpoint of", self.from))?.as_ref());
         lost = &lost & &self::unfit(&needs, present, end);
         let Some(first) = lost.first() else { return Ok(None) };
         let headers: Vec<SegmentHeader> = present.values().copied().collect();
         let known = control.evidence(headers.last().map_or(0, |header| header.number));
         let bound = FinalEnd::at(end);
-        let torn = lacking::torn_from(self.disk, self.from, &headers, needs.replays_from, known, bound);
+        let torn =
+            needed_segments::torn_from(self.disk, self.from, &headers, needs.replays_from, known, bound);
         if torn.map_err(io_trouble("read", self.from))? <= *first {
             return Ok(Some(BackupError::NotClosed { directory: self.from.to_owned() }.into()));
         }

@@ -23,7 +23,7 @@ use crate::error::is_full;
 use crate::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::options::Durability;
 use crate::pace::PacedFile;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
 use crate::runs::{self, End, Run};
 use crate::scan::Step;
@@ -54,10 +54,10 @@ const _: () = assert!(BATCH_BYTES_MIN <= format::BATCH_HEADER_BYTES + format::TO
 const RUNS_MAX: usize = (1 << 24) - 1;
 
 /// Places of a segment.
-type Span = Range<u32>;
+type PlaceRange = Range<u32>;
 
 /// Segments to be written anew, and what is needed of them.
-type Chosen = BTreeMap<u32, (Arc<Segment>, Vec<Span>)>;
+type Chosen = BTreeMap<u32, (Arc<Segment>, Vec<PlaceRange>)>;
 
 /// What is left of a segment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Shared {
             return Ok(false);
         };
         // Nor is one removed meanwhile.
-        let _one_at_a_time = self.turns.replacing.lock();
+        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let view = self.segments.latest();
         let (candidates, mut more) = self.candidates(&view, below);
         let mut found: BTreeMap<u32, Needed> = BTreeMap::new();
@@ -173,7 +173,7 @@ impl Shared {
     }
 
     /// Visits what is needed of some segments.
-    fn each_extent(&self, view: &View, among: &BTreeSet<u32>, mut visit: impl FnMut(u32, Span)) {
+    fn each_extent(&self, view: &View, among: &BTreeSet<u32>, mut visit: impl FnMut(u32, PlaceRange)) {
         let mut folded = Vec::new();
         if !among.is_empty() {
             self.catalogue.visit(|log| {
@@ -189,10 +189,10 @@ impl Shared {
             });
         }
         // With nothing locked: what they stand for may have to come from a disk.
-        let reach = Reach { view, limit: self.control.file_end() };
+        let unfolder = Unfolder { view, limit: self.control.file_end() };
         for (log, extent) in folded {
             let number = segment_of(extent.position);
-            match reach.unfold(log, &extent) {
+            match unfolder.unfold(log, &extent) {
                 Ok(unfolded) => unfolded.for_each(|one| visit(number, one.bytes())),
                 // Where nobody says, all of it may be needed.
                 Err(_) => visit(number, extent.bytes()),
@@ -206,7 +206,7 @@ impl Shared {
         &self,
         directory: &Path,
         old: &Arc<Segment>,
-        needed: &[Span],
+        needed: &[PlaceRange],
         gone_by: Position,
     ) -> io::Result<bool> {
         let Some(left) = plan(old, needed) else {
@@ -238,9 +238,9 @@ impl Shared {
 }
 
 /// Spans in order, those that touch or overlap as one.
-fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+fn merged(mut spans: Vec<PlaceRange>) -> Vec<PlaceRange> {
     spans.sort_unstable_by_key(|span| span.start);
-    let mut merged: Vec<Span> = Vec::with_capacity(spans.len());
+    let mut merged: Vec<PlaceRange> = Vec::with_capacity(spans.len());
     for span in spans {
         match merged.last_mut() {
             Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
@@ -259,7 +259,7 @@ struct Needed {
 }
 
 impl Needed {
-    fn add(&mut self, span: &Span) {
+    fn add(&mut self, span: &PlaceRange) {
         let piece = span.start / BATCH_BYTES_MIN;
         let (word, bit) = (piece as usize / 64, 1 << (piece % 64));
         if word >= self.begins.len() {
@@ -277,7 +277,7 @@ impl Needed {
 }
 
 /// What is left of a segment's batches; `None` if it does not read as it was written.
-fn plan(segment: &Segment, needed: &[Span]) -> Option<Left> {
+fn plan(segment: &Segment, needed: &[PlaceRange]) -> Option<Left> {
     let mut scan = segment.scan(SEGMENT_HEADER_BYTES, u32::MAX, Some(segment.header.previous));
     let (mut left, mut byte, mut next) = (Left::default(), SEGMENT_HEADER_BYTES, 0);
     loop {
@@ -288,7 +288,7 @@ fn plan(segment: &Segment, needed: &[Span]) -> Option<Left> {
                 return stop.blank.then_some(left);
             }
         };
-        while needed.get(next).is_some_and(|span: &Span| span.end <= batch.place) {
+        while needed.get(next).is_some_and(|span: &PlaceRange| span.end <= batch.place) {
             next += 1;
         }
         if needed.get(next).is_none_or(|span| span.start > batch.place) {

@@ -74,7 +74,7 @@ impl Writer {
         if gone == 0 || gone < needed {
             return 0;
         }
-        let stays = u64::from(self.tip.end()) * needed / (needed + gone);
+        let stays = u64::from(self.segment_tail.end()) * needed / (needed + gone);
         let first = u64::from(self.options.segment_bytes_first());
         let given_back = u64::from(self.active.header.capacity).saturating_sub(stays + first);
         let worth = first * (self.live_bytes.len() as u64).max(SEALED_FEW) / SEALED_FEW;

@@ -3,7 +3,7 @@
 //! ```text
 //! checkpoint         catalogue and extents as of a position
 //! recover            from whatever a crash left to a store: the last checkpoint, and what was committed since
-//! harm               what is known to be damaged, and whom it harms
+//! known_damage       the damage that is known, and the logs that lost something by it
 //! expiry, retention  which logs are over, which entries are too many or too old, of one log or of all together
 //! purge, reclaim     letting go, and when its room is worth a checkpoint
 //! live, removal      how many bytes of each segment are needed, and the end of one of which nothing is
@@ -19,7 +19,7 @@ pub(crate) mod backup;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod expiry;
-pub(crate) mod harm;
+pub(crate) mod known_damage;
 mod live;
 pub(crate) mod pace;
 pub(crate) mod purge;

@@ -1,8 +1,8 @@
-//! How much of the time, of the disk and of a processor, what is done in the background takes.
+//! The share of the disk and of a processor that background work takes.
 //!
-//! Whoever does such work does a step of it and rests for so many times as long as that took, so that it has
-//! the same share on a disk of any speed. Who waits for the work *hurries* it meanwhile: then nobody rests.
-//! *Checked by* the tests below.
+//! A thread that does such work does a step of it and then rests for some multiple of the time that the
+//! step took. So the work has the same share on a disk of any speed. A caller that waits for the work
+//! *hurries* it: meanwhile no thread rests. *Checked by* the tests below.
 
 use crate::store::Shared;
 use parking_lot::{Condvar, Mutex};
@@ -10,42 +10,42 @@ use std::io;
 use std::time::{Duration, Instant};
 use thalweg_sys::disk::File;
 
-/// However long a step took, who has other things to do goes on after so much.
+/// The longest rest of a thread that has other things to do.
 const REST_MAX: Duration = Duration::from_millis(50);
 /// Bytes that are made durable at a time, so that a commit's sync never waits for much that is not its own.
 const STEP_BYTES: usize = 1 << 20;
 
-/// How long to rest after a step that took so long, for whoever is needed elsewhere: so many times as long,
-/// within bounds.
+/// How long a thread that has other things to do rests after a step: `parts` times as long as the step took,
+/// 50 ms at most.
 pub(crate) fn rest(took: Duration, parts: u32) -> Duration {
     took.saturating_mul(parts).min(REST_MAX)
 }
 
-/// Where background work rests.
+/// Where background work rests, and is told to rest no more.
 #[derive(Debug, Default)]
-pub(crate) struct Leisure {
+pub(crate) struct Throttle {
     hurried: Mutex<u64>,
     changed: Condvar,
 }
 
-/// Somebody waits: nobody rests for as long as this lives.
-pub(crate) struct Hurry<'l>(&'l Leisure);
+/// A caller waits for background work: for as long as this lives no thread rests.
+pub(crate) struct Hurry<'l>(&'l Throttle);
 
-impl Leisure {
-    /// Rests after a step that took so long, so many times as long.
+impl Throttle {
+    /// Rests after a step, `parts` times as long as the step took.
     pub(crate) fn rest(&self, took: Duration, parts: u32) {
         let until = Instant::now() + took.saturating_mul(parts);
         let mut hurried = self.hurried.lock();
         while *hurried == 0 && !self.changed.wait_until(&mut hurried, until).timed_out() {}
     }
 
-    /// Has nobody rest for now.
+    /// Has no thread rest for as long as the answer lives.
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         self.hurry_for_good();
         Hurry(self)
     }
 
-    /// Has nobody rest any more.
+    /// Has no thread rest any more.
     pub(crate) fn hurry_for_good(&self) {
         *self.hurried.lock() += 1;
         self.changed.notify_all();
@@ -63,18 +63,18 @@ pub(crate) struct PacedFile<'l> {
     file: File,
     buffer: Vec<u8>,
     at: u64,
-    leisure: &'l Leisure,
+    throttle: &'l Throttle,
     parts: u32,
     begun: Instant,
     unsynced: usize,
 }
 
 impl<'l> PacedFile<'l> {
-    /// Puts together so many bytes before they are written, and rests so many times as long as that takes; 0:
-    /// never.
-    pub(crate) fn new(file: File, buffer_bytes: usize, leisure: &'l Leisure, parts: u32) -> PacedFile<'l> {
+    /// Gathers `buffer_bytes` before it writes them, and rests `parts` times as long as the writing of each
+    /// mebibyte took; 0: never.
+    pub(crate) fn new(file: File, buffer_bytes: usize, throttle: &'l Throttle, parts: u32) -> PacedFile<'l> {
         let (buffer, begun) = (Vec::with_capacity(buffer_bytes), Instant::now());
-        PacedFile { file, buffer, at: 0, leisure, parts, begun, unsynced: 0 }
+        PacedFile { file, buffer, at: 0, throttle, parts, begun, unsynced: 0 }
     }
 
     /// Writes some more.
@@ -95,7 +95,7 @@ impl<'l> PacedFile<'l> {
         self.buffer.clear();
         if self.parts > 0 && self.unsynced >= STEP_BYTES {
             self.file.sync_data()?;
-            self.leisure.rest(self.begun.elapsed(), self.parts);
+            self.throttle.rest(self.begun.elapsed(), self.parts);
             (self.begun, self.unsynced) = (Instant::now(), 0);
         }
         Ok(())
@@ -113,7 +113,7 @@ impl Shared {
     /// A file that is written at the share of the time that housekeeping has, so many bytes put together at
     /// once.
     pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
-        PacedFile::new(file, buffer_bytes, &self.leisure, self.options.rest_parts)
+        PacedFile::new(file, buffer_bytes, &self.throttle, self.options.rest_parts)
     }
 }
 
@@ -129,9 +129,9 @@ mod tests {
         let path = directory.path().join("file");
         let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         for pieces in [1, 7, 4096, 100_000] {
-            let leisure = Leisure::default();
+            let throttle = Throttle::default();
             let file = Disk::Real.create(Path::new(&path)).unwrap();
-            let mut paced = PacedFile::new(file, 4096, &leisure, 3);
+            let mut paced = PacedFile::new(file, 4096, &throttle, 3);
             bytes.chunks(pieces).for_each(|piece| paced.put(piece).unwrap());
             assert_eq!(paced.finish().unwrap().1, bytes.len() as u64);
             assert!(std::fs::read(&path).unwrap() == bytes);
@@ -141,23 +141,23 @@ mod tests {
 
     #[test]
     fn a_rest_is_so_many_times_as_long_as_its_step_unless_somebody_waits() {
-        let (leisure, step) = (Leisure::default(), Duration::from_millis(20));
+        let (throttle, step) = (Throttle::default(), Duration::from_millis(20));
         let took = |rest: &dyn Fn()| {
             let begun = Instant::now();
             rest();
             begun.elapsed()
         };
-        assert!(took(&|| leisure.rest(step, 4)) >= step * 4);
+        assert!(took(&|| throttle.rest(step, 4)) >= step * 4);
         let hour = Duration::from_secs(3600);
         {
-            let _hurry = leisure.hurry();
-            leisure.rest(hour, 1);
+            let _hurry = throttle.hurry();
+            throttle.rest(hour, 1);
         }
         std::thread::scope(|scope| {
-            let resting = scope.spawn(|| leisure.rest(hour, 1));
+            let resting = scope.spawn(|| throttle.rest(hour, 1));
             std::thread::sleep(step);
             assert!(!resting.is_finished());
-            leisure.hurry_for_good();
+            throttle.hurry_for_good();
         });
     }
 }

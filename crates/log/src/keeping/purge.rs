@@ -1,19 +1,20 @@
 //! Purging: letting go of the oldest entries of a log, or of the log.
 //!
-//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what a
-//! log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like any
-//! other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work keep the
-//! bytes they have; those that come later begin behind it. What a fork inherited stays until it is purged
-//! from the fork, or the fork is gone ([`heirs`](crate::heirs)). Segments in which nobody has anything left
-//! are removed behind the checkpoints. Checked by the tests of purging and by the crash simulation.
+//! Purpose: purges that somebody asks for, by time or of whole logs. What goes is always a prefix of what
+//! a log shows, and so it is where [`retention`](crate::retention) asks for it. A purge is a commit like
+//! any other ([`Commit::trim`]), so it is durable, replayed and seen in order. Readers that are at work
+//! keep the bytes they have; those that come later begin behind it. What a fork inherited stays until it
+//! is purged from the fork, or the fork is gone ([`fork_needs`](crate::fork_needs)). Segments in which
+//! nobody has anything left are removed behind the checkpoints. Checked by the tests of purging and by
+//! the crash simulation.
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::log::{Inner, Log};
 use crate::options::Durability;
 use crate::query::Query;
-use crate::spare::Why;
+use crate::spare::SegmentPurpose;
 use crate::store::Store;
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::collections::{BTreeMap, HashSet};
@@ -172,7 +173,7 @@ impl Store {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
                 true => writer.begin_anew(),
-                false => writer.begin_next(Why::ToLetGo),
+                false => writer.begin_next(SegmentPurpose::ToLetGo),
             };
         }
         if dead.any {
@@ -266,7 +267,7 @@ fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     };
     for Going { log, first, .. } in goings {
         add_once(log, log.lock().extents.all(), *first);
-        for Stretch { log, from, cut } in stretches(log) {
+        for LineagePart { log, from, cut } in lineage_parts(log) {
             let inner = log.lock();
             add_once(&log, inner.extents.covering(from, cut), inner.own());
         }

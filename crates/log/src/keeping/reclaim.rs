@@ -22,8 +22,8 @@ use crate::checkpoint::KEPT;
 use crate::error::CommitError;
 use crate::format::{self, Kind, Stamp};
 use crate::open::Found;
+use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
-use crate::tip::Due;
 use crate::view::View;
 use crate::writer::Writer;
 use crate::{Position, Time, segment_of};
@@ -237,7 +237,7 @@ impl Store {
         let taken = match room {
             Err(CommitError::Closed) => return Ok(false),
             Err(error) => Err(io::Error::other(error.to_string())),
-            Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint_at_leisure(),
+            Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint_throttled(),
             Ok(()) => Ok(()),
         };
         // Whatever became of that: what compaction gives back may be what a checkpoint lacks.
@@ -253,7 +253,7 @@ impl Writer {
         let payload = carried.encode();
         let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
         let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);
-        let placed = self.append(&batch, Due::of(self.options.durability, false))?;
+        let placed = self.append(&batch, WriteMode::of(self.options.durability, false))?;
         self.live_bytes.entry(segment_of(placed.start)).or_default();
         self.link = carried;
         Ok(())

@@ -23,12 +23,12 @@ pub(crate) use resume::resume;
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
-use crate::credible::{ID_END, OFFSET_MAX};
 use crate::error::{Damage, OpenError, Touched};
 use crate::final_end::FinalEnd;
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::open::Recovered;
+use crate::plausible::{ID_END, OFFSET_MAX};
 use crate::scan::{Step, Stop};
 use crate::segment;
 use crate::segment_file::{SegmentFile, used_bytes};
@@ -120,7 +120,7 @@ impl Recovery {
     /// The same of the files that were listed, in another's store perhaps while some came and others went.
     fn run_over(&mut self, names: &[String]) -> Result<(Vec<Position>, Option<End>), OpenError> {
         self.read_headers(names)?;
-        if self.control.is_intact() && !self.control.is_credible(self.last_present()) {
+        if self.control.is_intact() && !self.control.is_plausible(self.last_present()) {
             self.lost(control::FILE_NAME.to_owned(), 0);
         }
         let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();

@@ -23,7 +23,7 @@ use crate::format::SegmentHeader;
 use crate::log::Log;
 use crate::options::Durability;
 use crate::pace::PacedFile;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::read::BORROW_BYTES_MIN;
 use crate::records::{Record, each_record};
 use crate::segment::Segment;
@@ -56,7 +56,7 @@ impl Shared {
         if !self.give_up_settled(directory) || !self.options.settles || self.is_damaged() {
             return Ok(false);
         }
-        let Some(_one_at_a_time) = self.turns.settling.try_lock() else { return Ok(false) };
+        let Some(_one_at_a_time) = self.maintenance_locks.settling.try_lock() else { return Ok(false) };
         let view = self.segments.latest();
         let (Some(segment), more) = self.hottest(directory, &view) else { return Ok(false) };
         let Some(next) = follower(&view, segment) else { return Ok(false) };
@@ -119,7 +119,7 @@ impl Shared {
 
     /// Has a segment read as it is. Answers what stands in its place now.
     fn unsettle(&self, directory: &Path, segment: &Arc<Segment>) -> Arc<Segment> {
-        let _one_at_a_time = self.turns.replacing.lock();
+        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let alone = Arc::new(segment.alone());
         // It may be gone by now, or another.
         if self.segments.find(segment.header.number).is_some_and(|same| Arc::ptr_eq(&same, segment)) {
@@ -142,13 +142,15 @@ impl Shared {
         segment: &Segment,
         next: &SegmentHeader,
     ) -> io::Result<()> {
-        let reach = Reach { view, limit: self.control.file_end() };
-        let logs = self.worth_settling(reach, segment.header.number);
+        let unfolder = Unfolder { view, limit: self.control.file_end() };
+        let logs = self.worth_settling(unfolder, segment.header.number);
         let name = settled::file_name(segment.header.number);
         let (working, file) = Working::create(&self.disk, directory, &name)?;
-        let Some(settled) = write(self.paced(file, WRITE_BYTES), &logs, reach, next)? else { return Ok(()) };
+        let Some(settled) = write(self.paced(file, WRITE_BYTES), &logs, unfolder, next)? else {
+            return Ok(());
+        };
         // From here on it is not removed, or written anew.
-        let _one_at_a_time = self.turns.replacing.lock();
+        let _one_at_a_time = self.maintenance_locks.replacing.lock();
         let same = self.segments.find(segment.header.number).filter(|same| same.header == segment.header);
         let Some(same) = same else { return Ok(()) };
         working.put_in_place()?;
@@ -157,7 +159,7 @@ impl Shared {
     }
 
     /// The logs that have enough in a segment, in small records, in the order of their ids.
-    fn worth_settling(&self, reach: Reach<'_>, number: u32) -> Vec<Arc<Log>> {
+    fn worth_settling(&self, unfolder: Unfolder<'_>, number: u32) -> Vec<Arc<Log>> {
         let mut logs = Vec::new();
         let visitor = |log: &Arc<Log>| {
             let bytes: u64 =
@@ -166,8 +168,8 @@ impl Shared {
                 logs.push(log.clone());
             }
         };
-        self.catalogue.visit_at_leisure(visitor, || {});
-        logs.retain(|log| is_of_small_records(reach, log, number));
+        self.catalogue.visit_unlocked(visitor, || {});
+        logs.retain(|log| is_of_small_records(unfolder, log, number));
         logs.sort_unstable_by_key(|log| log.id());
         logs
     }
@@ -194,9 +196,9 @@ pub(crate) fn settled_bytes(segment: &Arc<Segment>) -> u64 {
 }
 
 /// Whether most of what a log has in a segment would be copied, record by record.
-fn is_of_small_records(reach: Reach<'_>, log: &Log, number: u32) -> bool {
+fn is_of_small_records(unfolder: Unfolder<'_>, log: &Log, number: u32) -> bool {
     let (mut small, mut large) = (0, 0);
-    each_of(reach, log, number, |_, record| {
+    each_of(unfolder, log, number, |_, record| {
         let bytes = u64::from(record.range.end - record.range.start);
         *if bytes < u64::from(BORROW_BYTES_MIN) { &mut small } else { &mut large } += bytes;
         true
@@ -206,11 +208,16 @@ fn is_of_small_records(reach: Reach<'_>, log: &Log, number: u32) -> bool {
 
 /// Visits what a log has in a segment, record by record, until the visitor wants no more. What cannot be read
 /// is left out: whoever wants it meets the damage where it is.
-fn each_of<'v>(reach: Reach<'v>, log: &Log, number: u32, mut visit: impl FnMut(&'v Segment, Record) -> bool) {
+fn each_of<'v>(
+    unfolder: Unfolder<'v>,
+    log: &Log,
+    number: u32,
+    mut visit: impl FnMut(&'v Segment, Record) -> bool,
+) {
     let extents = log.lock().extents.of_segment(number).to_vec();
-    for one in extents.iter().flat_map(|extent| reach.known(log.id(), extent)) {
+    for one in extents.iter().flat_map(|extent| unfolder.known(log.id(), extent)) {
         let mut next = one.offset;
-        if let Ok(false) = each_record(reach, log.id(), &one, Offset::MAX, &mut next, &mut visit) {
+        if let Ok(false) = each_record(unfolder, log.id(), &one, Offset::MAX, &mut next, &mut visit) {
             return;
         }
     }
@@ -220,13 +227,13 @@ fn each_of<'v>(reach: Reach<'v>, log: &Log, number: u32, mut visit: impl FnMut(&
 fn write(
     file: PacedFile<'_>,
     logs: &[Arc<Log>],
-    reach: Reach<'_>,
+    unfolder: Unfolder<'_>,
     next: &SegmentHeader,
 ) -> io::Result<Option<Settled>> {
     let mut writing = Writing::new(file);
     for log in logs {
         let mut put = Ok(());
-        each_of(reach, log, next.number - 1, |segment, record| {
+        each_of(unfolder, log, next.number - 1, |segment, record| {
             put = writing.put(log.id(), record.offset, segment.region().bytes(record.range));
             put.is_ok()
         });

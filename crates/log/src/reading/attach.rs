@@ -20,7 +20,7 @@ use crate::presence::Presence;
 use crate::reader::Reader;
 use crate::recover::{Recovery, is_missing, missing_segment};
 use crate::segment::{self, Segment};
-use crate::source::{Home, Sight, unlisted};
+use crate::source::{ReadContext, StoreAccess, unlisted};
 use crate::view::{Segments, View};
 use crate::{Position, Time, position, segment_of, signal};
 use parking_lot::{Mutex, MutexGuard};
@@ -40,7 +40,7 @@ const ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug)]
 pub struct Attached {
     neighbour: Arc<Neighbour>,
-    pub(crate) sight: Sight,
+    pub(crate) context: ReadContext,
 }
 
 /// What this process knows of the other's store.
@@ -125,8 +125,8 @@ impl Attached {
             follower: Follower::new(control.clone(), gate.clone(), presence),
         });
         neighbour.go_on(&mut neighbour.catalogue.lock()).map_err(failed("list"))?;
-        let sight = Sight { control, segments, gate, home: neighbour.clone() };
-        Ok(Attached { neighbour, sight })
+        let context = ReadContext { control, segments, gate, access: neighbour.clone() };
+        Ok(Attached { neighbour, context })
     }
 
     /// The log of that name, as of now. Complexity: what was committed since the last call is replayed.
@@ -149,16 +149,16 @@ impl Attached {
     /// A reader of one of the logs that were found here; one of any other is refused when it is to read
     /// ([`ReadError::OtherStore`]).
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
-        Reader::new(self.sight.clone(), log.clone())
+        Reader::new(self.context.clone(), log.clone())
     }
 
     /// Lets go of memory as [`Store::release`](crate::Store::release) does.
     pub fn release(&self, keep: usize) {
-        self.sight.segments.release(keep);
+        self.context.segments.release(keep);
     }
 
     /// The disk and the directory it is in.
-    pub(crate) fn home(&self) -> (&Disk, &Path) {
+    pub(crate) fn disk_and_directory(&self) -> (&Disk, &Path) {
         (&self.neighbour.disk, &self.neighbour.directory)
     }
 
@@ -170,7 +170,7 @@ impl Attached {
 
     /// End of what is visible.
     pub fn visible(&self) -> Position {
-        self.sight.control.visible()
+        self.context.control.visible()
     }
 
     /// Spans found damaged when it was attached.
@@ -360,13 +360,13 @@ fn io_error(error: OpenError) -> io::Error {
     }
 }
 
-impl Home for Neighbour {
+impl StoreAccess for Neighbour {
     fn opening(&self) -> u32 {
         self.opening
     }
 
-    fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
-        self.presence.wait(&self.control, gate, timeout, there)
+    fn wait(&self, gate: &Gate, timeout: Option<Duration>, is_ready: &mut dyn FnMut() -> bool) -> bool {
+        self.presence.wait(&self.control, gate, timeout, is_ready)
     }
 
     fn is_gone(&self) -> bool {

@@ -30,7 +30,7 @@ pub struct EntriesBack<'r> {
     source: &'r Source,
     filter: Filter,
     /// The part of the lineage at hand, the one in which the query begins, and the position where it does.
-    stretch: usize,
+    part: usize,
     first: usize,
     start: Position,
     limit: Position,
@@ -96,16 +96,16 @@ impl Reader {
         let query = exact.map_or(*query, |offset| Query { start: Start::Offset(offset), ..*query });
         let begun = self.progress.begin(&mut self.source, &query);
         let (walk, mut filter, first) =
-            (self.progress.walk, self.progress.filter.clone(), self.progress.stretch);
+            (self.progress.walk, self.progress.filter.clone(), self.progress.part);
         filter.never_over();
         let source = &self.source;
-        let stretch = source.select(source.count() - 1, &mut filter);
+        let part = source.select(source.count() - 1, &mut filter);
         let state = if nothing || begun.is_err() { State::Done } else { State::Going };
         let (bytes, block): (&[u8], _) = (&[], SmallVec::new());
         let mut back = EntriesBack {
             source,
             filter,
-            stretch,
+            part,
             first,
             start: walk.position(),
             limit: walk.limit,
@@ -167,7 +167,7 @@ impl<'r> EntriesBack<'r> {
 
     /// Whether all that is left of this part of the lineage lies in front of the query.
     fn is_before(&self, segment: &Segment) -> bool {
-        let start = if self.stretch == self.first { self.start } else { self.source.begins(self.stretch) };
+        let start = if self.part == self.first { self.start } else { self.source.begins(self.part) };
         position_at(segment, self.end.min(u32::MAX - 1)) <= start
     }
 
@@ -179,7 +179,7 @@ impl<'r> EntriesBack<'r> {
             let bound = segment.end(self.limit);
             self.end = self.end.min(bound);
             if self.is_before(segment) {
-                match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
+                match self.source.previous(&mut self.part, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
                     None => return self.end(),
                 }
@@ -237,7 +237,7 @@ impl<'r> EntriesBack<'r> {
         if self.empty > EMPTY_BLOCKS_MAX {
             self.empty = 0;
             let here = position_at(segment, self.end);
-            if let Some(end) = self.source.leap_back(self.stretch, here) {
+            if let Some(end) = self.source.leap_back(self.part, here) {
                 self.stand(end);
             }
         }
@@ -273,7 +273,7 @@ impl<'r> EntriesBack<'r> {
                 Readable::To(end) if end > *at && self.note(segment, (*at, end), to) => end,
                 Readable::To(_) => return,
                 Readable::Damaged(damage, resumes) => {
-                    self.source.sight.home.came_upon(&damage);
+                    self.source.context.access.came_upon(&damage);
                     self.filter.jump();
                     resumes
                 }
@@ -287,7 +287,7 @@ impl<'r> EntriesBack<'r> {
         let run = &self.bytes[..end as usize];
         let headers = &run[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
         let mut at = from;
-        let floor = if self.stretch == self.first { self.start } else { 0 };
+        let floor = if self.part == self.first { self.start } else { 0 };
         loop {
             match self.filter.step(headers, &mut at) {
                 Step::Found(found) if found.at >= to => return false,

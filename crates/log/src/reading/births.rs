@@ -8,7 +8,7 @@
 use crate::attach::Attached;
 use crate::error::ReadError;
 use crate::log::Log;
-use crate::source::Sight;
+use crate::source::ReadContext;
 use crate::store::Store;
 use crate::{LogId, Position};
 use std::collections::{BTreeSet, VecDeque};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Hears of logs as they become visible, each once, in the order of their creation.
 #[derive(Clone, Debug)]
 pub struct Births {
-    sight: Sight,
+    context: ReadContext,
     register: Register,
     ready: VecDeque<Arc<Log>>,
     seen: Position,
@@ -62,7 +62,7 @@ impl Store {
             own.below = sure;
             own.known = visible.iter().map(|log| log.id()).filter(|id| *id >= sure).collect();
         }
-        Births::new(self.sight(), Register::Own(own))
+        Births::new(self.context(), Register::Own(own))
     }
 }
 
@@ -73,7 +73,7 @@ impl Attached {
     /// [`ReadError::Io`]: it cannot be found out which there are.
     pub fn births(&self, existing: bool) -> Result<Births, ReadError> {
         let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
-        let mut births = Births::new(self.sight.clone(), register);
+        let mut births = Births::new(self.context.clone(), register);
         if !existing {
             births.look()?;
             births.ready.clear();
@@ -83,8 +83,8 @@ impl Attached {
 }
 
 impl Births {
-    fn new(sight: Sight, register: Register) -> Births {
-        Births { sight, register, ready: VecDeque::new(), seen: Position::MAX }
+    fn new(context: ReadContext, register: Register) -> Births {
+        Births { context, register, ready: VecDeque::new(), seen: Position::MAX }
     }
 
     /// The next log; `None` when none has come yet.
@@ -103,7 +103,7 @@ impl Births {
     /// Sleeps until something was committed since the last look, or the time is over; `false`: the time is
     /// over. What was committed need not be the creation of a log.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.sight.wait(timeout, || self.is_news())
+        self.context.wait(timeout, || self.is_news())
     }
 
     /// The same for a task.
@@ -111,21 +111,21 @@ impl Births {
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
-        self.sight.home.task_waits()?;
-        self.sight.gate.until(|| self.is_news()).await;
+        self.context.access.task_waits()?;
+        self.context.gate.until(|| self.is_news()).await;
         Ok(())
     }
 
     fn is_news(&self) -> bool {
-        !self.ready.is_empty() || self.sight.control.visible() != self.seen || self.sight.home.is_gone()
+        !self.ready.is_empty() || self.context.control.visible() != self.seen || self.context.access.is_gone()
     }
 
     fn look(&mut self) -> Result<(), ReadError> {
         // In this order: what becomes visible later is seen by the next look.
-        let visible = self.sight.control.visible();
+        let visible = self.context.control.visible();
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if visible == self.seen && !self.sight.home.is_gone() => {}
+            Register::Neighbour { .. } if visible == self.seen && !self.context.access.is_gone() => {}
             Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {

@@ -189,9 +189,9 @@ impl Cursor {
         }
         let moved = source.refresh()?;
         progress.walk.limit = limit;
-        progress.filter.relax(source.sight.control.lateness());
+        progress.filter.relax(source.context.control.lateness());
         if moved {
-            source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
+            source.settle(&mut progress.part, &mut progress.filter, &mut progress.walk);
             progress.leapt = true;
         }
         Ok(true)
@@ -200,7 +200,7 @@ impl Cursor {
     /// Whether the store's `lateness` grew since the query was found to be over.
     fn is_late(&mut self) -> bool {
         let Reader { source, progress } = &mut self.reader;
-        progress.filter.relax(source.sight.control.lateness())
+        progress.filter.relax(source.context.control.lateness())
     }
 
     /// How far it has read, or will: up to what was visible when it began, or when it last came to the end.
@@ -237,7 +237,9 @@ impl Cursor {
     fn is_over(&self) -> bool {
         let Reader { source, progress } = &self.reader;
         // In this order: nothing is committed once it is over.
-        self.drained && source.sight.home.is_over() && source.limit(self.uncommitted) == progress.walk.limit
+        self.drained
+            && source.context.access.is_over()
+            && source.limit(self.uncommitted) == progress.walk.limit
     }
 
     /// Goes on behind damage.
@@ -261,7 +263,7 @@ impl Cursor {
         !self.drained
             || self.reader.progress.ended.is_some()
             || self.reader.source.limit(self.uncommitted) != limit
-            || self.reader.source.sight.home.is_over()
+            || self.reader.source.context.access.is_over()
             || self.reader.source.is_gone()
     }
 
@@ -271,7 +273,7 @@ impl Cursor {
     /// returns within about a second once the store was moved or removed, which [`Cursor::next`] then
     /// reports. A cursor that has looked at nothing yet does not sleep: its log may be over already.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.reader.source.sight.wait(timeout, || self.is_news())
+        self.reader.source.context.wait(timeout, || self.is_news())
     }
 
     /// The same for a task, in this process or an attached one.
@@ -279,8 +281,8 @@ impl Cursor {
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.
     pub async fn changed(&self) -> io::Result<()> {
-        self.reader.source.sight.home.task_waits()?;
-        self.reader.source.sight.gate.until(|| self.is_news()).await;
+        self.reader.source.context.access.task_waits()?;
+        self.reader.source.context.gate.until(|| self.is_news()).await;
         Ok(())
     }
 }

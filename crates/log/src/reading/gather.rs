@@ -127,7 +127,7 @@ impl Cursor {
     fn go_back(&mut self, before: Progress) {
         let Reader { source, progress } = &mut self.reader;
         *progress = before;
-        source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
+        source.settle(&mut progress.part, &mut progress.filter, &mut progress.walk);
         progress.leapt = true;
     }
 }

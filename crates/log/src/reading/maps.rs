@@ -11,13 +11,13 @@
 
 use crate::attach::Attached;
 use crate::error::{Damage, ReadError};
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::progress::{Ended, Unsure};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
-use crate::source::{Sight, unlisted};
+use crate::source::{ReadContext, unlisted};
 use crate::store::Store;
 use crate::view::View;
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -85,20 +85,20 @@ pub struct Held {
 /// A store's maps. Clones share it; it may outlive the store.
 #[derive(Clone, Debug)]
 pub struct Maps {
-    sight: Sight,
+    context: ReadContext,
 }
 
 impl Store {
     /// The store's maps, for a reader in another language.
     pub fn maps(&self) -> Maps {
-        Maps { sight: self.sight() }
+        Maps { context: self.context() }
     }
 }
 
 impl Attached {
     /// The store's maps, for a reader in another language.
     pub fn maps(&self) -> Maps {
-        Maps { sight: self.sight.clone() }
+        Maps { context: self.context.clone() }
     }
 }
 
@@ -157,7 +157,7 @@ impl MappedSegment {
 impl Maps {
     /// The words of the control file.
     pub fn control(&self) -> Mapped {
-        let control = &self.sight.control;
+        let control = &self.context.control;
         let (start, length) = control.place();
         Mapped::new(start, length, control.clone())
     }
@@ -167,13 +167,13 @@ impl Maps {
     /// # Errors
     /// In a process that is attached: they cannot be listed. The caller may ask again.
     pub fn segments(&self) -> io::Result<Vec<MappedSegment>> {
-        self.sight.home.list()?;
-        Ok(self.sight.segments.latest().all().iter().map(MappedSegment::of).collect())
+        self.context.access.list()?;
+        Ok(self.context.segments.latest().all().iter().map(MappedSegment::of).collect())
     }
 
     /// The segment that has a number now; `None` when it is gone.
     pub fn segment(&self, number: u32) -> Option<MappedSegment> {
-        self.sight.segments.find(number).as_ref().map(MappedSegment::of)
+        self.context.segments.find(number).as_ref().map(MappedSegment::of)
     }
 
     /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process
@@ -190,7 +190,7 @@ impl Maps {
         match segment.readable(from, to) {
             Readable::To(end) => Ok(end.max(from)),
             Readable::Damaged(damage, _) => {
-                self.sight.home.came_upon(&damage);
+                self.context.access.came_upon(&damage);
                 Err(damage)
             }
         }
@@ -206,28 +206,28 @@ impl Maps {
         Ok(Mapped::new(start, length, segment.clone()))
     }
 
-    fn reach<'v>(&self, view: &'v View) -> Reach<'v> {
-        Reach { view, limit: self.file_end() }
+    fn unfolder<'v>(&self, view: &'v View) -> Unfolder<'v> {
+        Unfolder { view, limit: self.file_end() }
     }
 
     /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
     /// earlier entry.
     pub fn position_of(&self, log: &Log, offset: Offset) -> Position {
-        let known = self.sight.home.known();
+        let known = self.context.access.known();
         let first = log.lock().extents.covering(offset, Offset::MAX).first().copied();
         first.map_or(known, |extent| {
-            let view = self.sight.segments.latest();
-            self.reach(&view).holding(log.id(), &extent, offset)
+            let view = self.context.segments.latest();
+            self.unfolder(&view).holding(log.id(), &extent, offset)
         })
     }
 
     /// Position at or behind `position` at which the log goes on. A lower bound.
     pub fn position_behind(&self, log: &Log, position: Position) -> Position {
-        let known = self.sight.home.known();
+        let known = self.context.access.known();
         let next = log.lock().extents.behind(position).copied();
         next.map_or(known.max(position), |extent| {
-            let view = self.sight.segments.latest();
-            self.reach(&view).behind(log.id(), &extent, position)
+            let view = self.context.segments.latest();
+            self.unfolder(&view).behind(log.id(), &extent, position)
         })
     }
 
@@ -236,30 +236,30 @@ impl Maps {
     /// # Errors
     /// It cannot be said yet: the log has batches behind `position`, or what lies there cannot be read.
     pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
-        self.sight.learn(position).map_err(|error| {
+        self.context.learn(position).map_err(|error| {
             tracing::warn!(%error, "cannot say whether a log is over; trying again when asked again");
             Unsure
         })?;
-        self.sight.ended(log, position)
+        self.context.ended(log, position)
     }
 
     /// Whether anything of what `log` holds lies at or behind a position.
     pub fn holds_behind(&self, log: &Log, held: &Held, position: Position) -> bool {
         let last = log.lock().extents.covering(held.from, held.cut).last().copied();
         last.is_some_and(|extent| {
-            let view = self.sight.segments.latest();
-            self.reach(&view).end_below(log.id(), &extent, held.cut) > position
+            let view = self.context.segments.latest();
+            self.unfolder(&view).end_below(log.id(), &extent, held.cut) > position
         })
     }
 
     /// The logs that hold this one's offsets, oldest first; the last one is the log itself.
     pub fn lineage(&self, log: &Arc<Log>) -> Vec<(Arc<Log>, Held)> {
-        let held = |stretch: Stretch| {
-            let Stretch { log, from, cut } = stretch;
+        let held = |part: LineagePart| {
+            let LineagePart { log, from, cut } = part;
             let held = Held { log: log.id(), from, cut };
             (log, held)
         };
-        stretches(log).into_iter().map(held).collect()
+        lineage_parts(log).into_iter().map(held).collect()
     }
 
     /// Whether everything below an offset was purged.
@@ -272,48 +272,48 @@ impl Maps {
     /// # Errors
     /// [`ReadError::Io`]: in a process that is attached, the directory cannot be listed.
     pub fn checkpoint(&self) -> Result<Position, ReadError> {
-        self.sight.home.checkpoint().map_err(unlisted)
+        self.context.access.checkpoint().map_err(unlisted)
     }
 
     /// End of what readers may see.
     pub fn visible(&self) -> Position {
-        self.sight.control.visible()
+        self.context.control.visible()
     }
 
     /// End of what is in the file, durable or not. In `sync` mode what is staged is not in it yet.
     pub fn file_end(&self) -> Position {
-        self.sight.control.file_end()
+        self.context.control.file_end()
     }
 
     /// End of what is known to last.
     pub fn durable(&self) -> Position {
-        self.sight.control.durable()
+        self.context.control.durable()
     }
 
-    /// Has a task woken when any of these words moves next, in any process. `true`: `there` answered true,
+    /// Has a task woken when any of these words moves next, in any process. `true`: `is_ready` answered true,
     /// and there is nothing to wait for.
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.
-    pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> io::Result<bool> {
-        self.sight.home.task_waits()?;
-        Ok(self.sight.gate.register(waker, there))
+    pub fn register(&self, waker: &Waker, is_ready: impl FnOnce() -> bool) -> io::Result<bool> {
+        self.context.access.task_waits()?;
+        Ok(self.context.gate.register(waker, is_ready))
     }
 
     /// Takes back the registration of a task, by the very waker it was made with, so that a dropped task is
     /// not kept.
     pub fn forget(&self, waker: &Waker) {
-        self.sight.gate.forget(waker);
+        self.context.gate.forget(waker);
     }
 
-    /// Blocks until `there` answers true or the time is over, in any process.
-    pub fn wait(&self, timeout: Option<Duration>, there: impl FnMut() -> bool) -> bool {
-        self.sight.wait(timeout, there)
+    /// Blocks until `is_ready` answers true or the time is over, in any process.
+    pub fn wait(&self, timeout: Option<Duration>, is_ready: impl FnMut() -> bool) -> bool {
+        self.context.wait(timeout, is_ready)
     }
 
     /// Wakes all sleepers to look again.
     pub fn wake_all(&self) {
-        self.sight.gate.wake_all();
+        self.context.gate.wake_all();
     }
 
     /// An upper bound of what may be read.

@@ -14,7 +14,8 @@
 //! maps               the segments' maps, for readers in languages of their own
 //! ```
 //!
-//! Changes nothing in the store; only damage that a read comes upon is noted ([`harm`](crate::harm)).
+//! Changes nothing in the store. Only damage that a read finds is noted
+//! ([`known_damage`](crate::known_damage)).
 
 pub(crate) mod attach;
 pub(crate) mod back;

@@ -42,19 +42,19 @@ impl Presence {
         self.is_gone()
     }
 
-    /// Sleeps at a gate until `there` answers true, the store is gone, or the time is over; `false`: the time
-    /// is over.
+    /// Sleeps at a gate until `is_ready` answers true, the store is gone, or the time is over; `false`: the
+    /// time is over.
     pub(crate) fn wait(
         &self,
         control: &Control,
         gate: &Gate,
         timeout: Option<Duration>,
-        mut there: impl FnMut() -> bool,
+        mut is_ready: impl FnMut() -> bool,
     ) -> bool {
         let ends = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let left = ends.map_or(LOOK_EVERY, |ends| ends.saturating_duration_since(Instant::now()));
-            if gate.wait(Some(left.min(LOOK_EVERY)), || there() || self.is_gone()) || self.look(control) {
+            if gate.wait(Some(left.min(LOOK_EVERY)), || is_ready() || self.is_gone()) || self.look(control) {
                 return true;
             }
             if ends.is_some_and(|ends| ends <= Instant::now()) {

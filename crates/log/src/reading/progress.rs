@@ -33,7 +33,7 @@ pub struct Unsure;
 pub(crate) struct Progress {
     pub(crate) filter: Filter,
     pub(crate) walk: Walk,
-    pub(crate) stretch: usize,
+    pub(crate) part: usize,
     /// Bytes that were passed over because they had been purged.
     pub(crate) skipped: u64,
     pub(crate) ended: Option<Ended>,
@@ -78,10 +78,10 @@ impl Progress {
             Start::Exact(time) => (time, true),
             _ => return self.begin_elsewhere(source, query, limit),
         };
-        let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
+        let wanted = Wanted::of(since, query.end, exact, source.context.control.lateness());
         self.filter = source.filter(wanted, self.filter.pace);
         self.walk = source.walk_from_time(since, query.end, limit);
-        self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
+        self.part = source.part_at(self.walk.position(), &mut self.filter);
         self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
         Ok(())
     }
@@ -90,21 +90,21 @@ impl Progress {
     #[cold]
     fn stand_nowhere(&mut self, source: &Source, limit: Position) {
         self.filter = source.filter(Wanted::default(), self.filter.pace);
-        (self.walk, self.stretch) = (Walk { limit, ..Walk::default() }, 0);
+        (self.walk, self.part) = (Walk { limit, ..Walk::default() }, 0);
     }
 
     /// Begins a query that takes no entry, whatever is committed.
     #[cold]
     fn begin_with_nothing(&mut self, source: &Source, limit: Position) {
         self.filter = source.filter(Wanted::of(0, Some(0), false, 0), self.filter.pace);
-        self.stretch = source.stretch_at(limit, &mut self.filter);
+        self.part = source.part_at(limit, &mut self.filter);
         self.filter.from = Offset::MAX;
         self.walk = Walk::at(source.view(), limit, limit);
     }
 
     fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) -> Result<(), ReadError> {
         let wanted = match query.end {
-            Some(_) => Wanted::of(0, query.end, false, source.sight.control.lateness()),
+            Some(_) => Wanted::of(0, query.end, false, source.context.control.lateness()),
             None => Wanted::default(),
         };
         self.filter = source.filter(wanted, self.filter.pace);
@@ -114,7 +114,7 @@ impl Progress {
                 source.position_of(offset)
             }
             Start::Tail => limit,
-            Start::Checkpoint => match source.sight.home.checkpoint() {
+            Start::Checkpoint => match source.context.access.checkpoint() {
                 Ok(start) => start,
                 Err(error) => {
                     self.stand_nowhere(source, limit);
@@ -124,7 +124,7 @@ impl Progress {
             _ => source.begins(0),
         };
         let start = start.min(limit);
-        self.stretch = source.stretch_at(start, &mut self.filter);
+        self.part = source.part_at(start, &mut self.filter);
         if matches!(query.start, Start::First | Start::Offset(_)) {
             // An offset that is asked for is there, was purged, or is missing.
             self.filter.expect_first();
@@ -153,20 +153,20 @@ impl Progress {
     /// Acts on what ended a run, other than an entry, and finds the next run. `false`: there is none for now.
     fn turn(&mut self, source: &Source, step: Step) -> Result<bool, ReadError> {
         let view = source.view();
-        let more = match source.here(step, self.stretch, &self.filter) {
+        let more = match source.here(step, self.part, &self.filter) {
             Step::Found(_) => Ok(true),
             Step::End => self.more(source),
             Step::Blank if self.walk.next_segment(view) => self.more(source),
             Step::Cut => {
                 self.walk.end = 0;
-                match source.next_stretch(&mut self.stretch, &mut self.filter, &mut self.walk) {
+                match source.next_part(&mut self.part, &mut self.filter, &mut self.walk) {
                     true => self.more(source),
                     false => Ok(false),
                 }
             }
             Step::Foreign => {
                 self.leapt = true;
-                source.leap(self.stretch, &mut self.walk);
+                source.leap(self.part, &mut self.walk);
                 self.more(source)
             }
             Step::Gap(from, to) if source.is_purged(to) => {
@@ -214,7 +214,7 @@ impl Progress {
         if self.ended.is_some() {
             return Ok(None);
         }
-        source.sight.learn(position)?;
+        source.context.learn(position)?;
         let Ok(ended) = source.ended(position) else { return Ok(None) };
         (self.leapt, self.ended) = (false, ended);
         match ended {

@@ -5,9 +5,9 @@
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::fork::{Spans, spans};
+use crate::fork::{ReadParts, read_parts};
 use crate::log::{Inner, Log, Phase};
-use crate::places::{Reach, said_in};
+use crate::places::{Unfolder, listing_of};
 use crate::records::{each_record, nothing_holds};
 use crate::route::{Leg, Route};
 use crate::segment::{Segment, file_name};
@@ -185,7 +185,7 @@ impl Store {
     /// Notes the damage that a read came upon.
     fn noted(&self, read: Result<Read, ReadError>) -> Result<Read, ReadError> {
         if let Err(ReadError::Damaged(damage)) = &read {
-            self.shared.note_harm(damage);
+            self.shared.note_damage_read(damage);
         }
         read
     }
@@ -198,7 +198,7 @@ impl Store {
         staged: bool,
         view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
     ) -> Result<Read, ReadError> {
-        let (spans, to, tail, closed) = {
+        let (parts, to, tail, closed) = {
             let inner = log.lock();
             self.shared.owns(&inner).map_err(|_| ReadError::OtherStore)?;
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
@@ -212,7 +212,7 @@ impl Store {
                 return Err(ReadError::Purged { from, first: inner.first_visible });
             }
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
-            (spans(log, &inner, from, to, tail)?, to, tail, closed)
+            (read_parts(log, &inner, from, to, tail)?, to, tail, closed)
         };
         // Staged batches may be in no file yet.
         if staged {
@@ -231,12 +231,12 @@ impl Store {
                 _ => error,
             }
         };
-        let reach = Reach { view: &view, limit: self.shared.control.file_end() };
-        let small = Vec::with_capacity(limit.min(small_bytes(&spans)));
+        let unfolder = Unfolder { view: &view, limit: self.shared.control.file_end() };
+        let small = Vec::with_capacity(limit.min(small_bytes(&parts)));
         let newest = view.all().last().map_or(0, |segment| segment.header.number);
         let gather = Gather { small, newest, ..Gather::default() };
-        let mut reading = Reading { reach, to, limit, next: from, gather };
-        reading.go(Route::new(&view, &spans, from, to)).map_err(gone)?;
+        let mut reading = Reading { unfolder, to, limit, next: from, gather };
+        reading.go(Route::new(&view, &parts, from, to)).map_err(gone)?;
         let Reading { next, gather, .. } = reading;
         let (pieces, inside) = gather.finish();
         Ok(Read { pieces, next, at_tail: next == tail, closed, inside })
@@ -245,7 +245,7 @@ impl Store {
 
 /// A read that is under way.
 struct Reading<'v> {
-    reach: Reach<'v>,
+    unfolder: Unfolder<'v>,
     to: Offset,
     limit: usize,
     next: Offset,
@@ -265,7 +265,7 @@ impl<'v> Reading<'v> {
                 Leg::Together { offset, .. } => route.again(offset),
                 Leg::Among { log, extent, cut, .. } => {
                     if let Some(extent) = route.ahead(AHEAD) {
-                        fetch(self.reach.view, extent);
+                        fetch(self.unfolder.view, extent);
                     }
                     if !self.among(log, extent, cut)? {
                         break;
@@ -278,17 +278,17 @@ impl<'v> Reading<'v> {
 
     /// Reads what an extent holds of a log. `false`: the limit is reached.
     fn among(&mut self, log: LogId, extent: &Extent, cut: Offset) -> Result<bool, ReadError> {
-        let Reading { reach, limit, next, gather, .. } = self;
-        let unfolded = reach.unfold(log, extent)?;
+        let Reading { unfolder, limit, next, gather, .. } = self;
+        let unfolded = unfolder.unfold(log, extent)?;
         let (mut ahead, to) = (unfolded.clone().skip(AHEAD), self.to.min(cut));
         for extent in unfolded {
             if let Some(extent) = ahead.next() {
-                fetch(reach.view, &extent);
+                fetch(unfolder.view, &extent);
             }
             if !extent.holds(*next, to) {
                 continue;
             }
-            let whole = each_record(*reach, log, &extent, cut, next, |segment, record| {
+            let whole = each_record(*unfolder, log, &extent, cut, next, |segment, record| {
                 if gather.bytes > 0 && gather.bytes + record.range.len() > *limit {
                     return false;
                 }
@@ -308,8 +308,8 @@ impl<'v> Reading<'v> {
 }
 
 /// An upper bound of what the copy buffer needs.
-fn small_bytes(spans: &Spans) -> usize {
-    let extents = spans.iter().flat_map(|span| &span.extents);
+fn small_bytes(parts: &ReadParts) -> usize {
+    let extents = parts.iter().flat_map(|part| &part.extents);
     extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
 }
 
@@ -317,7 +317,7 @@ fn small_bytes(spans: &Spans) -> usize {
 /// a busy store lie far apart, so the processor cannot foresee them.
 fn fetch(view: &View, extent: &Extent) {
     let (number, places) =
-        if extent.is_folded() { said_in(extent) } else { (segment_of(extent.position), extent.bytes()) };
+        if extent.is_folded() { listing_of(extent) } else { (segment_of(extent.position), extent.bytes()) };
     if let Some(segment) = view.find(number)
         && let Some(range) = segment.runs().bytes_of(places)
     {

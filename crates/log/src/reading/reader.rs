@@ -13,7 +13,7 @@ use crate::error::ReadError;
 use crate::log::Log;
 use crate::progress::{Ended, Next, Progress};
 use crate::query::{Entry, Query};
-use crate::source::{Sight, Source};
+use crate::source::{ReadContext, Source};
 use std::sync::Arc;
 
 /// Reads one log. Cheap to clone; each thread has its own.
@@ -37,8 +37,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Reader {
-        Reader { source: Source::new(sight, log), progress: Progress::default() }
+    pub(crate) fn new(context: ReadContext, log: Arc<Log>) -> Reader {
+        Reader { source: Source::new(context, log), progress: Progress::default() }
     }
 
     /// The log it reads.

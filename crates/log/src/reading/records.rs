@@ -6,7 +6,7 @@
 use crate::error::ReadError;
 use crate::extents::Extent;
 use crate::format::{self, BatchHeader, Kind};
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::segment::{Segment, file_name};
 use crate::{LogId, Offset, segment_of};
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(crate) struct Record {
 /// # Errors
 /// [`ReadError`].
 pub(crate) fn each_record<'v>(
-    reach: Reach<'v>,
+    unfolder: Unfolder<'v>,
     log: LogId,
     extent: &Extent,
     cut: Offset,
@@ -36,11 +36,11 @@ pub(crate) fn each_record<'v>(
     mut visit: impl FnMut(&'v Segment, Record) -> bool,
 ) -> Result<bool, ReadError> {
     let number = segment_of(extent.position);
-    let segment = reach.segment(number)?;
+    let segment = unfolder.segment(number)?;
     let Range { start, mut end } = segment.bytes_of(extent)?;
-    if extent.end_position() > reach.limit {
+    if extent.end_position() > unfolder.limit {
         // Its last batches were staged when this read began.
-        end = end.min(segment.end(reach.limit).max(start));
+        end = end.min(segment.end(unfolder.limit).max(start));
     }
     segment.verify(start..end)?;
     let bytes = segment.region().bytes(0..end);

@@ -8,7 +8,7 @@
 //! the crash simulation, which reads everything in parts.
 
 use crate::extents::Extent;
-use crate::fork::{Span, Spans};
+use crate::fork::{ReadPart, ReadParts};
 use crate::segment::Segment;
 use crate::settled::{Settled, Way};
 use crate::view::View;
@@ -30,7 +30,7 @@ pub(crate) enum Leg<'v> {
 #[derive(Clone, Debug)]
 pub(crate) struct Route<'v> {
     view: &'v View,
-    extents: SmallVec<[(&'v Span, &'v Extent); 8]>,
+    extents: SmallVec<[(&'v ReadPart, &'v Extent); 8]>,
     at: usize,
     next: Offset,
     to: Offset,
@@ -39,10 +39,10 @@ pub(crate) struct Route<'v> {
 
 impl<'v> Route<'v> {
     /// The way of a read of `from..to` through the extents that were found for it.
-    pub(crate) fn new(view: &'v View, spans: &'v Spans, from: Offset, to: Offset) -> Route<'v> {
-        let in_order = spans.iter().rev();
+    pub(crate) fn new(view: &'v View, parts: &'v ReadParts, from: Offset, to: Offset) -> Route<'v> {
+        let in_order = parts.iter().rev();
         let extents =
-            in_order.flat_map(|span| span.extents.iter().map(move |extent| (span, extent))).collect();
+            in_order.flat_map(|part| part.extents.iter().map(move |extent| (part, extent))).collect();
         Route { view, extents, at: 0, next: from, to, ended: false }
     }
 
@@ -71,22 +71,22 @@ impl<'v> Iterator for Route<'v> {
     type Item = Leg<'v>;
 
     fn next(&mut self) -> Option<Leg<'v>> {
-        let passed = |(span, extent): &(&Span, &Extent)| extent.end().min(span.cut) <= self.next;
+        let passed = |(part, extent): &(&ReadPart, &Extent)| extent.end().min(part.cut) <= self.next;
         self.at += self.extents[self.at..].iter().take_while(|one| passed(one)).count();
-        let (span, extent) = *self.extents.get(self.at)?;
+        let (part, extent) = *self.extents.get(self.at)?;
         if self.ended || !extent.holds(self.next, self.to) {
             return None;
         }
-        let (log, offset) = (span.log, self.next);
+        let (log, offset) = (part.log, self.next);
         let settled = self.segment(extent).and_then(|segment| segment.settled());
-        let way = settled.and_then(|settled| Some((settled, settled.way(log, offset, span.cut, self.to)?)));
+        let way = settled.and_then(|settled| Some((settled, settled.way(log, offset, part.cut, self.to)?)));
         let cut = match way {
             Some((settled, Way::Together { bytes: Range { start: from, end: to }, all })) => {
                 (self.next, self.ended) = (offset + u64::from(to - from), !all);
                 return Some(Leg::Together { settled, from, to, offset });
             }
-            Some((_, Way::Apart(bound))) => bound.min(span.cut),
-            None => span.cut,
+            Some((_, Way::Apart(bound))) => bound.min(part.cut),
+            None => part.cut,
         };
         self.next = extent.end().min(cut);
         Some(Leg::Among { log, extent, offset, cut })

@@ -8,12 +8,12 @@
 use crate::control::Control;
 use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::found::Pace;
 use crate::index::Line;
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::progress::{Ended, Unsure};
 use crate::runs::RunEnd;
 use crate::segment::file_name;
@@ -29,32 +29,32 @@ use thalweg_sync::snapshot::Cached;
 
 /// What readers see of a store, in whichever process.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct ReadContext {
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) home: Arc<dyn Home>,
+    pub(crate) access: Arc<dyn StoreAccess>,
 }
 
-impl Sight {
-    /// Sleeps until `there` answers true or the time is over; answers whether it did. In a process that is
+impl ReadContext {
+    /// Sleeps until `is_ready` answers true or the time is over; answers whether it did. In a process that is
     /// attached it also answers true once the store is gone.
-    pub(crate) fn wait(&self, timeout: Option<Duration>, mut there: impl FnMut() -> bool) -> bool {
-        self.home.wait(&self.gate, timeout, &mut there)
+    pub(crate) fn wait(&self, timeout: Option<Duration>, mut is_ready: impl FnMut() -> bool) -> bool {
+        self.access.wait(&self.gate, timeout, &mut is_ready)
     }
 
     /// Brings what is known of the logs up to a position, as far as that is visible.
     pub(crate) fn learn(&self, position: Position) -> Result<(), ReadError> {
-        match self.home.known() < position {
-            true => self.home.learn().map_err(unlisted),
+        match self.access.known() < position {
+            true => self.access.learn().map_err(unlisted),
             false => Ok(()),
         }
     }
 
     /// How a log ended, for a reader that did not meet every entry in front of `position`. The caller has
-    /// brought what is known of the logs up to there ([`Sight::learn`]).
+    /// brought what is known of the logs up to there ([`ReadContext::learn`]).
     pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
-        if self.home.known() < position {
+        if self.access.known() < position {
             return Err(Unsure);
         }
         log.lock().ended_by(position)
@@ -68,7 +68,7 @@ pub(crate) fn unlisted(error: io::Error) -> ReadError {
 
 /// What readers ask of the store now and then: the process that writes it and one that is attached answer
 /// differently.
-pub(crate) trait Home: Send + Sync + std::fmt::Debug {
+pub(crate) trait StoreAccess: Send + Sync + std::fmt::Debug {
     /// Number of the opening, of a store or an attachment, that its logs carry.
     fn opening(&self) -> u32;
     /// Whether the list of segments is kept by another process.
@@ -83,9 +83,9 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn learn(&self) -> io::Result<()> {
         Ok(())
     }
-    /// See [`Sight::wait`].
-    fn wait(&self, gate: &Gate, timeout: Option<Duration>, there: &mut dyn FnMut() -> bool) -> bool {
-        gate.wait(timeout, there)
+    /// See [`ReadContext::wait`].
+    fn wait(&self, gate: &Gate, timeout: Option<Duration>, is_ready: &mut dyn FnMut() -> bool) -> bool {
+        gate.wait(timeout, is_ready)
     }
     /// The store was moved or removed, so that nothing will wake a sleeper. Only in a process that is
     /// attached.
@@ -111,7 +111,7 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
 /// A log and everything needed to read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) sight: Sight,
+    pub(crate) context: ReadContext,
     log: Arc<Log>,
     /// Another process keeps the list of segments.
     follows: bool,
@@ -121,15 +121,15 @@ pub(crate) struct Source {
     /// Per segment, by its index in the view: what the next search for a time starts its guess from.
     lines: Vec<Line>,
     /// Oldest first; the last one is the log's own.
-    stretches: SmallVec<[Stretch; 1]>,
+    parts: SmallVec<[LineagePart; 1]>,
 }
 
 impl Source {
-    pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
-        let cached = sight.segments.cached();
-        let (stretches, follows) = (stretches(&log), sight.home.follows());
-        let is_other = log.lock().opening != sight.home.opening();
-        Source { sight, log, follows, is_other, cached, lines: Vec::new(), stretches }
+    pub(crate) fn new(context: ReadContext, log: Arc<Log>) -> Source {
+        let cached = context.segments.cached();
+        let (parts, follows) = (lineage_parts(&log), context.access.follows());
+        let is_other = log.lock().opening != context.access.opening();
+        Source { context, log, follows, is_other, cached, lines: Vec::new(), parts }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -140,20 +140,20 @@ impl Source {
     #[cold]
     pub(crate) fn failed(&self, error: &ReadError) {
         if let ReadError::Damaged(damage) = error {
-            self.sight.home.came_upon(damage);
+            self.context.access.came_upon(damage);
         }
     }
 
     /// Whether nothing comes any more because the store was moved or removed where another process keeps it.
     #[inline]
     pub(crate) fn is_gone(&self) -> bool {
-        self.follows && self.sight.home.is_gone()
+        self.follows && self.context.access.is_gone()
     }
 
     /// How far one may read now.
     #[inline]
     pub(crate) fn limit(&self, uncommitted: bool) -> Position {
-        if uncommitted { self.sight.control.file_end() } else { self.sight.control.visible() }
+        if uncommitted { self.context.control.file_end() } else { self.context.control.visible() }
     }
 
     /// The error where an offset is missing that was not purged; `here` is what the reader met instead. It
@@ -177,11 +177,11 @@ impl Source {
             return Err(ReadError::OtherStore);
         }
         if self.follows {
-            self.sight.home.list().map_err(unlisted)?;
+            self.context.access.list().map_err(unlisted)?;
         }
-        let changed = self.sight.segments.refresh(&mut self.cached);
+        let changed = self.context.segments.refresh(&mut self.cached);
         if changed {
-            self.stretches = stretches(&self.log);
+            self.parts = lineage_parts(&self.log);
             self.lines.clear();
         }
         Ok(changed)
@@ -192,14 +192,14 @@ impl Source {
         self.cached.value()
     }
 
-    fn reach(&self) -> Reach<'_> {
-        Reach { view: self.view(), limit: self.limit(true) }
+    fn unfolder(&self) -> Unfolder<'_> {
+        Unfolder { view: self.view(), limit: self.limit(true) }
     }
 
     /// The log and the first offset it holds, unless part of it is inherited.
     #[inline]
     pub(crate) fn own(&self) -> Option<(LogId, Offset)> {
-        match &self.stretches[..] {
+        match &self.parts[..] {
             [own] => Some((own.log.id(), own.from)),
             _ => None,
         }
@@ -208,7 +208,7 @@ impl Source {
     /// A filter for what the oldest log of the lineage holds.
     #[inline]
     pub(crate) fn filter(&self, wanted: Wanted, pace: Pace) -> Filter {
-        let first = &self.stretches[0];
+        let first = &self.parts[0];
         Filter::new(first.log.id(), first.from, first.cut, wanted, pace)
     }
 
@@ -240,49 +240,49 @@ impl Source {
         }
     }
 
-    /// The stretch that a walk from a position is in: the first with anything behind it.
+    /// The part that a walk from a position is in: the first with anything behind it.
     #[inline]
-    pub(crate) fn stretch_at(&self, start: Position, filter: &mut Filter) -> usize {
-        match self.stretches.len() - 1 {
+    pub(crate) fn part_at(&self, start: Position, filter: &mut Filter) -> usize {
+        match self.parts.len() - 1 {
             0 => 0,
-            last => self.stretch_of(last, start, filter),
+            last => self.part_of(last, start, filter),
         }
     }
 
     #[cold]
-    fn stretch_of(&self, last: usize, start: Position, filter: &mut Filter) -> usize {
-        let ends_before = |stretch: &Stretch| self.end_of(stretch).is_none_or(|end| end <= start);
-        let passed = self.stretches[..last].iter().take_while(|stretch| ends_before(stretch)).count();
+    fn part_of(&self, last: usize, start: Position, filter: &mut Filter) -> usize {
+        let ends_before = |part: &LineagePart| self.end_of(part).is_none_or(|end| end <= start);
+        let passed = self.parts[..last].iter().take_while(|part| ends_before(part)).count();
         self.select(passed, filter)
     }
 
     /// Position of the first entry that holds an offset or a later one. A lower bound: it may be that of an
     /// earlier entry.
     pub(crate) fn position_of(&self, offset: Offset) -> Position {
-        let first = self.stretches.iter().position(|stretch| offset < stretch.cut).unwrap_or(0);
-        for stretch in &self.stretches[first..] {
-            let known = self.sight.home.known();
-            let covering = first_of(&stretch.log, offset);
+        let first = self.parts.iter().position(|part| offset < part.cut).unwrap_or(0);
+        for part in &self.parts[first..] {
+            let known = self.context.access.known();
+            let covering = first_of(&part.log, offset);
             match covering {
-                Some(extent) => return self.reach().holding(stretch.log.id(), &extent, offset),
+                Some(extent) => return self.unfolder().holding(part.log.id(), &extent, offset),
                 // Whatever comes will lie behind what is written.
-                None if stretch.cut == Offset::MAX => return known,
+                None if part.cut == Offset::MAX => return known,
                 None => {}
             }
         }
-        self.sight.home.known()
+        self.context.access.known()
     }
 
-    /// Finds the stretch again that a walk is in, after the lineage may have changed. One that is gone was
+    /// Finds the part again that a walk is in, after the lineage may have changed. One that is gone was
     /// purged: the walk then goes on at the first that is left.
-    pub(crate) fn settle(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) {
-        match self.stretches.iter().position(|known| known.log.id() == filter.log) {
+    pub(crate) fn settle(&self, part: &mut usize, filter: &mut Filter, walk: &mut Walk) {
+        match self.parts.iter().position(|known| known.log.id() == filter.log) {
             Some(place) => {
-                *stretch = place;
+                *part = place;
                 walk.locate(self.view());
             }
             None => {
-                *stretch = self.select(0, filter);
+                *part = self.select(0, filter);
                 walk.go(self.view(), self.begins(0));
             }
         }
@@ -290,13 +290,13 @@ impl Source {
 
     /// How the log ended, for a reader that did not meet every entry in front of `position`.
     pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
-        self.sight.ended(&self.log, position)
+        self.context.ended(&self.log, position)
     }
 
     /// Goes on with what the next log of the lineage holds; `false` behind the last one.
-    pub(crate) fn next_stretch(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) -> bool {
-        let Some(next) = self.stretches.get(*stretch + 1) else { return false };
-        *stretch += 1;
+    pub(crate) fn next_part(&self, part: &mut usize, filter: &mut Filter, walk: &mut Walk) -> bool {
+        let Some(next) = self.parts.get(*part + 1) else { return false };
+        *part += 1;
         filter.go_on(next.log.id(), next.cut);
         // The walk may have passed it on its way to the place where the ancestor ends.
         walk.go(self.view(), self.position_of(next.from));
@@ -305,8 +305,8 @@ impl Source {
 
     /// What a step means in this part of the lineage: the end of an ancestor is the end of what is inherited
     /// from it.
-    pub(crate) fn here(&self, step: Step, stretch: usize, filter: &Filter) -> Step {
-        let inherited = stretch + 1 < self.stretches.len();
+    pub(crate) fn here(&self, step: Step, part: usize, filter: &Filter) -> Step {
+        let inherited = part + 1 < self.parts.len();
         match step {
             Step::Closed | Step::Deleted if inherited => Step::Cut,
             Step::End | Step::Blank | Step::Foreign if inherited && filter.reached_cut() => Step::Cut,
@@ -315,56 +315,51 @@ impl Source {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.stretches.len()
+        self.parts.len()
     }
 
-    /// Has the filter take what one of the stretches holds.
-    pub(crate) fn select(&self, stretch: usize, filter: &mut Filter) -> usize {
-        filter.go_on(self.stretches[stretch].log.id(), self.stretches[stretch].cut);
-        stretch
+    /// Has the filter take what one of the parts holds.
+    pub(crate) fn select(&self, part: usize, filter: &mut Filter) -> usize {
+        filter.go_on(self.parts[part].log.id(), self.parts[part].cut);
+        part
     }
 
-    /// Where a stretch ends, if it holds anything.
-    fn end_of(&self, stretch: &Stretch) -> Option<Position> {
-        let last = stretch.log.lock().extents.covering(stretch.from, stretch.cut).last().copied();
-        last.map(|extent| self.reach().end_below(stretch.log.id(), &extent, stretch.cut))
+    /// Where a part ends, if it holds anything.
+    fn end_of(&self, part: &LineagePart) -> Option<Position> {
+        let last = part.log.lock().extents.covering(part.from, part.cut).last().copied();
+        last.map(|extent| self.unfolder().end_below(part.log.id(), &extent, part.cut))
     }
 
-    /// Position in front of everything that a stretch holds.
-    pub(crate) fn begins(&self, stretch: usize) -> Position {
-        self.position_of(self.stretches[stretch].from)
+    /// Position in front of everything that a part holds.
+    pub(crate) fn begins(&self, part: usize) -> Position {
+        self.position_of(self.parts[part].from)
     }
 
     /// Goes back to the log in front of this one in the lineage, and answers the position at which its part
     /// ends. `None`: `first` was reached.
-    pub(crate) fn previous(
-        &self,
-        stretch: &mut usize,
-        first: usize,
-        filter: &mut Filter,
-    ) -> Option<Position> {
-        if *stretch <= first {
+    pub(crate) fn previous(&self, part: &mut usize, first: usize, filter: &mut Filter) -> Option<Position> {
+        if *part <= first {
             return None;
         }
-        *stretch = self.select(*stretch - 1, filter);
-        Some(self.end_of(&self.stretches[*stretch]).unwrap_or(0))
+        *part = self.select(*part - 1, filter);
+        Some(self.end_of(&self.parts[*part]).unwrap_or(0))
     }
 
     /// Where the last of this log's batches in front of `here` ends, if that is further back.
-    pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
-        let log = &self.stretches[stretch].log;
+    pub(crate) fn leap_back(&self, part: usize, here: Position) -> Option<Position> {
+        let log = &self.parts[part].log;
         let last = log.lock().extents.before(here).copied();
-        let end = last.map_or(0, |extent| self.reach().before(log.id(), &extent, here));
+        let end = last.map_or(0, |extent| self.unfolder().before(log.id(), &extent, here));
         (end < here).then_some(end)
     }
 
     /// Moves the walk to this log's next batch, behind a long run of other logs' batches.
-    pub(crate) fn leap(&self, stretch: usize, walk: &mut Walk) {
-        let known = self.sight.home.known();
+    pub(crate) fn leap(&self, part: usize, walk: &mut Walk) {
+        let known = self.context.access.known();
         let here = walk.position();
-        let log = &self.stretches[stretch].log;
+        let log = &self.parts[part].log;
         let next = log.lock().extents.behind(here).copied();
-        let next = next.map_or(known, |extent| self.reach().behind(log.id(), &extent, here));
+        let next = next.map_or(known, |extent| self.unfolder().behind(log.id(), &extent, here));
         walk.leap(self.view(), next.min(walk.limit));
     }
 

@@ -6,9 +6,9 @@
 //! reading and of settling.
 
 use crate::error::ReadError;
-use crate::fork::spans;
+use crate::fork::read_parts;
 use crate::log::Log;
-use crate::places::{Reach, Unfolded, said_in};
+use crate::places::{Unfolded, Unfolder, listing_of};
 use crate::route::{Leg, Route};
 use crate::segment::Segment;
 use crate::settled::Settled;
@@ -43,7 +43,7 @@ impl Warming {
                 // The read that follows reports the damage; which logs it harms is found out here.
                 Cold::Segment(segment, range) => {
                     if let Err(ReadError::Damaged(damage)) = segment.warm(range) {
-                        self.shared.note_harm(&damage);
+                        self.shared.note_damage_read(&damage);
                     }
                 }
                 Cold::Settled(settled, range) => settled.warm(range),
@@ -110,10 +110,11 @@ impl Store {
         let to = from.saturating_add(limit.max(1) as u64);
         let found = {
             let inner = log.lock();
-            self::spans(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible).unwrap_or_default()
+            self::read_parts(log, &inner, from, to.min(inner.tail_visible), inner.tail_visible)
+                .unwrap_or_default()
         };
         let (view, limit) = (self.shared.segments.latest(), self.shared.control.file_end());
-        let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
+        let (newest, unfolder) = (segment_of(limit), Unfolder { view: &view, limit });
         let mut said = Probe::new(&view);
         let route = Route::new(&view, &found, from, to);
         route.settled().for_each(|settled| said.look_up(settled));
@@ -128,7 +129,7 @@ impl Store {
             if !extent.is_folded() {
                 continue;
             }
-            let (number, places) = said_in(extent);
+            let (number, places) = listing_of(extent);
             let there = view.find(number).map_or(0, |segment| segment.places_end());
             if number != newest && places.start < there {
                 said.look(number, places.start..places.end.min(there));
@@ -144,8 +145,8 @@ impl Store {
                 Leg::Together { settled, from, to, .. } => probe.look_together(settled, from..to),
                 Leg::Among { log, extent, offset, cut } => {
                     // If the folding batch cannot be read, the read walks the whole extent.
-                    let told = extent.is_folded().then(|| reach.told(log, extent)).flatten();
-                    let each = told.map_or_else(|| Unfolded::itself(*extent), Unfolded::Told);
+                    let listed = extent.is_folded().then(|| unfolder.listed(log, extent)).flatten();
+                    let each = listed.map_or_else(|| Unfolded::itself(*extent), Unfolded::Listed);
                     for one in each.filter(|one| one.holds(offset, to.min(cut))) {
                         probe.look(segment_of(one.position), one.bytes());
                     }

@@ -1,7 +1,7 @@
 //! Pages that are brought in ahead of the writer.
 
 use super::store::{append, content, open, os};
-use crate::ahead::stretch_bytes;
+use crate::ahead::prefault_bytes;
 use crate::{Disk, Options, Store, now, verify};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn ready(store: &Store) -> u32 {
 fn an_order_that_nobody_has_begun_is_taken_back() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory, false);
-    let (stretch, before) = (stretch_bytes(CAPACITY), ready(&store));
+    let (stretch, before) = (prefault_bytes(CAPACITY), ready(&store));
     assert!(before > 0 && before.is_multiple_of(stretch), "{before}");
     assert!(store.shared.writer.lock().ahead.is_wanted(), "the next one is ordered");
     append(&store, b"a", &vec![b'x'; stretch as usize]);
@@ -36,7 +36,7 @@ fn an_append_waits_for_who_is_at_work_and_nothing_that_it_stores_is_lost() {
     let store = store(&directory, false);
     let order = store.shared.writer.lock().ahead.begin().unwrap();
     assert!(!store.shared.writer.lock().ahead.is_wanted(), "one at a time");
-    let payload = vec![b'x'; stretch_bytes(CAPACITY) as usize];
+    let payload = vec![b'x'; prefault_bytes(CAPACITY) as usize];
     std::thread::scope(|scope| {
         let appending = scope.spawn(|| append(&store, b"a", &payload));
         std::thread::sleep(Duration::from_millis(50));
@@ -57,7 +57,7 @@ fn a_segment_is_left_only_when_nobody_is_at_work_in_it() {
     std::thread::scope(|scope| {
         let leaving = scope.spawn(|| {
             let shared = &store.shared;
-            shared.writer.lock().begin_next(crate::spare::Why::ToGrow).unwrap();
+            shared.writer.lock().begin_next(crate::spare::SegmentPurpose::ToGrow).unwrap();
         });
         std::thread::sleep(Duration::from_millis(50));
         assert!(!leaving.is_finished());

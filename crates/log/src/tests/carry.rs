@@ -223,7 +223,8 @@ impl Watch for Bell {
     fn advanced(&self, _: u64) {}
 }
 
-/// Turns of three at once, beside commits that the committer sees to, across segments: nobody is left asleep.
+/// Turns of three at once, beside commits that the committer sees to, across segments: nobody is
+/// left asleep.
 #[test]
 fn nobody_who_carries_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 
 use super::store::{append, config, content, open, os};
 use crate::batch::{PlannedBatch, PlannedFrame};
-use crate::commit::Nudge;
+use crate::commit::WhoSyncs;
 use crate::control::Control;
 use crate::fork::Branch;
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES, SegmentHeader, Stamp};
@@ -22,7 +22,7 @@ fn write(store: &Store, kind: Kind, (log, end): (LogId, Offset), payload: &[u8])
     let padding = payload.len().next_multiple_of(8) - payload.len();
     let frame = PlannedFrame { header, pieces: [payload, &[]], padding };
     let mut batch = PlannedBatch::of(smallvec![frame], smallvec![(log, end)], 1);
-    store.shared.publish(&mut batch, 0, [], None, Nudge::Committer).unwrap();
+    store.shared.publish(&mut batch, 0, [], None, WhoSyncs::Committer).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Forks on real stores: what they read, how long their sources last, and what a crash or damage makes of
 //! them.
 
-use super::heirs::{Shown, keeps_no_more, needs};
+use super::fork_needs::{Shown, keeps_no_more, needs};
 use super::store::{append, config, content, open, os, payload, small};
 use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, Touched, segment_of};
 use proptest::prelude::*;

@@ -21,7 +21,7 @@
 //! | lengths that are zero or lie, a batch within a payload | `parse::lengths_that_lie_…`, `parse::a_payload_that_holds_…` |
 //! | headers cut short, newer versions, other files | `parse::files_that_are_short_…`, `store::a_newer_store_…` |
 //! | more pieces than one system call takes | `a_transaction_of_thousands_of_entries_is_one_commit` here |
-//! | writes that are done in part | `tip::a_call_that_fails_stops_…`, and `sim`, where writes fail and power cuts tear pages |
+//! | writes that are done in part | `segment_tail::a_call_that_fails_stops_…`, and `sim`, where writes fail and power cuts tear pages |
 //! | a query after a purge, a reader while its log is purged or destroyed | `purge::a_purge_takes_…`, `trim::readers_outlive_…` |
 //! | files that stay though nobody needs them, a purge cut short | `purge::what_a_purge_takes_…`, `trim::a_purge_that_is_cut_short_…` |
 //! | an offset or a beginning that is lost | `damage::whoever_begins_inside_what_is_lost_…` |

@@ -3,7 +3,7 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::extents::Extent;
-use crate::places::{RUN, Reach};
+use crate::places::{RUN, Unfolder};
 use crate::{Attached, Commit, Fork, Log, Options, Purge, Query, Start, Store, place_of, segment_of};
 use proptest::prelude::*;
 use std::path::Path;
@@ -150,8 +150,8 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     let log = store.find(b"a").unwrap();
     let told = extents(&log).into_iter().find(|extent| extent.is_folded() && extent.offset > 1_000).unwrap();
     let view = store.shared.segments.latest();
-    let reach = Reach { view: &view, limit: store.maps().file_end() };
-    let unfolded: Vec<_> = reach.unfold(log.id(), &told).unwrap().collect();
+    let unfolder = Unfolder { view: &view, limit: store.maps().file_end() };
+    let unfolded: Vec<_> = unfolder.unfold(log.id(), &told).unwrap().collect();
     store.close().unwrap();
     drop((log, view, store));
     spoil(directory.path(), told.places, 100);
@@ -298,7 +298,7 @@ fn places_never_make_an_entry_too_large() {
             store.append(log, b"small", n).unwrap();
         }
         if n % 10 == 9 {
-            assert!(log.lock().ripe || extents(&log).iter().any(Extent::is_folded));
+            assert!(log.lock().has_foldable || extents(&log).iter().any(Extent::is_folded));
             store.append(&log, &vec![9; most], n).unwrap();
             let version = other.staged().unwrap().version;
             store.commit(&other, version, &payload(&vec![9; most]), None).unwrap();

@@ -11,7 +11,7 @@
 //! is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
 //! runs more seeds, and `THALWEG_SEED=n` one.
 
-use super::heirs::{Shown, keeps_no_more, needs};
+use super::fork_needs::{Shown, keeps_no_more, needs};
 use crate::log::Phase;
 use crate::options::{Durability, Options};
 use crate::{

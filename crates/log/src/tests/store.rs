@@ -419,7 +419,7 @@ fn memory_that_no_log_needs_is_given_back() {
     }
     assert!(store.stats().segments <= 2, "{:?}", store.stats());
     assert!(
-        store.shared.writer.lock().gathered.sealed.is_empty(),
+        store.shared.writer.lock().next_group.sealed.is_empty(),
         "segments are kept for a sync that never comes"
     );
 }

@@ -1,14 +1,15 @@
 //! The pages ahead of the writer, in `os` mode.
 //!
-//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry, ten
-//! times as much as one to a page that is there. So pages are brought in a stretch at a time, by writing
-//! zeros over bytes that nobody has written; and while one stretch is written to, a thread of the store's own
-//! brings in the next, so that no append waits for it.
+//! Purpose: a store to a page that the file system has only reserved costs a fault and a journal entry,
+//! ten times as much as one to a page that is there. So the writer *prefaults*: pages are brought in some
+//! at a time, by writing zeros over bytes that nobody has written. While these are appended to, a thread
+//! of the store's own brings in the next ones, so that no append waits for it.
 //!
-//! Invariants: only one stretch is ordered at a time, in the active segment, and nothing is stored to it
-//! before it is brought in or taken back; one that nobody has begun by the time it is needed is taken back,
-//! so that without the thread everything is as it would be without orders; a segment is left only when nobody
-//! is at work in it. A refusal is nothing: the blocks are reserved.
+//! Invariants: only one prefault is ordered at a time, in the active segment, and nothing is stored to its
+//! bytes before they are brought in or the order is taken back. An order that the thread has not begun when
+//! its bytes are needed is taken back, so a store without the thread brings in pages on the spot. A segment
+//! is left only when no prefault of it is under way. If the file system refuses, nothing is lost: the blocks
+//! are reserved.
 
 use crate::options::Durability;
 use crate::segment::Segment;
@@ -18,16 +19,16 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes whose pages are brought in at a time, at most: as many as one large page has, so that the kernel may
 /// keep them as one and map them by one fault. Of a small segment it is about an eighth.
-const STRETCH_BYTES_MAX: u32 = 2 << 20;
+const PREFAULT_BYTES_MAX: u32 = 2 << 20;
 
 /// Bytes of a segment whose pages are brought in at a time.
-pub(crate) fn stretch_bytes(capacity: u32) -> u32 {
-    (capacity / 8).next_power_of_two().clamp(4096, STRETCH_BYTES_MAX).min(capacity)
+pub(crate) fn prefault_bytes(capacity: u32) -> u32 {
+    (capacity / 8).next_power_of_two().clamp(4096, PREFAULT_BYTES_MAX).min(capacity)
 }
 
-/// Bytes of a segment that nobody has written yet.
+/// Bytes of a segment that nobody has written yet, and whose pages are to be brought in.
 #[derive(Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct Prefault {
     segment: Arc<Segment>,
     from: u32,
     to: u32,
@@ -35,7 +36,7 @@ pub(crate) struct Stretch {
     brought: OnceLock<bool>,
 }
 
-impl Stretch {
+impl Prefault {
     pub(crate) fn bring_in(&self) {
         let _ = self.brought.set(self.segment.blank(self.from, self.to).is_ok());
     }
@@ -51,8 +52,8 @@ impl Stretch {
 pub(crate) struct Ahead {
     /// Up to there they are.
     pub(crate) ready: u32,
-    ordered: Option<Arc<Stretch>>,
-    /// Somebody is at work on it.
+    ordered: Option<Arc<Prefault>>,
+    /// The thread has begun it.
     begun: bool,
 }
 
@@ -67,41 +68,41 @@ impl Ahead {
     fn reach(&mut self, segment: &Arc<Segment>, written: u32, needed: u32) {
         self.settle();
         let capacity = segment.header.capacity;
-        let stretch = |from: u32, needed: u32| Stretch {
+        let prefault = |from: u32, needed: u32| Prefault {
             segment: segment.clone(),
             from,
-            to: needed.next_multiple_of(stretch_bytes(capacity)).min(capacity),
+            to: needed.next_multiple_of(prefault_bytes(capacity)).min(capacity),
             brought: OnceLock::new(),
         };
         if needed > self.ready {
-            let missing = stretch(self.ready.max(written), needed);
+            let missing = prefault(self.ready.max(written), needed);
             missing.bring_in();
             self.ready = missing.ready();
         }
         if self.ready < capacity {
-            self.ordered = Some(Arc::new(stretch(self.ready, self.ready + 1)));
+            self.ordered = Some(Arc::new(prefault(self.ready, self.ready + 1)));
         }
     }
 
-    /// Waits for who is at work, or takes back what was ordered.
+    /// Waits for the prefault that is under way, or takes back the one that was ordered.
     pub(crate) fn settle(&mut self) {
-        if let Some(stretch) = self.ordered.take()
+        if let Some(prefault) = self.ordered.take()
             && std::mem::take(&mut self.begun)
         {
-            self.ready = stretch.ready();
+            self.ready = prefault.ready();
         }
     }
 
-    /// What is to be brought in and nobody has begun.
+    /// Whether a prefault is ordered that the thread has not begun.
     pub(crate) fn is_wanted(&self) -> bool {
         self.ordered.is_some() && !self.begun
     }
 
     /// Takes the order.
-    pub(crate) fn begin(&mut self) -> Option<Arc<Stretch>> {
-        let stretch = self.ordered.clone().filter(|_| !self.begun)?;
+    pub(crate) fn begin(&mut self) -> Option<Arc<Prefault>> {
+        let prefault = self.ordered.clone().filter(|_| !self.begun)?;
         self.begun = true;
-        Some(stretch)
+        Some(prefault)
     }
 }
 
@@ -110,9 +111,9 @@ impl Writer {
     /// nothing back.
     #[inline]
     pub(crate) fn bring_in(&mut self, length: u32) {
-        let needed = self.tip.end() + length;
+        let needed = self.segment_tail.end() + length;
         if needed > self.ahead.ready && self.options.durability == Durability::Os {
-            self.ahead.reach(&self.active, self.tip.end(), needed);
+            self.ahead.reach(&self.active, self.segment_tail.end(), needed);
         }
     }
 }
@@ -121,20 +122,20 @@ impl Shared {
     /// The thread that brings in what is ordered, until the store closes.
     pub(crate) fn run_ahead(&self) {
         loop {
-            let stretch = {
+            let prefault = {
                 let mut writer = self.writer.lock();
                 loop {
                     if writer.closed {
                         return;
                     }
-                    if let Some(stretch) = writer.ahead.begin() {
-                        break stretch;
+                    if let Some(prefault) = writer.ahead.begin() {
+                        break prefault;
                     }
                     writer.lead.committer_idle = true;
                     self.work.wait(&mut writer);
                 }
             };
-            stretch.bring_in();
+            prefault.bring_in();
         }
     }
 }

@@ -4,7 +4,7 @@
 //! of it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
 use crate::batch::{Entries, PlannedBatch};
-use crate::commit::{Nudge, check_length};
+use crate::commit::{WhoSyncs, check_length};
 use crate::committer::Pending;
 use crate::error::{CommitError, said};
 use crate::format::{FLAG_LAST, Kind, Stamp};
@@ -90,11 +90,11 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         let (receipt, published) = ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
-            let mut inner = log.lock_soon();
+            let mut inner = log.lock_spinning();
             self.shared.owns(&inner)?;
             inner.check_open()?;
             let (first, mut next) = (inner.tail, inner.tail);
-            let places = inner.say_places();
+            let places = inner.places_to_list();
             if !places.is_empty() {
                 let stamp = Stamp { log: log.id(), offset: first, time: inner.accessed };
                 encoded.push_beside(Kind::Places, stamp, &places);
@@ -109,10 +109,10 @@ impl Store {
             let shared = &self.shared;
             let mut batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
             let pending = std::iter::once_with(|| Pending::payload(log, next));
-            let placed = shared.publish(&mut batch, next - first, pending, None, Nudge::Committer)?;
+            let placed = shared.publish(&mut batch, next - first, pending, None, WhoSyncs::Committer)?;
             let (places, latest) = (batch.said(&places), batch.times.latest());
             let change = Change::payload(&placed, first..next, places, latest);
-            shared.staged(log, &mut inner, &change, &Seen::payload(next));
+            shared.apply(log, &mut inner, &change, &Seen::payload(next));
             Ok::<_, CommitError>((shared.receipt(placed, first, next), true))
         })?;
         if published {
@@ -142,11 +142,11 @@ impl Store {
 
     /// Says that a transaction which is kept elsewhere is going to append to a log, as
     /// [`Transaction::append`] does of its own.
-    pub fn hold(&self, log: &Arc<Log>) -> Hold {
+    pub fn hold(&self, log: &Arc<Log>) -> AppendIntent {
         let count = self.shared.transactions.clone();
         log.lock().transactions += 1;
         *count.lock() += 1;
-        Hold { log: log.clone(), count }
+        AppendIntent { log: log.clone(), count }
     }
 
     /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os`
@@ -174,12 +174,12 @@ impl Store {
 /// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps
 /// nothing of the store open.
 #[derive(Debug)]
-pub struct Hold {
+pub struct AppendIntent {
     log: Arc<Log>,
     count: Arc<Mutex<u64>>,
 }
 
-impl Drop for Hold {
+impl Drop for AppendIntent {
     fn drop(&mut self) {
         self.log.lock().transactions -= 1;
         *self.count.lock() -= 1;
@@ -193,7 +193,7 @@ pub struct Transaction<'s> {
     time: Time,
     logs: SmallVec<[Arc<Log>; 2]>,
     /// One per log.
-    holds: SmallVec<[Hold; 2]>,
+    holds: SmallVec<[AppendIntent; 2]>,
     /// Which log each entry goes to, and where its payload is kept.
     entries: Vec<(usize, Range<usize>)>,
     bytes: Vec<u8>,
@@ -242,7 +242,7 @@ impl Transaction<'_> {
     /// # Errors
     /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.
     pub fn commit(self) -> Result<Receipt, CommitError> {
-        let receipt = self.write(Nudge::Nobody)?;
+        let receipt = self.write(WhoSyncs::Caller)?;
         self.store.persist(receipt.ticket)?;
         Ok(receipt)
     }
@@ -252,10 +252,10 @@ impl Transaction<'_> {
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
     pub fn submit(self) -> Result<Receipt, CommitError> {
-        self.write(Nudge::Committer)
+        self.write(WhoSyncs::Committer)
     }
 
-    fn write(&self, nudge: Nudge) -> Result<Receipt, CommitError> {
+    fn write(&self, who_syncs: WhoSyncs) -> Result<Receipt, CommitError> {
         let Some((last, _)) = self.entries.last() else { return Ok(Receipt::default()) };
         let mut locked = self.lock()?;
         let firsts: SmallVec<[Offset; 2]> = locked.iter().map(|inner| inner.tail).collect();
@@ -265,7 +265,7 @@ impl Transaction<'_> {
             last_of[*place] = index;
         }
         let mut encoded = Entries::default();
-        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
+        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.places_to_list()).collect();
         for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
                 let stamp = Stamp { log: log.id(), offset: *first, time: self.time };
@@ -284,16 +284,15 @@ impl Transaction<'_> {
         let shared = &self.store.shared;
         let mut batch = PlannedBatch::of_entries(&encoded, touched);
         let last_log = self.logs.len() - 1;
-        let pending =
-            self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
-                goes_on: place < last_log,
-                ..Pending::payload(log, *end)
-            });
-        let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, nudge)?;
+        let pending = self.logs.iter().zip(&ends).enumerate().map(|(place, (log, end))| Pending {
+            same_batch_follows: place < last_log,
+            ..Pending::payload(log, *end)
+        });
+        let placed = shared.publish(&mut batch, self.bytes.len() as u64, pending, None, who_syncs)?;
         for (place, inner) in locked.iter_mut().enumerate() {
             let (offsets, places) = (firsts[place]..ends[place], batch.said(&places[place]));
             let change = Change::payload(&placed, offsets, places, self.time);
-            shared.staged(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
+            shared.apply(&self.logs[place], inner, &change, &Seen::payload(ends[place]));
         }
         drop(locked);
         shared.gate.announce();

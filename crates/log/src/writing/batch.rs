@@ -10,7 +10,7 @@
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::format::{self, BATCH_HEADER_BYTES, Kind, SEGMENT_BYTES_MAX, Stamp};
-use crate::times::Span;
+use crate::times::EntryTimes;
 use crate::{LogId, Offset, Position, Time};
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ pub(crate) struct Entries {
     /// Bytes of the frames that are none, all of them in front.
     beside: usize,
     /// Of the entries, once there is one.
-    times: Option<Span>,
+    times: Option<EntryTimes>,
 }
 
 impl Entries {
@@ -58,7 +58,7 @@ impl Entries {
         self.bytes.extend_from_slice(&[0; 8][..padding]);
         self.count += 1;
         self.entries += 1;
-        self.times.get_or_insert(Span::of(stamp.time)).note(stamp.time);
+        self.times.get_or_insert(EntryTimes::of(stamp.time)).note(stamp.time);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) count: u32,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
     /// Of the whole batch, and of its entries if it has any.
-    pub(crate) times: Span,
+    pub(crate) times: EntryTimes,
     /// Frames that are entries, whose time counts.
     pub(crate) entries: u64,
     pub(crate) body_bytes: u64,
@@ -110,7 +110,7 @@ impl<'a> PlannedBatch<'a> {
             beside: 0,
             count,
             touched,
-            times: Span::of(time),
+            times: EntryTimes::of(time),
             entries,
             body_bytes: 0,
             body_checksum: 0,
@@ -142,7 +142,7 @@ impl<'a> PlannedBatch<'a> {
             beside: entries.beside,
             count,
             touched,
-            times: entries.times.unwrap_or(Span::of(0)),
+            times: entries.times.unwrap_or(EntryTimes::of(0)),
             entries: entries.entries.into(),
             body_bytes,
             body_checksum,

@@ -7,8 +7,8 @@ use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer, Stamp};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::options::Durability;
+use crate::segment_tail::WriteMode;
 use crate::store::{Shared, Store};
-use crate::tip::Due;
 use crate::{LogId, Offset, Position, Time, WatcherId};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -203,7 +203,7 @@ impl Store {
         let mut inner = log.lock();
         let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
         if let (Some(parent), Some(lineage)) = (&mut parent, &inner.lineage) {
-            parent.bear(&lineage.need);
+            parent.add_fork(&lineage.need);
         }
         drop(inner);
         drop(parent);
@@ -246,7 +246,7 @@ impl Store {
         let receipt = self.shared.submit(log, &mut inner, commit, &notes, false, watcher)?;
         drop(inner);
         if commit.trim.is_some() {
-            self.shared.relinquish(log);
+            self.shared.drop_unneeded(log);
         }
         self.shared.gate.announce();
         Ok(receipt)
@@ -288,20 +288,20 @@ impl Store {
         if gone {
             self.shared.forget(log);
         } else {
-            self.shared.relinquish(log);
+            self.shared.drop_unneeded(log);
         }
         self.shared.gate.announce();
         Ok(receipt)
     }
 }
 
-/// Who sees to it that a batch becomes durable.
+/// The thread that sees to it that a batch becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nudge {
+pub(crate) enum WhoSyncs {
     /// The committer, woken if it sleeps.
     Committer,
-    /// The caller, who is going to wait for it anyway.
-    Nobody,
+    /// The caller, which is going to wait for it anyway.
+    Caller,
 }
 
 impl Shared {
@@ -313,36 +313,36 @@ impl Shared {
         payload_bytes: u64,
         pending: impl IntoIterator<Item = Pending>,
         watcher: Option<WatcherId>,
-        nudge: Nudge,
+        who_syncs: WhoSyncs,
     ) -> Result<Placed, CommitError> {
         batch.make_fit(self.options.batch_bytes_max());
         let carried = watcher.is_some_and(WatcherId::carries);
         // Readers are not to look for places in what is in no file yet.
-        let due = Due::of(self.options.durability, carried && !batch.says_places());
+        let mode = WriteMode::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
-        let placed = writer.append(batch, due)?;
+        let placed = writer.append(batch, mode)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.ahead.is_wanted() {
             writer.wake_committer();
         }
         if writer.options.durability == Durability::Sync {
-            writer.gathered.pending.extend(pending);
-            writer.gathered.waiting |= watcher.map_or(0, WatcherId::bit);
-            if nudge == Nudge::Committer && !carried {
+            writer.next_group.pending.extend(pending);
+            writer.next_group.waiting |= watcher.map_or(0, WatcherId::bit);
+            if who_syncs == WhoSyncs::Committer && !carried {
                 writer.nudge();
             }
         }
         Ok(placed)
     }
 
-    /// Applies a commit that was published to a log, which was locked all the while; where nothing has to be
-    /// waited for, it is visible then. For every way in the order is the same: published, staged, looked at
-    /// by retention, revealed, told to the watchers, and, once the log is unlocked, announced at the gate.
-    /// Who is told looks at once, so that there has to be something to be seen; and who slept at the gate
-    /// looks at the log, so that it would only wait for its lock while we hold it, which waking somebody is a
-    /// system call long.
+    /// Applies a published commit to its log, which the caller has had locked since. If nothing has to be
+    /// waited for, the commit is visible afterwards. The order is the same on every way in: published,
+    /// staged, looked at by retention, revealed, told to the watchers, and, once the log is unlocked,
+    /// announced at the gate. Watchers are told after the commit is revealed, because they look at once. The
+    /// gate is announced after the log is unlocked: to wake a sleeper takes a system call, and a reader that
+    /// wakes looks at the log, so it would wait for the lock.
     #[inline]
-    pub(crate) fn staged(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
+    pub(crate) fn apply(&self, log: &Arc<Log>, inner: &mut Inner, change: &Change<'_>, seen: &Seen) {
         inner.stage(change);
         if seen.deleted {
             inner.stage_delete();
@@ -359,9 +359,9 @@ impl Shared {
         }
     }
 
-    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once it is
-    /// unlocked, a log that was purged or deleted is [relinquished](Shared::relinquish) or
-    /// [forgotten](Shared::forget).
+    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell. Once the
+    /// log is unlocked, one that was purged [lets go](Shared::drop_unneeded) of what nobody needs, and one
+    /// that was deleted is [forgotten](Shared::forget).
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
         if seen.first > 0 {
@@ -386,7 +386,7 @@ impl Shared {
             return Err(CommitError::LogClosed);
         }
         // A batch without payload may be let go before what it speaks of.
-        let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
+        let places = if commit.has_payload() { inner.places_to_list() } else { Vec::new() };
         let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });
@@ -395,7 +395,7 @@ impl Shared {
         let seen =
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
         let pending = Pending::of(log, seen);
-        let placed = self.publish(&mut batch, next - first, [pending], watcher, Nudge::Committer)?;
+        let placed = self.publish(&mut batch, next - first, [pending], watcher, WhoSyncs::Committer)?;
         let change = Change {
             producer: commit.producer,
             writer_seq: commit.writer_seq,
@@ -404,7 +404,7 @@ impl Shared {
             trim: commit.trim,
             ..Change::payload(&placed, first..next, batch.said(&places), commit.time)
         };
-        self.staged(log, inner, &change, &seen);
+        self.apply(log, inner, &change, &seen);
         Ok(self.receipt(placed, first, next))
     }
 

@@ -2,16 +2,16 @@
 //!
 //! While a group is being synced the next one fills. A group's order is: sync the segments it lies in, sync
 //! the directory if a segment is new, show what it did to each log (what one batch did to several at once),
-//! move `visible`, then `durable`, tell each watcher once. So whoever waited for a commit finds it, by
-//! whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because
+//! move `visible`, then `durable`, tell each watcher once. So a caller that waited for a commit finds it by
+//! any way of reading. A sync that fails poisons the store: nothing is acknowledged any more, because
 //! asking the kernel again would report a success that means nothing. So does a call that fails to write what
 //! is to be synced.
 //!
-//! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are
-//! quick: it spares both ways a wake across processors. Who finds another group under way then goes on
-//! without waiting: the leader, when it is done, tells everybody who has commits behind it. For that
-//! `leading` is set, looked at and cleared, and `waiting` looked through, under the writer's lock. What
-//! nobody is going to lead is *owed* by the committer.
+//! A reactor commits in turns and leads the group itself at the end of a turn ([`Store::carry`]), as long as
+//! syncs are quick: that spares a wake across processors there and back. If it finds another group under way,
+//! it goes on without waiting: when the leader is done, it tells every watcher that has commits behind the
+//! group. For that `leading` is set, looked at and cleared, and `waiting` looked through, under the writer's
+//! lock. A group that no reactor is going to lead is *owed* by the committer.
 //!
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one:
 //! the committer then leads until a row of quick ones is behind it.
@@ -33,19 +33,19 @@ use thalweg_sync::contain::contain;
 use thalweg_sync::gate::Roused;
 use thalweg_sys::clock::monotonic_ns;
 
-/// Syncs up to this long are quick: for whoever commits in turns, as a turn full of requests takes as long.
+/// Syncs up to this long are quick: a reactor's turn that is full of requests takes as long.
 pub(crate) const QUICK_NS_MAX: u64 = 1_000_000;
 /// What a longer one counts as, however long it took: five quick ones at least have to follow.
 pub(crate) const SLOW_NS: u64 = 4 * QUICK_NS_MAX;
 
-/// Who leads the next group, as the writer's lock has it.
+/// Which thread leads the next group. Under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Lead {
     /// The committer sleeps and wants a nudge.
     pub(crate) committer_idle: bool,
     /// There are commits that the committer has to see to: nobody else is going to.
     pub(crate) owed: bool,
-    /// A group is being synced, or is going to be at once. Whoever leads it tells everybody who has commits
+    /// A group is being synced, or is going to be at once. Its leader tells every watcher that has commits
     /// behind it.
     pub(crate) leading: bool,
     /// How long a sync takes: an average of those since the last slow one.
@@ -68,13 +68,13 @@ impl Default for Lead {
     }
 }
 
-/// A commit that waits for its group: what becomes visible then, and who is told.
+/// A commit that waits for its group, and what becomes visible then.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) log: Arc<Log>,
     pub(crate) seen: Seen,
     /// The next one is of the same batch: what that did to several logs is shown at once.
-    pub(crate) goes_on: bool,
+    pub(crate) same_batch_follows: bool,
 }
 
 impl Pending {
@@ -84,13 +84,13 @@ impl Pending {
     }
 
     pub(crate) fn of(log: &Arc<Log>, seen: Seen) -> Pending {
-        Pending { log: log.clone(), seen, goes_on: false }
+        Pending { log: log.clone(), seen, same_batch_follows: false }
     }
 }
 
 /// What is written and no sync has covered: the next group, as it fills.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct NextGroup {
     /// Segments that are full and not synced.
     pub(crate) sealed: Vec<Arc<Segment>>,
     /// A segment came to the directory.
@@ -103,7 +103,7 @@ pub(crate) struct Gathered {
 
 /// What one sync covers.
 struct Group {
-    gathered: Gathered,
+    taken: NextGroup,
     active: Arc<Segment>,
     end: Position,
 }
@@ -111,11 +111,11 @@ struct Group {
 fn take(writer: &mut Writer) -> Result<Group, CommitError> {
     writer.flush()?;
     (writer.lead.leading, writer.lead.owed) = (true, false);
-    let gathered = std::mem::take(&mut writer.gathered);
-    Ok(Group { gathered, active: writer.active.clone(), end: writer.staged_end() })
+    let taken = std::mem::take(&mut writer.next_group);
+    Ok(Group { taken, active: writer.active.clone(), end: writer.staged_end() })
 }
 
-/// A group that is durable, and who is to be told.
+/// A group that is durable, and the watchers that are to be told.
 struct Concluded {
     /// Logs that moved, and the watchers that want to know of each.
     moved: Vec<(u32, LogId)>,
@@ -144,15 +144,15 @@ impl Shared {
         self.lead(Position::MAX)
     }
 
-    /// Makes a ticket durable, in one group with whatever else was written. Whoever finds a group under way
-    /// waits for it, and perhaps need not lead another.
+    /// Makes a ticket durable, in one group with everything else that was written. A caller that finds a
+    /// group under way waits for it, and perhaps need not lead another.
     ///
     /// # Errors
     /// What the sync said; the store is poisoned then.
     pub(crate) fn lead(&self, ticket: Position) -> io::Result<()> {
         let mut roused = Roused::default();
         let outcome = self.lead_alone(ticket, &mut roused);
-        // Without the lock: a task, or who is told, may make something durable right here.
+        // Without the lock: a task that is woken, or a watcher, may make something durable on this thread.
         roused.wake();
         match outcome {
             Ok(concluded) => {
@@ -184,14 +184,14 @@ impl Shared {
             CommitError::Failed(why) => io::Error::other(why),
             other => io::Error::other(other),
         })?;
-        // Whoever reads what is not durable need not wait for the sync.
+        // Readers of what is not durable need not wait for the sync.
         *roused = self.gate.announce_to_threads();
-        let _span = tracing::debug_span!("commit", batches = group.gathered.batches).entered();
+        let _span = tracing::debug_span!("commit", batches = group.taken.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
                 let took_ns = monotonic_ns().saturating_sub(begun_ns);
-                self.group_meters.note(group.gathered.batches, took_ns / 1_000);
+                self.group_meters.note(group.taken.batches, took_ns / 1_000);
                 Ok(Some(self.conclude(group, took_ns)))
             }
             Err(error) => {
@@ -206,15 +206,15 @@ impl Shared {
         if self.probes.forgets_sync() {
             return Ok(());
         }
-        let Gathered { sealed, names_changed, .. } = &group.gathered;
+        let NextGroup { sealed, names_changed, .. } = &group.taken;
         for segment in sealed.iter().chain([&group.active]) {
             segment.sync()?;
         }
         // What is mapped of those need not count as ours.
         sealed.iter().for_each(|segment| segment.release());
-        match &self.hold {
+        match &self.directory_lock {
             // Open all the time: a failure here is the disk's, and not that no descriptor is left.
-            Some(hold) if *names_changed => hold.names.sync(),
+            Some(held) if *names_changed => held.names.sync(),
             _ => Ok(()),
         }
     }
@@ -222,34 +222,33 @@ impl Shared {
     /// Shows what a group did, and has the next one begin.
     fn conclude(&self, group: Group, took_ns: u64) -> Concluded {
         let mut moved = Vec::new();
-        for batch in group.gathered.pending.chunk_by(|pending, _| pending.goes_on) {
+        for batch in group.taken.pending.chunk_by(|pending, _| pending.same_batch_follows) {
             self.show(batch, &mut moved);
         }
-        let trimmed = group.gathered.pending.iter().any(|pending| pending.seen.first > 0);
+        let trimmed = group.taken.pending.iter().any(|pending| pending.seen.first > 0);
         self.probes.before_words();
-        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says.
+        // Behind the logs, and `durable` last: a caller that waited for it finds everything that it covers.
         // Where commits are visible before they are durable, more may be by now.
         if self.options.durability == Durability::Sync {
             self.control.set_visible(group.end);
         }
         if trimmed {
-            // Whoever reads in another process looks once for what a version says, and no further than is
-            // visible by then.
+            // A reader in another process looks once per version, and no further than is visible by then.
             self.control.bump_segments();
         }
         self.control.set_durable(group.end);
-        // Whoever began to wait while this group was under way may be waiting for it.
+        // A watcher that began to wait while this group was under way may be waiting for it.
         let late = {
             let mut writer = self.writer.lock();
             writer.lead.leading = false;
             writer.lead.note(took_ns);
-            // Whoever led this group leaves the next segment to the committer.
+            // A leader other than the committer leaves the next segment to the committer.
             if writer.is_spare_due() {
                 writer.wake_committer();
             }
-            writer.gathered.waiting
+            writer.next_group.waiting
         };
-        Concluded { moved, waiting: group.gathered.waiting | late, end: group.end }
+        Concluded { moved, waiting: group.taken.waiting | late, end: group.end }
     }
 
     /// Tells of a group that is durable. Others may be told of by now that are so behind it.
@@ -262,8 +261,9 @@ impl Shared {
         self.watchers.tell(waiting, |watch| watch.complete(end));
     }
 
-    /// Shows what one batch did to the logs that it touched, with all of them locked: whoever sees it in one
-    /// of them and then looks at another sees it there. Notes which watchers are to be told of which log.
+    /// Shows what one batch did to the logs that it touched, with all of them locked: a reader that sees it
+    /// in one of them and then looks at another sees it there. Notes which watchers are to be told of which
+    /// log.
     fn show(&self, batch: &[Pending], moved: &mut Vec<(u32, LogId)>) {
         let mut locked = Log::lock_all(batch.iter().map(|pending| &*pending.log));
         let mut gone: SmallVec<[bool; 2]> = SmallVec::new();
@@ -279,7 +279,7 @@ impl Shared {
             if gone {
                 self.forget(&pending.log);
             } else if pending.seen.first > 0 || pending.seen.deleted {
-                self.relinquish(&pending.log);
+                self.drop_unneeded(&pending.log);
             }
         }
     }
@@ -288,7 +288,7 @@ impl Shared {
     fn tell_failed(&self) {
         let why = {
             let mut writer = self.writer.lock();
-            if std::mem::replace(&mut writer.told, true) {
+            if std::mem::replace(&mut writer.failure_announced, true) {
                 return;
             }
             writer.failure.clone().unwrap_or_default()
@@ -304,12 +304,12 @@ impl Shared {
     pub(crate) fn leads(&self, watcher: WatcherId) -> Option<Position> {
         let mut writer = self.writer.lock();
         // A bit may be left from a wait that is over.
-        let gathered = &writer.gathered;
-        let waits = gathered.waiting & watcher.bit() != 0 && !gathered.pending.is_empty();
+        let next = &writer.next_group;
+        let waits = next.waiting & watcher.bit() != 0 && !next.pending.is_empty();
         if !waits {
             return None;
         }
-        if !writer.lead.is_quick() || !gathered.sealed.is_empty() || gathered.names_changed {
+        if !writer.lead.is_quick() || !next.sealed.is_empty() || next.names_changed {
             writer.nudge();
             return None;
         }
@@ -350,7 +350,7 @@ impl Shared {
             writer.lead.committer_idle = false;
             let (owed, closed) = (writer.lead.owed, writer.closed);
             let rested = filler.rests_until(&writer).is_some_and(|rests| rests <= Instant::now());
-            if closed && writer.gathered.pending.is_empty() {
+            if closed && writer.next_group.pending.is_empty() {
                 return;
             }
             let order = if rested && !closed { writer.order_spare() } else { None };

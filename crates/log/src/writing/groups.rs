@@ -5,7 +5,7 @@ use thalweg_sync::meter::{Distribution, Histogram};
 
 /// The syncs since a store was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Groups {
+pub struct SyncStats {
     /// Batches made durable by each.
     pub batches: Distribution,
     /// How long each took, microseconds.
@@ -42,8 +42,8 @@ impl Store {
     /// assert!(groups.batches.sum >= 1 && groups.took_us.buckets.last().is_some_and(|(_, syncs)| *syncs >= 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn groups(&self) -> Groups {
+    pub fn groups(&self) -> SyncStats {
         let meters = &self.shared.group_meters;
-        Groups { batches: meters.batches.read(), took_us: meters.took_us.read() }
+        SyncStats { batches: meters.batches.read(), took_us: meters.took_us.read() }
     }
 }

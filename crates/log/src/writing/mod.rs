@@ -5,11 +5,12 @@
 //! batch              the frames of one commit, checksummed before they have a place
 //! writer             the one writer: chains batches and publishes them, behind one lock
 //! packing            which entries of many are one batch together
-//! tip, ahead         where a batch is put down: through the map or by a call, and the pages in front of it
+//! segment_tail       where a batch is put down: through the map or by a call
+//! ahead              the pages behind it, brought in before they are needed
 //! sizes, spare       the next segment: how large it is, and its file, made ahead of time
 //! reserve            room held back, so that a full disk can let go
 //! committer, groups  group commit: one sync for all that was written since the last one, and what groups come to
-//! soon               a lock that is held for a tenth of a microsecond
+//! spin_lock          a lock that is held for a tenth of a microsecond
 //! ```
 //!
 //! Never reads what was written: that is [`reading`](crate::reading)'s.
@@ -22,8 +23,8 @@ pub(crate) mod committer;
 pub(crate) mod groups;
 pub(crate) mod packing;
 pub(crate) mod reserve;
+pub(crate) mod segment_tail;
 pub(crate) mod sizes;
-pub(crate) mod soon;
 pub(crate) mod spare;
-pub(crate) mod tip;
+pub(crate) mod spin_lock;
 pub(crate) mod writer;

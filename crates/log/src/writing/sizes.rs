@@ -12,7 +12,7 @@
 use crate::error::CommitError;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::options::{BOUND_PARTS, PAGE_BYTES};
-use crate::spare::Why;
+use crate::spare::SegmentPurpose;
 use crate::writer::Writer;
 
 /// Beyond so many segments the next one of a bounded store is larger.
@@ -24,9 +24,9 @@ impl Writer {
     pub(crate) fn next_capacity(&self, needed: u32) -> u32 {
         let crowd = u32::try_from(self.live_bytes.len() / PARTS_MAX).unwrap_or(u32::MAX).max(1);
         let capacity = self.active.header.capacity;
-        let doubled = match self.emptied {
+        let doubled = match self.shrink_next {
             true => 0,
-            false if crowd == 1 && self.tip.end() < capacity / 2 => capacity,
+            false if crowd == 1 && self.segment_tail.end() < capacity / 2 => capacity,
             false => capacity.saturating_mul(2),
         };
         let due = self.options.segment_bytes_due().saturating_mul(crowd).min(self.options.segment_bytes_max);
@@ -36,9 +36,9 @@ impl Writer {
     /// Seals the active segment, unless nothing is in it, and begins one as small as a store's first.
     pub(crate) fn begin_anew(&mut self) -> Result<(), CommitError> {
         self.drop_spare();
-        self.emptied = true;
-        let begun = self.begin_next(Why::ToLetGo);
-        self.emptied = false;
+        self.shrink_next = true;
+        let begun = self.begin_next(SegmentPurpose::ToLetGo);
+        self.shrink_next = false;
         begun
     }
 }

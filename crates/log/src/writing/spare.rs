@@ -27,9 +27,9 @@ const STEP_BYTES: u32 = if cfg!(test) { 4096 } else { 1 << 20 };
 /// store touches.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What a segment is begun for.
+/// What a segment is begun for: it decides whether a full disk may lend the reserve to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum SegmentPurpose {
     /// More is to be kept.
     ToGrow,
     /// Something is not needed any more, and its room comes back.
@@ -91,7 +91,7 @@ impl Filling {
     /// Whether it may rest: it is wanted, and there is room left, also for the zeros that are missing: those
     /// are written several times as fast as a log fills.
     fn has_time(&self, writer: &Writer) -> bool {
-        let (room, missing) = (writer.tip.remaining(), self.spare.capacity - self.filled);
+        let (room, missing) = (writer.segment_tail.remaining(), self.spare.capacity - self.filled);
         writer.is_next(self.spare.number) && room > missing.max(writer.active.header.capacity) / 4
     }
 
@@ -170,7 +170,7 @@ impl Writer {
     /// Past half of the active segment, in `sync` mode, when none was begun.
     pub(crate) fn is_spare_due(&self) -> bool {
         self.options.durability == Durability::Sync
-            && self.tip.end() > self.active.header.capacity / 2
+            && self.segment_tail.end() > self.active.header.capacity / 2
             && self.spare.is_none()
             && !self.is_next(self.spare_begun)
             && self.directory.is_some()
@@ -211,17 +211,24 @@ impl Writer {
         }
     }
 
-    /// The next segment on the spot. On a full disk whoever lets go of something gets the least that it needs
-    /// out of what was set aside ([`reserve`](crate::reserve)); nobody else gets anything before that is
+    /// Makes the next segment on the spot. On a full disk a caller that lets go of something gets the least
+    /// that it needs out of the [`reserve`](crate::reserve). No other caller gets anything before that is
     /// whole again.
-    pub(crate) fn prepare_on_the_spot(&mut self, number: u32, needed: u32, why: Why) -> io::Result<Spare> {
-        let prepared = match (self.reserve.restore(), why) {
+    pub(crate) fn prepare_on_the_spot(
+        &mut self,
+        number: u32,
+        needed: u32,
+        purpose: SegmentPurpose,
+    ) -> io::Result<Spare> {
+        let prepared = match (self.reserve.restore(), purpose) {
             (true, _) => self.prepare_largest(number, needed),
-            (false, Why::ToLetGo) => self.prepare(number, least_capacity(needed), Allocation::Reserved),
-            (false, Why::ToGrow) => return Err(io::ErrorKind::StorageFull.into()),
+            (false, SegmentPurpose::ToLetGo) => {
+                self.prepare(number, least_capacity(needed), Allocation::Reserved)
+            }
+            (false, SegmentPurpose::ToGrow) => return Err(io::ErrorKind::StorageFull.into()),
         };
         match prepared {
-            Err(error) if why == Why::ToLetGo && is_full(&error) && self.reserve.lend() => {
+            Err(error) if purpose == SegmentPurpose::ToLetGo && is_full(&error) && self.reserve.lend() => {
                 let prepared = self.prepare(number, least_capacity(needed), Allocation::Reserved);
                 self.reserve.give_back();
                 prepared

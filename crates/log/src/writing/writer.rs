@@ -1,17 +1,17 @@
 //! The one writer: copies batches into the active segment, chained, and publishes them.
 //!
-//! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body, which
-//! does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active
-//! segment is full the next one takes over: the spare that the committer prepared, or one made on the spot
-//! with reserved blocks.
+//! Behind one lock, held for a header checksum and a copy. The body does not depend on its place and is
+//! checksummed beforehand. How a batch gets into the file is decided by the
+//! [`segment_tail`](crate::segment_tail). When the active segment is full, the next one takes over: the spare
+//! that the committer prepared, or one made on the spot with reserved blocks.
 //!
 //! Invariants: a batch never spans segments; `file_end` moves only over whole batches; what a group took with
 //! it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call
-//! of its own but the one in thousands that prepares a stretch or a segment.
+//! of its own but the one in thousands that prefaults pages or prepares a segment.
 
-use crate::ahead::{Ahead, stretch_bytes};
+use crate::ahead::{Ahead, prefault_bytes};
 use crate::batch::{Placed, PlannedBatch};
-use crate::committer::{Gathered, Lead};
+use crate::committer::{Lead, NextGroup};
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -19,10 +19,10 @@ use crate::open::{Parts, Tail};
 use crate::options::{Durability, Options};
 use crate::reserve::Reserve;
 use crate::segment::Segment;
-use crate::spare::{Spare, Why};
+use crate::segment_tail::{SegmentTail, WriteMode};
+use crate::spare::{SegmentPurpose, Spare};
 use crate::store::Store;
-use crate::times::{Span, Times};
-use crate::tip::{Due, Tip};
+use crate::times::{EntryTimes, Times};
 use crate::view::Segments;
 use crate::{Position, Time, position};
 use parking_lot::Condvar;
@@ -40,7 +40,7 @@ pub(crate) struct Writer {
     pub(crate) control: Arc<Control>,
     pub(crate) segments: Arc<Segments>,
     pub(crate) active: Arc<Segment>,
-    pub(crate) tip: Tip,
+    pub(crate) segment_tail: SegmentTail,
     pub(crate) link: Link,
     /// Of all entries.
     pub(crate) times: Times,
@@ -51,20 +51,20 @@ pub(crate) struct Writer {
     /// The segment whose spare is being filled, or could not be.
     pub(crate) spare_begun: u32,
     /// What the next sync is going to cover.
-    pub(crate) gathered: Gathered,
+    pub(crate) next_group: NextGroup,
     /// Who makes what is written durable.
     pub(crate) lead: Lead,
     /// Why nothing more is written or acknowledged: a sync failed, or a call that was to write.
     pub(crate) failure: Option<String>,
-    /// Every watcher knows of it.
-    pub(crate) told: bool,
+    /// Every watcher was told of it.
+    pub(crate) failure_announced: bool,
     /// Wakes the committer.
     pub(crate) work: Arc<Condvar>,
     pub(crate) closed: bool,
     /// The next segment is to be as small as a store's first.
-    pub(crate) emptied: bool,
+    pub(crate) shrink_next: bool,
     /// Time of the first entry in the active segment, 0 while there is none.
-    pub(crate) begun: Time,
+    pub(crate) first_entry_time: Time,
     pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
     pub(crate) live_bytes: BTreeMap<u32, u64>,
@@ -80,7 +80,7 @@ impl Store {
     /// # Errors
     /// As [`Store::commit`].
     pub fn rotate(&self) -> Result<(), CommitError> {
-        self.shared.writer.lock().begin_next(Why::ToGrow)
+        self.shared.writer.lock().begin_next(SegmentPurpose::ToGrow)
     }
 }
 
@@ -114,22 +114,22 @@ impl Writer {
             options: options.clone(),
             control: control.clone(),
             segments,
-            begun: tail.active.first_time(),
+            first_entry_time: tail.active.first_time(),
             active: tail.active,
-            tip: Tip::new(tail.region, options),
+            segment_tail: SegmentTail::new(tail.region, options),
             link: tail.link,
             times: tail.times,
             ahead: Ahead::default(),
             spare: None,
             reserve: Reserve::found(disk, directory.as_deref()),
             spare_begun: 0,
-            gathered: Gathered::default(),
+            next_group: NextGroup::default(),
             lead: Lead::default(),
             failure: None,
-            told: false,
+            failure_announced: false,
             work: Arc::default(),
             closed: false,
-            emptied: false,
+            shrink_next: false,
             tally: Tally::default(),
             live_bytes: BTreeMap::new(),
             gone_bytes: 0,
@@ -139,7 +139,7 @@ impl Writer {
 
     /// End of the last batch, in its file or staged.
     pub(crate) fn staged_end(&self) -> Position {
-        position(self.active.header.number, self.tip.end())
+        position(self.active.header.number, self.segment_tail.end())
     }
 
     /// Whether it takes more.
@@ -164,16 +164,20 @@ impl Writer {
         self.wake_committer();
     }
 
-    /// Takes nothing more from here on. The committer tells everybody: whoever came upon it may hold what
-    /// they want.
+    /// Takes nothing more from here on. The committer tells the watchers: the thread that came upon the
+    /// failure may hold locks that they want.
     pub(crate) fn fail(&mut self, why: &io::Error) -> CommitError {
         let why = self.failure.get_or_insert_with(|| why.to_string()).clone();
         self.nudge();
         CommitError::Failed(why)
     }
 
-    /// Writes one batch, and publishes it unless it is due later.
-    pub(crate) fn append(&mut self, batch: &PlannedBatch<'_>, due: Due) -> Result<Placed, CommitError> {
+    /// Writes one batch, and publishes it unless it is staged.
+    pub(crate) fn append(
+        &mut self,
+        batch: &PlannedBatch<'_>,
+        mode: WriteMode,
+    ) -> Result<Placed, CommitError> {
         self.check_open()?;
         let limit = self.options.batch_bytes_max();
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
@@ -181,8 +185,8 @@ impl Writer {
         let logs = batch.touched.len();
         let touched = u16::try_from(logs);
         let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
-        if length > self.tip.remaining() {
-            let why = if batch.lets_go() { Why::ToLetGo } else { Why::ToGrow };
+        if length > self.segment_tail.remaining() {
+            let why = if batch.lets_go() { SegmentPurpose::ToLetGo } else { SegmentPurpose::ToGrow };
             self.rotate(length, why).inspect_err(|_| self.tally.failures += 1)?;
         }
         self.bring_in(length);
@@ -191,10 +195,10 @@ impl Writer {
             self.note_times(&batch.times);
         }
         self.tally.batches += 1;
-        self.gathered.batches += 1;
+        self.next_group.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.staged_end();
-        self.place(batch, (length, touched), due).map_err(|error| self.fail(&error))?;
+        self.place(batch, (length, touched), mode).map_err(|error| self.fail(&error))?;
         let end = self.staged_end();
         self.control.set_staged_end(end);
         self.show();
@@ -202,9 +206,9 @@ impl Writer {
     }
 
     /// Keeps what searches by time rely on: known before the entry is visible.
-    fn note_times(&mut self, span: &Span) {
-        if self.begun == 0 {
-            self.begun = span.first;
+    fn note_times(&mut self, span: &EntryTimes) {
+        if self.first_entry_time == 0 {
+            self.first_entry_time = span.first;
         }
         let before = self.times.lateness;
         self.times.join(span);
@@ -213,7 +217,12 @@ impl Writer {
         }
     }
 
-    fn place(&mut self, batch: &PlannedBatch<'_>, (length, touched): (u32, u16), due: Due) -> io::Result<()> {
+    fn place(
+        &mut self,
+        batch: &PlannedBatch<'_>,
+        (length, touched): (u32, u16),
+        mode: WriteMode,
+    ) -> io::Result<()> {
         let header = BatchHeader {
             length,
             header_checksum: 0,
@@ -224,10 +233,10 @@ impl Writer {
             frames: batch.count,
             touched,
         };
-        let here = self.active.seal.at(self.tip.end());
+        let here = self.active.seal.at(self.segment_tail.end());
         let checksum = header.encode(&batch.touched, here, &mut self.scratch);
         self.link = Link { length, checksum };
-        self.tip.put(&self.scratch, batch, due, &self.active)
+        self.segment_tail.put(&self.scratch, batch, mode, &self.active)
     }
 
     /// Brings what is staged into the file.
@@ -238,21 +247,21 @@ impl Writer {
         if let Some(why) = &self.failure {
             return Err(CommitError::Failed(why.clone()));
         }
-        self.tip.flush(&self.active).map_err(|error| self.fail(&error))?;
+        self.segment_tail.flush(&self.active).map_err(|error| self.fail(&error))?;
         self.show();
         Ok(())
     }
 
     /// Says how far the file goes.
     fn show(&self) {
-        let end = position(self.active.header.number, self.tip.published());
+        let end = position(self.active.header.number, self.segment_tail.published());
         self.control.set_file_end(end);
         if self.options.durability != Durability::Sync {
             self.control.set_visible(end);
         }
     }
 
-    fn rotate(&mut self, needed: u32, why: Why) -> Result<(), CommitError> {
+    fn rotate(&mut self, needed: u32, why: SegmentPurpose) -> Result<(), CommitError> {
         self.flush()?;
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
@@ -278,11 +287,11 @@ impl Writer {
                         self.prepare_on_the_spot(number, needed, why).map_err(refused)?
                     }
                 };
-                self.gathered.names_changed = true;
+                self.next_group.names_changed = true;
                 if self.options.durability == Durability::Os {
                     // Before anything is stored through a map: the first fault on a page that is not there
                     // has the kernel read ahead, and what it reads is the zeros that nobody has written.
-                    let first = stretch_bytes(spare.capacity);
+                    let first = prefault_bytes(spare.capacity);
                     let brought = spare.file.write_zeros(first.into(), 0);
                     ahead = Ahead::of(brought.map_or(spare.capacity, |()| first));
                 }
@@ -293,14 +302,14 @@ impl Writer {
         self.segments.add(segment.clone());
         self.control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        self.tip.move_to(region);
-        (self.ahead, self.begun, self.gone_bytes) = (ahead, 0, 0);
+        self.segment_tail.move_to(region);
+        (self.ahead, self.first_entry_time, self.gone_bytes) = (ahead, 0, 0);
         self.tally.rotations += 1;
         match self.options.durability {
-            Durability::Sync => self.gathered.sealed.push(sealed),
+            Durability::Sync => self.next_group.sealed.push(sealed),
             Durability::Os => {
                 sealed.release();
-                self.gathered.sealed.push(sealed);
+                self.next_group.sealed.push(sealed);
             }
             // Nothing to sync, and nothing must keep a segment that no log needs.
             Durability::Memory => {}
@@ -309,9 +318,9 @@ impl Writer {
     }
 
     /// Seals the active segment, unless nothing is in it.
-    pub(crate) fn begin_next(&mut self, why: Why) -> Result<(), CommitError> {
+    pub(crate) fn begin_next(&mut self, why: SegmentPurpose) -> Result<(), CommitError> {
         self.check_open()?;
-        if self.tip.end() <= SEGMENT_HEADER_BYTES {
+        if self.segment_tail.end() <= SEGMENT_HEADER_BYTES {
             return Ok(());
         }
         self.rotate(0, why)

@@ -51,14 +51,6 @@ impl Verified {
         lost
     }
 
-    /// The same, for another look at the same bytes.
-    pub(super) fn same(&self) -> Verified {
-        // The damage last, because another thread may be verifying.
-        let (looked_at, clean) = (Published::new(self.looked_at.bytes()), Published::new(self.clean.bytes()));
-        let damage = self.damage.lock().clone().into();
-        Verified { trusted_from: self.trusted_from, looked_at, clean, damage }
-    }
-
     #[inline]
     pub(super) fn trusted_from(&self) -> u32 {
         self.trusted_from
@@ -175,7 +167,7 @@ impl Segment {
 
     /// Verifies one run of batches that stand, and whatever damage follows it.
     fn verify_next(&self) {
-        let Verified { trusted_from, looked_at, damage, .. } = &self.verified;
+        let Verified { trusted_from, looked_at, damage, .. } = &*self.verified;
         let mut damage = damage.lock();
         let start = looked_at.bytes();
         // Once: in a process that is attached another thread may move the mark meanwhile.

@@ -2,8 +2,8 @@
 
 use super::forged::leads_nowhere_that_harms;
 use super::*;
-use crate::pace::Leisure;
 use crate::pace::PacedFile;
+use crate::pace::Throttle;
 use proptest::prelude::*;
 use thalweg_sys::disk::sim::{Random, SimDisk};
 
@@ -25,8 +25,8 @@ fn logs() -> impl Strategy<Value = Logs> {
 
 /// Each record's log and offset, and the file of all.
 fn written(disk: &Disk, path: &Path, logs: &Logs) -> (Vec<Record>, Option<Settled>) {
-    let leisure = Leisure::default();
-    let mut writing = Writing::new(PacedFile::new(disk.create(path).unwrap(), 4096, &leisure, 0));
+    let throttle = Throttle::default();
+    let mut writing = Writing::new(PacedFile::new(disk.create(path).unwrap(), 4096, &throttle, 0));
     let mut records = Vec::new();
     for (log, lengths) in (3u64..).step_by(5).zip(logs) {
         let mut offset = log * 1_000;
@@ -104,8 +104,8 @@ proptest! {
 #[test]
 fn what_makes_sense_is_believed() {
     let mut told = Vec::new();
-    Stretch { log: 4, offset: 10, byte: 0, length: 200, bounds: 0 }.encode(&mut told);
-    Stretch { log: 4, offset: 210, byte: 200, length: 100, bounds: 2 }.encode(&mut told);
+    SettledRange { log: 4, offset: 10, byte: 0, length: 200, bounds: 0 }.encode(&mut told);
+    SettledRange { log: 4, offset: 210, byte: 200, length: 100, bounds: 2 }.encode(&mut told);
     [0u32, 120, 0].iter().for_each(|bound| told.extend_from_slice(&bound.to_le_bytes()));
     assert!(leads_nowhere_that_harms(2, 3, &told, &[(4, 10), (4, 130), (4, 309), (4, 310)]));
     for (at, value) in [(16, 200), (24, 1), (20, 0), (20, 255), (56, 3), (64, 1), (68, 0), (68, 201)] {

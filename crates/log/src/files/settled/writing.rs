@@ -1,6 +1,6 @@
 //! Writing a settled file, from its first byte to its last, in one go.
 
-use super::{BLOCK_BYTES, BOUND_BYTES, End, RANGE_BYTES, Settled, Stretch};
+use super::{BLOCK_BYTES, BOUND_BYTES, End, RANGE_BYTES, Settled, SettledRange};
 use crate::format::SegmentHeader;
 use crate::pace::PacedFile;
 use crate::{LogId, Offset};
@@ -14,7 +14,7 @@ pub(crate) struct Writing<'l> {
     bounds: Vec<u8>,
     checksums: Vec<u8>,
     /// The last range, and its last bound.
-    last: Option<(Stretch, u32)>,
+    last: Option<(SettledRange, u32)>,
     payload: u32,
     /// Checksum of the block that is being filled, so far.
     checksum: u32,
@@ -47,7 +47,7 @@ impl<'l> Writing<'l> {
                 self.end_range();
                 let bounds = (self.bounds.len() / 4) as u32;
                 self.bounds.extend_from_slice(&[0; 4]);
-                self.last = Some((Stretch { log, offset, byte: self.payload, length, bounds }, 0));
+                self.last = Some((SettledRange { log, offset, byte: self.payload, length, bounds }, 0));
             }
         }
         self.put_payload(bytes)

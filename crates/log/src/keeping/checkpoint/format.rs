@@ -14,18 +14,18 @@
 
 use super::file_name;
 use crate::Position;
-use crate::credible::{ID_END, are_credible, branches_off, is_place};
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
+use crate::mapping;
+use crate::plausible::{ID_END, are_plausible, branches_off, is_place};
 use crate::segment_of;
 use crate::times::Times;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_sync::region::Final;
 use thalweg_sys::disk::Disk;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
@@ -188,7 +188,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
             let (length, span, places) = (cutter.word32()?, cutter.word32()?, cutter.word64()?);
             extents.restore(Extent { position, offset, length, span, places });
         }
-        if !are_credible(extents.all(), tail) {
+        if !are_plausible(extents.all(), tail) {
             return None;
         }
         inner.extents = extents;
@@ -210,7 +210,7 @@ pub(crate) fn read(
         return Ok(None);
     }
     // Mapped, not read: a large checkpoint must not double the memory at start.
-    let whole = Final::new(file.map(length, false)?);
+    let whole = mapping::of_checkpoint(&file, length)?;
     Ok(decode(whole.bytes(), start, store_id, intern))
 }
 

@@ -93,7 +93,7 @@ impl Shared {
         let next_log = *self.next_log.lock();
         sink.put(&encode_header(self.control.store_id, start, link, next_log, times))?;
         // Between two shards nothing is locked: whatever happens there the checkpoint has to bear.
-        self.catalogue.visit_at_leisure(|log| sink.add(log), || self.probes.between_shards());
+        self.catalogue.visit_unlocked(|log| sink.add(log), || self.probes.between_shards());
         let records = sink.records;
         let bytes = sink.finish()?;
         // Everything a record may speak of must be durable before the checkpoint can be found.
@@ -117,21 +117,21 @@ impl Store {
     /// # Errors
     /// What the disk said; the previous checkpoints stay valid.
     pub fn checkpoint(&self) -> io::Result<()> {
-        let _waits = self.shared.leisure.hurry();
-        self.checkpoint_at_leisure()
+        let _waits = self.shared.throttle.hurry();
+        self.checkpoint_throttled()
     }
 
     /// The same for whoever does not wait for it.
-    pub(crate) fn checkpoint_at_leisure(&self) -> io::Result<()> {
-        let _one_at_a_time = self.shared.turns.replacing.lock();
+    pub(crate) fn checkpoint_throttled(&self) -> io::Result<()> {
+        let _one_at_a_time = self.shared.maintenance_locks.replacing.lock();
         self.checkpoint_alone()
     }
 
     /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the
     /// disk refuses it may do later.
     pub(crate) fn checkpoint_unless_under_way(&self) {
-        let _waits = self.shared.leisure.hurry();
-        if let Some(_one_at_a_time) = self.shared.turns.replacing.try_lock()
+        let _waits = self.shared.throttle.hurry();
+        if let Some(_one_at_a_time) = self.shared.maintenance_locks.replacing.try_lock()
             && let Err(error) = self.checkpoint_alone()
         {
             tracing::warn!(%error, "cannot write a checkpoint: files that nobody needs stay for now");
@@ -179,7 +179,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pace::Leisure;
+    use crate::pace::Throttle;
     use crate::{Config, Lifetime, Options, Store};
     use thalweg_sys::disk::Disk;
     use thalweg_sys::disk::sim::SimDisk;
@@ -190,9 +190,9 @@ mod tests {
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
         let (log, _) = store.create(&[b'n'; 200], &config, None, &Default::default(), None).unwrap();
         let disk = Disk::Sim(SimDisk::new(1, 3 * FLUSH_BYTES as u64));
-        let leisure = Leisure::default();
+        let throttle = Throttle::default();
         let file = disk.create(Path::new("/checkpoint")).unwrap();
-        let mut sink = Sink::new(PacedFile::new(file, FLUSH_BYTES, &leisure, 0));
+        let mut sink = Sink::new(PacedFile::new(file, FLUSH_BYTES, &throttle, 0));
         for _ in 0..10_000 {
             sink.add(&log);
             assert!(sink.record.len() < FLUSH_BYTES);

@@ -2,12 +2,12 @@
 
 use super::Recovery;
 use super::follow::Shown;
-use crate::credible::is_credible;
 use crate::extents::Extent;
 use crate::fork::Lineage;
 use crate::format::{self, Config, Created, Frame, Kind, Producer};
 use crate::log::{Change, Inner, Log};
 use crate::places::Places;
+use crate::plausible::is_plausible;
 use crate::scan::Batch;
 use crate::segment;
 use crate::{LogId, Offset, Position, Time, position};
@@ -36,7 +36,7 @@ impl Recovery {
         self.report.batches += 1;
         let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
         for frame in format::frames(batch.body) {
-            if !is_credible(&frame) {
+            if !is_plausible(&frame) {
                 self.disbelieve(segment, batch, &frame);
                 continue;
             }
@@ -131,7 +131,7 @@ impl Recovery {
         let mut inner = log.lock();
         let Some(lineage) = inner.lineage.as_mut().filter(|lineage| lineage.parent.is_none()) else { return };
         if let Some(parent) = self.logs.get(&lineage.branch.parent) {
-            parent.lock().bear(&lineage.need);
+            parent.lock().add_fork(&lineage.need);
             lineage.parent = Some(parent.clone());
         }
     }
@@ -146,11 +146,11 @@ impl Recovery {
                 if !inner.phase.is_deleting() || inner.children > 0 || inner.last > passed {
                     return;
                 }
-                inner.disown()
+                inner.take_parent()
             };
             self.logs.remove(&log.id());
             gone = parent.map(|(parent, need)| {
-                drop(parent.lock().bury(&need));
+                drop(parent.lock().remove_fork(&need));
                 parent
             });
         }

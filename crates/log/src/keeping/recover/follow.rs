@@ -4,8 +4,8 @@ use super::{Recovery, missing_segment};
 use crate::checkpoint;
 use crate::error::{OpenError, Touched};
 use crate::extents::Extent;
+use crate::fork_needs::drop_unneeded;
 use crate::format::SEGMENT_HEADER_BYTES;
-use crate::heirs::relinquish;
 use crate::log::{Inner, Log};
 use crate::view::View;
 use crate::{Position, segment_of};
@@ -37,7 +37,7 @@ impl Recovery {
     /// Follows up what became of a log and is shown, in a process that follows another.
     pub(super) fn show(&self, log: &Arc<Log>, Shown { deleted, lets_go }: Shown) {
         if lets_go {
-            relinquish(log, drop);
+            drop_unneeded(log, drop);
         }
         if deleted {
             self.catalogue.remove(log);

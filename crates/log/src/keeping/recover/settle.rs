@@ -4,7 +4,7 @@ use super::{Recovery, missing_segment};
 use crate::error::Touched;
 use crate::extents::Extent;
 use crate::fork::orphaned;
-use crate::heirs::relinquish;
+use crate::fork_needs::drop_unneeded;
 use crate::log::{Inner, Log};
 use crate::segment;
 use crate::{LogId, Position, position, segment_of};
@@ -45,7 +45,7 @@ impl Recovery {
         let mut logs: Vec<&Arc<Log>> = self.logs.values().filter(|log| lets_go(&log.lock())).collect();
         // A fork is younger than its parent, which has heard from all of them when its turn comes.
         logs.sort_unstable_by_key(|log| Reverse(log.id()));
-        logs.into_iter().for_each(|log| relinquish(log, drop));
+        logs.into_iter().for_each(|log| drop_unneeded(log, drop));
     }
 
     /// Refuses logs with payload in segments that are gone.

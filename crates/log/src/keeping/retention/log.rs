@@ -10,9 +10,9 @@
 
 use crate::error::CommitError;
 use crate::extents::Extent;
-use crate::fork::spans;
+use crate::fork::read_parts;
 use crate::log::{Inner, Log};
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::query::{Query, Start};
 use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Time};
@@ -189,17 +189,17 @@ struct Beyond {
 /// Where a log goes beyond so many bytes; `None` unless it does.
 fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
     let keep_from = inner.tail_visible.checked_sub(bytes).filter(|from| *from > inner.first_visible)?;
-    let spans = spans(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
+    let parts = read_parts(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
     // The last part comes first.
-    let span = spans.last()?;
-    span.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: span.log })
+    let part = parts.last()?;
+    part.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: part.log })
 }
 
 impl Shared {
     /// The last offset at which a run of batches ends, up to the one from which on everything stays.
     fn whole_below(&self, Beyond { keep_from, extent, log }: &Beyond) -> Offset {
-        let reach = Reach { view: &self.segments.latest(), limit: self.control.file_end() };
-        let ends = reach.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
+        let unfolder = Unfolder { view: &self.segments.latest(), limit: self.control.file_end() };
+        let ends = unfolder.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
         ends.last().unwrap_or(extent.offset)
     }
 }

@@ -13,12 +13,12 @@
 
 use crate::error::CommitError;
 use crate::extents::Extent;
-use crate::fork::{Stretch, stretches};
+use crate::fork::{LineagePart, lineage_parts};
 use crate::format::{self, Kind, SEGMENT_HEADER_BYTES};
 use crate::log::Log;
 use crate::options::{Durability, Options};
 use crate::segment::Segment;
-use crate::spare::Why;
+use crate::spare::SegmentPurpose;
 use crate::store::{Shared, Store};
 use crate::view::View;
 use crate::{Offset, Position, Time, position, segment_of};
@@ -111,7 +111,7 @@ fn old_below(extents: &[Extent], keep_from: Position) -> Option<Offset> {
 /// The same of a log that shows something that it inherits, which its ancestors hold.
 fn old_of_fork(log: &Arc<Log>, keep_from: Position) -> Option<Offset> {
     let mut old = None;
-    for Stretch { log, from, cut } in stretches(log) {
+    for LineagePart { log, from, cut } in lineage_parts(log) {
         let inner = log.lock();
         let extents = inner.extents.covering(from, cut);
         let end = old_below(extents, keep_from).map(|end| end.min(cut));
@@ -192,10 +192,10 @@ impl Shared {
         let age = self.options.rotate_after_us.filter(|_| self.options.durability != Durability::Memory);
         let Some(age) = age else { return Ok(()) };
         let mut writer = self.writer.lock();
-        if writer.begun == 0 || now < writer.begun.saturating_add(age) {
+        if writer.first_entry_time == 0 || now < writer.first_entry_time.saturating_add(age) {
             return Ok(());
         }
-        writer.begin_next(Why::ToGrow)
+        writer.begin_next(SegmentPurpose::ToGrow)
     }
 
     /// Begins another segment once something has been in this one for a good part of the age that entries may
@@ -216,9 +216,9 @@ impl Shared {
         if writer.active.header.number != active {
             return Ok(());
         }
-        match writer.tip.end() < writer.active.header.capacity / 2 {
+        match writer.segment_tail.end() < writer.active.header.capacity / 2 {
             true => writer.begin_anew(),
-            false => writer.begin_next(Why::ToLetGo),
+            false => writer.begin_next(SegmentPurpose::ToLetGo),
         }
     }
 
@@ -226,7 +226,7 @@ impl Shared {
     fn aged(&self, now: Time, age: u64) -> Option<u32> {
         let (active, begun) = {
             let writer = self.writer.lock();
-            (writer.active.header.number, writer.begun)
+            (writer.active.header.number, writer.first_entry_time)
         };
         if begun == 0 {
             return None;

@@ -14,7 +14,7 @@ pub(crate) const ID_END: LogId = 1 << 63;
 pub(crate) const OFFSET_MAX: Offset = 1 << 62;
 
 /// Whether a frame's values are possible.
-pub(crate) fn is_credible(frame: &Frame<'_>) -> bool {
+pub(crate) fn is_plausible(frame: &Frame<'_>) -> bool {
     let end = frame.offset.checked_add(frame.payload.len() as u64);
     let says = match frame.kind {
         Kind::Data => end.is_some_and(|end| end <= OFFSET_MAX),
@@ -37,7 +37,7 @@ pub(crate) fn is_place(position: Position) -> bool {
 }
 
 /// Whether a log that ends at `tail` can have these extents, in this order.
-pub(crate) fn are_credible(extents: &[Extent], tail: Offset) -> bool {
+pub(crate) fn are_plausible(extents: &[Extent], tail: Offset) -> bool {
     let lies = |extent: &Extent| {
         let said = extent.places == 0 || is_place(extent.places);
         let in_segment = place_of(extent.position).checked_add(extent.span);

@@ -1,15 +1,15 @@
 //! What a log keeps: what it shows itself, and what others inherit from it.
 //!
-//! A fork *needs* of its parent one stretch of what lies below its base: from the first offset of it that the
-//! fork shows, or that forks of its own need, to the last. It tells its parent when it is created, whenever
-//! it needs less, and when it is gone; so a parent knows at any time what its forks need, and lets go of what
-//! lies neither there nor in what it shows. A parent that is purged past what its forks inherit, or deleted,
-//! has gaps between what it keeps.
+//! A fork *needs* one range of its parent's offsets, below the fork's base: from the first offset that
+//! the fork shows, or that forks of the fork need, to the last. The fork tells its parent when it is
+//! created, when it needs less, and when it is gone. So a parent knows what its forks need, and lets go
+//! of what neither they need nor it shows itself. A parent that was deleted, or purged past what its
+//! forks inherit, has gaps between what it keeps.
 //!
-//! Invariants: a fork needs less and less. What it told is never less than what it needs, because it tells
-//! behind the commit that became visible. A new fork needs what its parent shows, so that of what there is
-//! less and less is kept, and recovery comes to the same end from whichever checkpoint it begins. Forks are
-//! locked before their parents. *Checked by* the tests of forks, which reckon what is needed of every log of
+//! Invariants: what a fork needs only shrinks. What it told its parent is never less than what it needs,
+//! because it tells after the commit became visible. A new fork needs only what its parent shows. So what is
+//! kept only shrinks, and recovery comes to the same end from any checkpoint. Forks are locked before their
+//! parents. *Checked by* the tests of forks, which reckon what is needed of every log of
 //! random trees, and by the crash simulation, which loses checkpoints.
 
 use crate::Offset;
@@ -34,14 +34,14 @@ struct Needed {
 
 /// What the forks of a log need of it.
 #[derive(Debug, Default)]
-pub(crate) struct Heirs {
+pub(crate) struct ForkNeeds {
     /// By where they begin and end, each once.
     needs: SmallVec<[Needed; 1]>,
     /// What lies below it and is not needed is gone.
     pruned: Offset,
 }
 
-impl Heirs {
+impl ForkNeeds {
     pub(crate) fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
@@ -62,7 +62,7 @@ impl Heirs {
             return false;
         }
         self.needs.remove(at);
-        // Who holds all of it stands most likely beside it.
+        // A need that covers the range most likely stands next to it in the list.
         let front = at.checked_sub(1).is_some_and(|at| self.needs[at].range.end >= need.end);
         let behind = self.needs.get(at).is_some_and(|needed| needed.range.start == need.start);
         !(front || behind)
@@ -80,7 +80,7 @@ impl Heirs {
         needs.first().map_or(0..0, |first| first.range.start..end.min(base))
     }
 
-    /// Which of some extents nobody needs: runs of them, by their places. Complexity: a step for each, and
+    /// Which of some extents no fork needs: runs of their indices. Complexity: a step for each extent, and
     /// for each need that begins in front of their end.
     fn unneeded(&self, extents: &[Extent]) -> SmallVec<[Range<usize>; 2]> {
         let (mut needs, mut reach) = (self.needs.iter().peekable(), 0);
@@ -105,60 +105,60 @@ impl Inner {
         if self.phase == Phase::Deleted { Offset::MAX } else { self.first_visible }
     }
 
-    /// Another fork, which needs so much of it.
-    pub(crate) fn bear(&mut self, need: &Need) {
+    /// Counts another fork, and what that needs.
+    pub(crate) fn add_fork(&mut self, need: &Need) {
         self.children += 1;
-        self.owe(need);
+        self.add_need(need);
     }
 
-    /// A fork that needed so much of it is gone. Answers what goes with it.
-    pub(crate) fn bury(&mut self, need: &Need) -> Extents {
+    /// Counts one fork less, and what that needed. Answers the extents that nobody needs any more.
+    pub(crate) fn remove_fork(&mut self, need: &Need) -> Extents {
         self.children = self.children.saturating_sub(1);
-        self.free(need)
+        self.remove_need(need)
     }
 
-    fn owe(&mut self, need: &Need) {
+    fn add_need(&mut self, need: &Need) {
         if !need.is_empty() {
-            self.with_heirs(|heirs| heirs.add(need));
+            self.with_fork_needs(|needs| needs.add(need));
         }
     }
 
-    /// Lets go of what one fork needed, and neither another nor the log itself.
-    fn free(&mut self, need: &Need) -> Extents {
-        if need.is_empty() || !self.with_heirs(|heirs| heirs.remove(need)) {
+    /// Lets go of what one fork needed, and neither another fork needs nor the log shows.
+    fn remove_need(&mut self, need: &Need) -> Extents {
+        if need.is_empty() || !self.with_fork_needs(|needs| needs.remove(need)) {
             return Extents::new();
         }
         self.prune(need.clone())
     }
 
-    /// Lets go of what it shows no more, and no fork needs.
-    fn retire(&mut self) -> Extents {
-        let (own, from) = (self.own(), self.heirs().map_or(0, |heirs| heirs.pruned));
+    /// Lets go of what the log no longer shows and no fork needs.
+    fn drop_hidden(&mut self) -> Extents {
+        let (own, from) = (self.own(), self.fork_needs().map_or(0, |needs| needs.pruned));
         let gone = self.prune(from..own);
-        if self.heirs().is_some() {
-            self.with_heirs(|heirs| heirs.pruned = own);
+        if self.fork_needs().is_some() {
+            self.with_fork_needs(|needs| needs.pruned = own);
         }
         gone
     }
 
-    /// Lets go of what of a range it does not show, and no fork needs.
+    /// Lets go of the extents in a range that the log does not show and no fork needs.
     fn prune(&mut self, range: Range<Offset>) -> Extents {
         let places = self.extents.places(&range, self.own());
-        let runs = match self.heirs() {
-            Some(heirs) => heirs.unneeded(&self.extents.all()[places.clone()]),
+        let runs = match self.fork_needs() {
+            Some(needs) => needs.unneeded(&self.extents.all()[places.clone()]),
             None => std::iter::once(0..places.len()).collect(),
         };
         let runs = runs.into_iter().map(|run| run.start + places.start..run.end + places.start);
         self.extents.remove(runs)
     }
 
-    /// Names what it is going to let go of once what it shows begins at an offset.
+    /// Passes to `name` the extents that the log is going to let go of once what it shows begins at `own`.
     pub(crate) fn unneeded_below(&self, own: Offset, name: impl FnMut(&Extent)) {
         let places = self.extents.places(&(0..own), own);
         let extents = &self.extents.all()[places];
-        match self.heirs() {
-            Some(heirs) => {
-                heirs.unneeded(extents).into_iter().flatten().map(|place| &extents[place]).for_each(name)
+        match self.fork_needs() {
+            Some(needs) => {
+                needs.unneeded(extents).into_iter().flatten().map(|place| &extents[place]).for_each(name)
             }
             None => extents.iter().for_each(name),
         }
@@ -167,7 +167,7 @@ impl Inner {
     /// What it needs of its parent.
     fn need(&self) -> Need {
         let (own, base) = (self.own(), self.base());
-        let inherited = self.heirs().map_or(0..0, |heirs| heirs.below(base));
+        let inherited = self.fork_needs().map_or(0..0, |needs| needs.below(base));
         match (inherited.is_empty(), own < base) {
             (true, true) => own..base,
             (false, true) => inherited.start.min(own)..base,
@@ -175,26 +175,26 @@ impl Inner {
         }
     }
 
-    /// Tells the parent what is needed of it, if that is not what it knows. Answers it then, and what it let
-    /// go of.
+    /// Tells the parent what this log needs, if that has changed. Answers the parent then, and the extents
+    /// that the parent let go of.
     fn tell_parent(&mut self) -> Option<(Arc<Log>, Extents)> {
         let parent = self.lineage.as_ref()?.parent.clone()?;
         let need = self.need();
         let lineage = self.lineage.as_mut().filter(|lineage| lineage.need != need)?;
         let told = std::mem::replace(&mut lineage.need, need.clone());
         let mut inner = parent.lock();
-        inner.owe(&need);
-        let gone = inner.free(&told);
+        inner.add_need(&need);
+        let gone = inner.remove_need(&told);
         drop(inner);
         Some((parent, gone))
     }
 }
 
-/// Has a log let go of what it shows no more, and its ancestors of what they kept for it alone. None of them
-/// is locked by the caller. Complexity: a step per ancestor of which less is needed now.
-pub(crate) fn relinquish(log: &Arc<Log>, mut gone: impl FnMut(Extents)) {
+/// Has a log let go of what it no longer shows, and its ancestors of what they kept for this log alone. The
+/// caller has none of them locked. Complexity: a step per ancestor of which less is needed now.
+pub(crate) fn drop_unneeded(log: &Arc<Log>, mut gone: impl FnMut(Extents)) {
     let mut inner = log.lock();
-    gone(inner.retire());
+    gone(inner.drop_hidden());
     let mut told = inner.tell_parent();
     drop(inner);
     while let Some((log, freed)) = told {
@@ -219,15 +219,15 @@ mod tests {
             steps in proptest::collection::vec((0u64..20, 1u64..20, any::<prop::sample::Index>(), any::<bool>()), 1..60),
             lengths in proptest::collection::vec(1u32..5, 1..12), base in 0u64..40,
         ) {
-            let (mut heirs, mut told) = (Heirs::default(), Vec::<Need>::new());
+            let (mut needs, mut told) = (ForkNeeds::default(), Vec::<Need>::new());
             for (start, length, index, adds) in steps {
                 if adds || told.is_empty() {
-                    heirs.add(&(start..start + length));
+                    needs.add(&(start..start + length));
                     told.push(start..start + length);
                 } else {
                     let gone = told.swap_remove(index.index(told.len()));
                     let frees = gone.clone().any(|offset| !told.iter().any(|need| need.contains(&offset)));
-                    prop_assert!(heirs.remove(&gone) || !frees);
+                    prop_assert!(needs.remove(&gone) || !frees);
                 }
             }
             let is_needed = |offset: Offset| told.iter().any(|need| need.contains(&offset));
@@ -237,15 +237,15 @@ mod tests {
                 next = extent.end();
                 extent
             }).collect();
-            let unneeded: Vec<usize> = heirs.unneeded(&extents).into_iter().flatten().collect();
+            let unneeded: Vec<usize> = needs.unneeded(&extents).into_iter().flatten().collect();
             for (place, extent) in extents.iter().enumerate() {
                 let needed = (extent.offset..extent.end()).any(is_needed);
                 prop_assert_eq!(unneeded.contains(&place), !needed);
             }
             let needed: Vec<Offset> = (0..base).filter(|offset| is_needed(*offset)).collect();
             let hull = needed.first().zip(needed.last()).map_or(0..0, |(first, last)| *first..last + 1);
-            prop_assert_eq!(heirs.below(base), hull);
-            prop_assert_eq!(heirs.is_empty(), told.is_empty());
+            prop_assert_eq!(needs.below(base), hull);
+            prop_assert_eq!(needs.is_empty(), told.is_empty());
         }
     }
 }

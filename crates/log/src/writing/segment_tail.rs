@@ -23,44 +23,44 @@ use crate::segment::Segment;
 use std::io;
 use thalweg_sync::region::RegionWriter;
 
-/// In `sync` mode a batch from so many bytes on goes by a call. Tests take every way.
+/// In `sync` mode a batch of this many bytes or more goes by a call. Tests take every way.
 const CALL_BYTES_MIN: usize = if cfg!(test) { 256 } else { 4096 };
 /// Bytes that are staged at most. What is larger goes through the map, because it would have to be put
 /// together first.
 const STAGED_BYTES_MAX: usize = if cfg!(test) { 4096 } else { 256 << 10 };
 
-/// When a batch has to be in the file.
+/// How a batch gets into the file, and so when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum WriteMode {
     /// At once, without a system call.
     Stored,
     /// At once, and a sync follows.
     Synced,
-    /// By the next [`Tip::flush`], which a sync follows.
+    /// By the next [`SegmentTail::flush`], which a sync follows.
     Flushed,
 }
 
-impl Due {
-    /// Of a batch that somebody commits who does, or does not, see to it at the end of a turn.
-    pub(crate) fn of(durability: Durability, carried: bool) -> Due {
+impl WriteMode {
+    /// Of a batch. `carried`: its committer flushes at the end of a turn.
+    pub(crate) fn of(durability: Durability, carried: bool) -> WriteMode {
         match durability {
-            Durability::Sync if carried => Due::Flushed,
-            Durability::Sync => Due::Synced,
-            Durability::Os | Durability::Memory => Due::Stored,
+            Durability::Sync if carried => WriteMode::Flushed,
+            Durability::Sync => WriteMode::Synced,
+            Durability::Os | Durability::Memory => WriteMode::Stored,
         }
     }
 }
 
 /// Where the next batch goes.
-pub(crate) struct Tip {
+pub(crate) struct SegmentTail {
     region: RegionWriter,
     staged: Vec<u8>,
     probes: Probes,
 }
 
-impl Tip {
-    pub(crate) fn new(region: RegionWriter, options: &Options) -> Tip {
-        Tip { region, staged: Vec::new(), probes: Probes::of(options) }
+impl SegmentTail {
+    pub(crate) fn new(region: RegionWriter, options: &Options) -> SegmentTail {
+        SegmentTail { region, staged: Vec::new(), probes: Probes::of(options) }
     }
 
     /// Goes on in another segment. Nothing may be staged.
@@ -91,19 +91,19 @@ impl Tip {
     /// Puts a batch down, its header in front. There must be room for it.
     ///
     /// # Errors
-    /// Of a call: see [`Tip::flush`]. Whether it took the batch nobody knows.
+    /// Of a call: see [`SegmentTail::flush`]. Whether it took the batch nobody knows.
     pub(crate) fn put(
         &mut self,
         header: &[u8],
         batch: &PlannedBatch<'_>,
-        due: Due,
+        mode: WriteMode,
         segment: &Segment,
     ) -> io::Result<()> {
         let bytes = usize::try_from(batch.bytes()).unwrap_or(usize::MAX);
-        let by_call = match due {
-            Due::Stored => false,
-            Due::Synced => bytes >= CALL_BYTES_MIN || !self.staged.is_empty(),
-            Due::Flushed => true,
+        let by_call = match mode {
+            WriteMode::Stored => false,
+            WriteMode::Synced => bytes >= CALL_BYTES_MIN || !self.staged.is_empty(),
+            WriteMode::Flushed => true,
         };
         let kept = by_call && bytes <= STAGED_BYTES_MAX;
         if !kept || self.staged.len() + bytes > STAGED_BYTES_MAX {
@@ -112,7 +112,7 @@ impl Tip {
         if kept {
             self.staged.extend_from_slice(header);
             batch.pieces(|piece| self.staged.extend_from_slice(piece));
-            return if due == Due::Flushed { Ok(()) } else { self.flush(segment) };
+            return if mode == WriteMode::Flushed { Ok(()) } else { self.flush(segment) };
         }
         self.region.write(header);
         self.probes.behind_header(&mut self.region, header.len(), segment);

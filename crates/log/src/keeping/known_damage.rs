@@ -1,55 +1,55 @@
-//! What is known to be damaged, and whom it harms.
+//! The damage that is known, and the logs that lost something by it.
 //!
-//! Purpose: damage that recovery comes upon, and damage that a read comes upon later, are told of and treated
-//! alike. Each span is named and counted once; a log that lost something in it shows nothing by offset and
-//! takes no commit until it is deleted, which leaves a store that is whole as far as anybody can tell.
-//! Recovery reads what no checkpoint lies behind, and no more, so what a read comes upon is payload, and
-//! whose it was is told by the extents of the logs. Owns both lists, which last as long as the store is open.
-//! Whoever reads or writes what is whole takes no lock of this; its lock comes in front of those of logs.
-//! Checked by the tests of damage and of harm.
+//! Purpose: damage is reported and treated alike, whether recovery finds it or a later read. Each span is
+//! named and counted once. A log that lost something in it shows nothing by offset and takes no commit until
+//! it is deleted; without such logs the store is whole, as far as can be known. Recovery reads only what lies
+//! behind the newest checkpoint. So what a read finds damaged is payload, and the extents of the logs say
+//! whose it was. Owns both lists, which last as long as the store is open. Reads and writes of what is whole
+//! take no lock of this module. Its lock is taken before those of logs. *Checked by* the tests of damage and
+//! of known damage.
 
 use crate::catalogue::Catalogue;
 use crate::error::{Damage, Touched, said};
 use crate::extents::Extent;
 use crate::log::Log;
-use crate::places::Reach;
+use crate::places::Unfolder;
 use crate::segment::file_name;
 use crate::store::Shared;
 use crate::{LogId, Position, position, segment_of};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// So many logs that damage touches are said by name.
+/// Logs that a message about damage names at most.
 const NAMES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct Harm(Mutex<Known>);
+pub(crate) struct KnownDamage(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     spans: Vec<Damage>,
-    /// Those that are gone are taken out by whoever asks.
+    /// A log that is gone is taken out when the list is next looked through.
     harmed: Vec<Arc<Log>>,
 }
 
 impl Known {
     fn names(&self, damage: &Damage) -> bool {
-        let (from, to) = reach(damage);
+        let (from, to) = span_of(damage);
         self.spans
             .iter()
-            .any(|known| known.file == damage.file && reach(known).0 <= from && to <= reach(known).1)
+            .any(|known| known.file == damage.file && span_of(known).0 <= from && to <= span_of(known).1)
     }
 }
 
-impl Harm {
-    /// What recovery came upon.
-    pub(crate) fn found(spans: &[Damage], catalogue: &Catalogue) -> Harm {
+impl KnownDamage {
+    /// The damage that recovery found.
+    pub(crate) fn found(spans: &[Damage], catalogue: &Catalogue) -> KnownDamage {
         let mut known = Known { spans: spans.to_vec(), harmed: Vec::new() };
         if !spans.is_empty() {
             let harms = |log: &Arc<Log>| log.lock().damage().is_some();
             catalogue.visit(|log| known.harmed.extend(harms(log).then(|| log.clone())));
         }
-        Harm(Mutex::new(known))
+        KnownDamage(Mutex::new(known))
     }
 
     pub(crate) fn spans(&self) -> Vec<Damage> {
@@ -71,7 +71,7 @@ impl Harm {
         true
     }
 
-    /// Whether a log misses something that is not gone itself.
+    /// Whether a log that still exists lost something.
     fn lasts(&self) -> bool {
         let harmed = &mut self.0.lock().harmed;
         harmed.retain(|log| !log.lock().is_gone());
@@ -83,28 +83,27 @@ impl Shared {
     /// Some log may have lost something. Then nothing is removed and no checkpoint forgets: what is repaired
     /// by hand, a file put back say, must find everything else as it was.
     pub(crate) fn is_damaged(&self) -> bool {
-        self.unnamed.is_some() || self.harm.lasts()
+        self.unnamed.is_some() || self.known_damage.lasts()
     }
 
-    /// Takes notice of damage that a read came upon, the first time that one does. Complexity: then a look at
-    /// the extents of every log.
+    /// Notes damage that a read found. Complexity: the first time, a look at the extents of every log.
     #[cold]
-    pub(crate) fn note_harm(&self, damage: &Damage) {
+    pub(crate) fn note_damage_read(&self, damage: &Damage) {
         // What else is missing recovery has told of.
-        if damage.file != file_name(segment_of(damage.from)) || self.harm.names(damage) {
+        if damage.file != file_name(segment_of(damage.from)) || self.known_damage.names(damage) {
             return;
         }
         let mut harmed = Vec::new();
         let visitor = |log: &Arc<Log>| harmed.extend(self.harms(damage, log).then(|| log.clone()));
-        self.catalogue.visit_at_leisure(visitor, || {});
+        self.catalogue.visit_unlocked(visitor, || {});
         let mut logs: Vec<LogId> = harmed.iter().map(|log| log.id()).collect();
         logs.sort_unstable();
         let damage = damage.clone().touching(Touched::these(logs));
-        if !self.harm.add(&damage, &harmed) {
+        if !self.known_damage.add(&damage, &harmed) {
             return;
         }
         for log in &harmed {
-            // Whoever waits for more of it waits in vain.
+            // A reader that waits for more of this log would wait in vain.
             let tell = {
                 let mut inner = log.lock();
                 inner.note_damage(|| damage.clone());
@@ -124,7 +123,7 @@ impl Shared {
         let mut touched = Vec::new();
         let visitor =
             |log: &Arc<Log>| touched.extend(ids.binary_search(&log.id()).is_ok().then(|| log.clone()));
-        self.catalogue.visit_at_leisure(visitor, || {});
+        self.catalogue.visit_unlocked(visitor, || {});
         names_of(touched)
     }
 
@@ -133,14 +132,14 @@ impl Shared {
         if damage.logs.known().is_some_and(|logs| !logs.contains(&log.id())) {
             return false;
         }
-        let (from, to) = reach(damage);
+        let (from, to) = span_of(damage);
         let overlaps = |extent: &Extent| extent.position < to && from < extent.end_position();
         let lost: Vec<Extent> =
             log.lock().extents.all().iter().filter(|one| overlaps(one)).copied().collect();
         // Among what a folded one spans lies others'.
         let (view, limit) = (self.segments.latest(), self.control.file_end());
-        let reach = Reach { view: &view, limit };
-        let told = |extent: &Extent| extent.is_folded().then(|| reach.told(log.id(), extent)).flatten();
+        let unfolder = Unfolder { view: &view, limit };
+        let told = |extent: &Extent| extent.is_folded().then(|| unfolder.listed(log.id(), extent)).flatten();
         lost.iter().any(|extent| told(extent).is_none_or(|mut told| told.any(|one| overlaps(&one))))
     }
 }
@@ -155,6 +154,6 @@ fn names_of(mut logs: Vec<Arc<Log>>) -> String {
 }
 
 /// Where a span begins and ends: at the end of its segment, if nothing resumes in it.
-fn reach(damage: &Damage) -> (Position, Position) {
+fn span_of(damage: &Damage) -> (Position, Position) {
     (damage.from, damage.resumes.unwrap_or_else(|| position(segment_of(damage.from) + 1, 0)))
 }
