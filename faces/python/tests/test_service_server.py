@@ -55,6 +55,7 @@ from thalweg.service import (
     Service,
     ServiceError,
     SyncClient,
+    SyncService,
 )
 
 PLAIN = """
@@ -486,19 +487,27 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
 class Plain:
     """Counts, says fields back, and ends the thread that serves it when it is asked for bytes."""
 
+    def __init__(self):
+        self.left = threading.Event()
+
     def fields(self, request):
         return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
 
     def count(self, request):
-        for value in range(request.first, request.last + 1):
-            yield types.EchoCountItem(value=value)
-        yield types.EchoCountResponse(count=request.last - request.first + 1)
+        try:
+            for value in range(request.first, request.last + 1):
+                yield types.EchoCountItem(value=value)
+            yield types.EchoCountResponse(count=request.last - request.first + 1)
+        finally:
+            self.left.set()
 
     def bytes(self, request):
         raise SystemExit
 
 
-class PlainFunctions(Place):
+class PlainPlace(Place):
+    """A handler of plain functions that is served in a thread, and two who call it."""
+
     def setUp(self) -> None:
         super().setUp()
         path, ready, module = self.endpoint(), threading.Event(), import_module("thalweg.service.serve")
@@ -509,22 +518,77 @@ class PlainFunctions(Place):
             self.turned.release()
 
         self.enterContext(mock.patch.object(module._Loop, "turn", counted))
-        service = echo_server.service_sync(Plain())
-        thread = threading.Thread(target=lambda: module.serve(service, path, ready=ready.set))
-        thread.start()
-        self.addCleanup(thread.join)
+        self.plain = Plain()
+        service = self.service()
+        self.thread = threading.Thread(target=lambda: module.serve(service, path, ready=ready.set))
+        self.thread.start()
+        self.addCleanup(self.thread.join)
         ready.wait()
-        self.transport = self.enterContext(SyncClient(path))
-        self.other = self.enterContext(SyncClient(path))
+        # A server that waits for one of them alone fails the test and does not hold it up.
+        self.transport = self.enterContext(SyncClient(path, deadline=60))
+        self.other = self.enterContext(SyncClient(path, deadline=60))
+        self.echo = echo_client.EchoSyncClient(self.transport)
         self.addCleanup(self.end)
 
-    def end(self):
-        with SyncClient(self.endpoint()) as last:
-            last.send(types.encode_request(types.EchoBytes(data=b"")))
-            last.flush()
+    def service(self):
+        return echo_server.service_sync(self.plain)
 
-    def test_what_others_ask_is_no_credit(self):
-        items = echo_client.EchoSyncClient(self.transport).count(types.EchoCount(first=1, last=300), credit=2)
+    def end(self):
+        if self.thread.is_alive():
+            with SyncClient(self.endpoint()) as last:
+                last.send(types.encode_request(types.EchoBytes(data=b"")))
+                last.flush()
+
+    def values(self, items):
+        return [item.value for item in items if hasattr(item, "value")]
+
+
+class PlainFunctions(PlainPlace):
+    def test_others_are_served_while_a_stream_waits_for_credit(self):
+        streams = [self.echo.count(types.EchoCount(first=1, last=300), credit=2) for _ in range(2)]
+        for items in streams:
+            self.assertEqual(next(items), types.EchoCountItem(value=1))
+        # By the same connection and by another, more often than items are kept for which there is no credit.
+        for _ in range(64):
+            self.assertEqual(self.echo.fields(FIELDS).name, "three")
+            self.assertIn(b"EchoFieldsResponse", self.other.call(FIELDS_FRAME))
+        # Neither needs the other's end.
+        for items in streams:
+            self.assertEqual(self.values(items), list(range(2, 301)))
+
+    def test_a_stream_that_is_left_while_it_waits_has_cleaned_up(self):
+        items = self.echo.count(ENDLESS, credit=2)
+        next(items)
+        items.close()
+        self.transport.flush()
+        self.assertTrue(self.plain.left.wait(60))
+        self.assertIn(b"EchoFieldsResponse", self.other.call(FIELDS_FRAME))
+
+    def test_a_stream_that_waits_when_the_server_ends_has_cleaned_up(self):
+        items = self.echo.count(ENDLESS, credit=2)
+        next(items)
+        self.end()
+        self.thread.join()
+        self.assertTrue(self.plain.left.is_set())
+
+
+class PlainFunctionsInTurn(PlainPlace):
+    """As generated for a stream whose command is ordered by a fork."""
+
+    def service(self):
+        whole = super().service()
+
+        def dispatch(frame, reply):
+            request = types.decode_request(frame)
+            if not isinstance(request, types.EchoCount):
+                return whole.dispatch(frame, reply)
+            rest = types.encode_response, types.EchoCountResponse
+            thalweg.calls.send_items_sync(self.plain.count(request), reply, *rest, in_turn=True)
+
+        return SyncService(dispatch, whole.schema, whole.error)
+
+    def test_what_others_ask_is_taken_in_and_is_no_credit(self):
+        items = self.echo.count(types.EchoCount(first=1, last=300), credit=2)
         self.assertEqual(next(items), types.EchoCountItem(value=1))
         calls = []
         # More turns than it holds back of items for which there is no credit.
@@ -532,10 +596,9 @@ class PlainFunctions(Place):
             calls.append(self.other.send(FIELDS_FRAME))
             self.other.flush()
             self.assertTrue(self.turned.acquire(timeout=60))
-        self.assertEqual([item.value for item in items if hasattr(item, "value")], list(range(2, 301)))
+        self.assertEqual(self.values(items), list(range(2, 301)))
         for call in calls:
             self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
-
 
 class Signals(Place):
     """What asks a process to end stops what runs in it, and is whose it was afterwards."""
@@ -687,8 +750,9 @@ class Programs(Place):
         # A method that the handler lacks.
         with self.assertRaises(Refused):
             client.bytes(types.EchoBytes(data=b""))
-        # While a stream waits for its reader, others' requests are taken in; they are answered after it.
+        # A stream that waits for its reader keeps nobody else from being answered.
         items = client.count(ENDLESS, credit=2)
         self.assertEqual(next(items), types.EchoCountItem(value=0))
+        self.assertEqual(client.fields(FIELDS).name, "three")
         del items
         self.assertEqual(client.fields(FIELDS).name, "three")

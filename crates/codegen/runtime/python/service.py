@@ -161,22 +161,47 @@ def send_items_sync(
     reply: SyncReply,
     encode: Callable[[T], bytes],
     end: type[object],
+    *,
+    in_turn: bool = False,
 ) -> None:
-    """The same for a plain generator."""
+    """The same for a plain generator.
+
+    A reply that has a method ``stream`` is given the frames to send, and may serve others
+    while there is no credit for them; not if the stream is to be over ``in_turn``.
+    """
+    frames = _frames_sync(items, encode, end)
+    stream = None if in_turn else getattr(reply, "stream", None)
+    if stream is not None:
+        stream(frames)
+        return
+    while True:
+        try:
+            frame = next(frames)
+        except StopIteration as ended:
+            reply.end(ended.value)
+            return
+        if not reply.item(frame):
+            frames.close()
+            raise ConnectionError("the reader went away")
+
+
+def _frames_sync(
+    items: Generator[T, None, None],
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> Generator[bytes, None, bytes]:
+    """The frames of what a handler yields. That of its response is returned."""
     try:
         for value in items:
             frame = encode(value)
             if isinstance(value, end):
-                break
-            if not reply.item(frame):
-                raise ConnectionError("the reader went away")
-        else:
-            raise RuntimeError("the stream ended without its response")
+                return frame
+            yield frame
+        raise RuntimeError("the stream ended without its response")
     finally:
-        # The same as there.
+        # What a handler cleans up belongs to its turn here, too.
         if hasattr(items, "close"):
             items.close()
-    reply.end(frame)
 
 
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:

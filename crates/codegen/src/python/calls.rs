@@ -3,7 +3,7 @@
 use super::{COLUMNS, Python, docstring, documented, union};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
-use thalweg_schema::{Command, Message};
+use thalweg_schema::{Access, Command, Message};
 
 impl Python<'_> {
     pub(super) fn client(&self) -> String {
@@ -246,12 +246,17 @@ impl Python<'_> {
                 return self.call(text, "", "reply.end", &[frame], "");
             }
             let end = self.names.message(&command.response);
-            let parts = [
+            let mut parts = vec![
                 format!("handler.{method}(request)"),
                 "reply".to_owned(),
                 "types.encode_response".to_owned(),
                 format!("types.{end}"),
             ];
+            let in_turn = command.schedule.as_ref().is_some_and(|of| of.access != Access::ReadCommitted);
+            if !side.lets_others_run && in_turn {
+                // Nothing else orders the calls of its fork.
+                parts.push("in_turn=True".to_owned());
+            }
             self.call(text, wait, &format!("send_items{suffix}"), &parts, "");
         });
     }
