@@ -210,7 +210,7 @@ class Service:
         return types.EchoBytesResponse(data=request.data)
 
     async def fail(self, request):
-        raise ValueError(request.reason)
+        raise service.Refused(request.reason)
 
     async def count(self, request):
         for value in range(request.first, request.last + 1):

@@ -62,13 +62,13 @@ PLAIN = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from python import echo_server, echo_types as types
-from thalweg.service import serve
+from thalweg.service import Refused, serve
 
 class Echo:
     def fields(self, request):
         return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
     def fail(self, request):
-        raise ValueError(request.reason)
+        raise Refused(request.reason)
     def count(self, request):
         for value in range(request.first, request.last + 1):
             yield types.EchoCountItem(value=value)
@@ -386,11 +386,40 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         async def broken(_frame, _reply):
             raise KeyError("missing")
 
-        problems = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         async with self.serve(broken), await Client.connect(self.endpoint()) as transport:
-            answer = types.decode_response(await transport.call(FIELDS_FRAME))
+            with self.assertLogs("thalweg.service", "ERROR") as logged:
+                answer = types.decode_response(await transport.call(FIELDS_FRAME))
             self.assertEqual(answer, types.EchoErrorResponse(message="'missing'"))
+        self.assertIn("in broken", logged.output[0])
+
+    async def test_a_mistake_of_a_handler_is_logged_and_a_refusal_is_not(self):
+        async def mistake(_request):
+            raise KeyError("missing")
+
+        async def ends_early(_request):
+            yield types.EchoCountItem(value=1)
+            raise KeyError("missing")
+
+        async with self.serve(), await Client.connect(self.endpoint()) as transport:
+            echo = echo_client.EchoClient(transport)
+            with self.assertNoLogs(), self.assertRaisesRegex(Refused, "^no$"):
+                await echo.fail(types.EchoFail(reason="no"))
+            with self.assertNoLogs():
+                async for _ in echo.count(ENDLESS, credit=1):
+                    break
+                await asyncio.wait_for(self.echo.cancelled.wait(), 60)
+                await echo.bytes(types.EchoBytes(data=b""))
+            self.echo.bytes, self.echo.count = mistake, ends_early
+            with self.assertLogs("thalweg.service", "ERROR") as logged:
+                with self.assertRaisesRegex(Refused, "^'missing'$"):
+                    await echo.bytes(types.EchoBytes(data=b""))
+                with self.assertRaisesRegex(Refused, "^'missing'$"):
+                    [item async for item in echo.count(ENDLESS)]
+        names = "EchoBytes", "EchoCount"
+        for name, method, words in zip(names, (mistake, ends_early), logged.output, strict=True):
+            self.assertIn(f"{name} failed", words)
+            self.assertIn(f"in {method.__name__}\n", words)
+            self.assertIn("KeyError: 'missing'", words)
 
     async def test_a_handler_may_fail_with_any_fault_and_answers_once(self):
         async def busy(frame, reply):
@@ -555,6 +584,30 @@ class PlainFunctions(PlainPlace):
         # Neither needs the other's end.
         for items in streams:
             self.assertEqual(self.values(items), list(range(2, 301)))
+
+    def test_a_mistake_of_a_handler_is_logged_and_a_refusal_is_not(self):
+        def mistake(_request):
+            raise KeyError("missing")
+
+        def refuses(_request):
+            raise Refused("no")
+
+        def ends_early(_request):
+            yield from [types.EchoCountItem(value=value) for value in range(5)]
+            raise KeyError("missing")
+
+        self.plain.peek, self.plain.fields, self.plain.count = mistake, refuses, ends_early
+        with self.assertLogs("thalweg.service", "ERROR") as logged:
+            with self.assertRaisesRegex(Refused, "^no$"):
+                self.echo.fields(FIELDS)
+            with self.assertRaisesRegex(Refused, "^'missing'$"):
+                self.echo.peek(types.EchoPeek(fork="a"))
+            with self.assertRaisesRegex(Refused, "^'missing'$"):
+                list(self.echo.count(ENDLESS, credit=2))
+        names = "EchoPeek", ends_early.__qualname__
+        for name, method, words in zip(names, (mistake, ends_early), logged.output, strict=True):
+            self.assertIn(f"{name} failed", words)
+            self.assertIn(f"in {method.__name__}\n", words)
 
     def test_a_stream_that_is_left_while_it_waits_has_cleaned_up(self):
         items = self.echo.count(ENDLESS, credit=2)

@@ -12,7 +12,7 @@ from typing import Final, Protocol, Self, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
-from ..calls import Reply, error_frame
+from ..calls import Reply, error_frame, log_mistake
 from ..faults import Fault
 from ..scope import AsyncScope
 from .options import ServerOptions
@@ -139,8 +139,8 @@ class Server(AsyncScope):
         try:
             await self._dispatch(frame, reply)
         except Exception as error:
+            log_mistake("dispatch", error)
             reply.end(error_frame(self._error, error))
-            raise
 
     def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
         """A call that its handler did not answer ends now, whoever still holds the reply."""
