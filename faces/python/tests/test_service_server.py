@@ -373,6 +373,61 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(ServiceError):
                 await call
 
+    async def test_handlers_have_cleaned_up_when_it_is_closed(self):
+        began, ended = asyncio.Semaphore(0), []
+
+        async def slow(frame, reply):
+            if frame == b"answered":
+                reply.end(frame)
+            began.release()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                ended.append(frame)
+
+        async def impatient(server):
+            closing = asyncio.create_task(server.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+
+        async def twice(server):
+            await asyncio.gather(server.close(), server.close())
+
+        # A call that is answered holds no server up that is stopped, and neither does any when its grace is over.
+        for close, grace, frames in (
+            (Server.close, 0, [b"answered", b"answered"]),
+            (twice, 0, [b"answered", b"in flight"]),
+            (impatient, 3600, [b"in flight", b"in flight"]),
+        ):
+            server = self.serve(slow, drain_grace=grace)
+            server.start()
+            async with await Client.connect(self.endpoint()) as transport:
+                calls = [asyncio.ensure_future(transport.call(frame)) for frame in frames]
+                for _ in frames:
+                    await began.acquire()
+                with self.subTest(close=close.__name__):
+                    await close(server)
+                    self.assertEqual(sorted(ended), frames)
+                ended.clear()
+                await asyncio.gather(*calls, return_exceptions=True)
+
+    async def test_a_handler_that_has_answered_may_close_its_server(self):
+        closed = asyncio.Event()
+
+        async def last(_frame, reply):
+            reply.end(FIELDS_FRAME)
+            await server.close()
+            closed.set()
+
+        server = self.serve(last, drain_grace=0)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            self.assertEqual(await transport.call(FIELDS_FRAME), FIELDS_FRAME)
+            await asyncio.wait_for(closed.wait(), 60)
+
     async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
         async def silent(_frame, _reply):
             pass
