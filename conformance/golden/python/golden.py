@@ -203,6 +203,28 @@ def misfits() -> None:
     ]
     for request in wrong:
         raises(runtime.EncodeError, lambda: types.encode_request(request))
+    many = [types.Place(name="", moods={})] * 1000
+    for request, place in (
+        (types.EchoFields(count="5", total=0, name=""), "EchoFields.count"),
+        (types.EchoFields(count=0, total=1 << 64, name=""), "EchoFields.total"),
+        (types.EchoFields(count=0, total=0, name=None), "EchoFields.name"),
+        (types.EchoBytes(data=[1, 2]), "EchoBytes.data"),
+        (types.EchoBytes(data=memoryview(b"abcdef")[::2]), "EchoBytes.data"),
+        (types.EchoAliases(sequence_number="1", digest=b"", chain=[]), "EchoAliases.sequenceNumber"),
+        (types.EchoNested(inner=types.Inner(values="ab")), "Inner.values"),
+        (places(many + [types.Place(name=5, moods={})] + many), "Place.name"),
+        (places([types.Place(name="", moods={"now": "glad"})]), "Place.moods"),
+        (places([types.Place(name="", moods={5: "calm"})]), "Place.moods"),
+        (places(5), "EchoPlaces.places"),
+        (types.Inner(values=[]), "message"),
+    ):
+        try:
+            types.encode_request(request)
+        except runtime.EncodeError as error:
+            equal(error.place, place)
+            equal(str(error), f"{place}: {error.wrong}")
+        else:
+            raise AssertionError(f"{request!r} was taken")
 
 
 class Service:
@@ -210,7 +232,7 @@ class Service:
         return types.EchoBytesResponse(data=request.data)
 
     async def fail(self, request):
-        raise ValueError(request.reason)
+        raise service.Refused(request.reason)
 
     async def count(self, request):
         for value in range(request.first, request.last + 1):

@@ -218,11 +218,12 @@ impl Python<'_> {
                     }
                 });
             });
-            text.lines(
-                "except mp.MISFITS as error:\n    raise mp.EncodeError(str(error)) from error\nif not out:\n    \
-                 raise mp.EncodeError(f\"a {type(value).__name__} is no message of the service\")\n\
-                 return bytes(out)",
-            );
+            text.lines(&format!(
+                "except (mp.EncodeError, *mp.MISFITS) as error:\n    \
+                 raise mp.misfit(out, decode_{kind}, error) from error\nif not out:\n    \
+                 raise mp.EncodeError(f\"a {{type(value).__name__}} is no message of the service\")\n\
+                 return bytes(out)"
+            ));
         });
         text.line("");
     }

@@ -173,6 +173,24 @@ fn a_service_whose_modules_otp_has_is_refused_in_erlang_alone() {
 }
 
 #[test]
+fn a_stream_of_python_that_is_ordered_by_its_fork_lets_no_other_call_run() {
+    let keeps_turn = |schedule: &str| {
+        let schema = format!(
+            "{{ \"service\": \"T\", \"error\": {{ \"message\": \"string\" }}, \"commands\": {{ \"Walk\": {{ \
+             \"request\": {{ \"id\": \"u8\" }}, \"stream\": {{}}, \"response\": {{}}{schedule} }} }} }}"
+        );
+        let service = thalweg_schema::parse("t.jsonc", &schema).unwrap();
+        let files = generate(&service, &arguments("python", &["--server"])).unwrap();
+        text(&files, "t_server.py").matches("in_turn=True").count()
+    };
+    assert_eq!(keeps_turn(""), 0);
+    assert_eq!(keeps_turn(", \"schedule\": \"read committed\""), 0);
+    // On an event loop the fork orders it.
+    assert_eq!(keeps_turn(", \"schedule\": \"read\", \"fork\": \"id\""), 1);
+    assert_eq!(keeps_turn(", \"schedule\": \"write\", \"fork\": \"id\""), 1);
+}
+
+#[test]
 fn types_that_share_types_are_generated_once() {
     let types = |count: u32| -> String {
         let of = |n: u32| {

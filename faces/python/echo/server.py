@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from thalweg.service import Server
+from thalweg.service import Refused, Server
 
 # The generated code lies in a folder named after its language.
 sys.path.insert(0, str(Path(__file__).parents[3] / "schemas/generated"))
@@ -37,7 +37,7 @@ class Echo:
         return types.EchoBlobsResponse(extra=request.extra, parts=request.parts)
 
     async def fail(self, request: types.EchoFail) -> types.EchoFailResponse:
-        raise ValueError(request.reason)
+        raise Refused(request.reason)
 
     async def numbers(self, request: types.EchoNumbers) -> types.EchoNumbersResponse:
         return types.EchoNumbersResponse(

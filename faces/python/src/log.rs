@@ -177,9 +177,9 @@ impl Log {
 
     /// Iterates over entries in the order of the log, up to what is visible now; without words, over all of
     /// them. One of these says where to begin: `start`, entries of this time or later; `after`, of a later
-    /// time; `exact`, at the first entry of exactly this time; `offset`, at the entry that holds it; `tail`,
-    /// behind the newest; `checkpoint`, behind what the newest checkpoint covers. `end` takes only entries
-    /// before a time.
+    /// time; `exact`, at the first entry of exactly this time; `offset`, at this offset, where an entry that
+    /// begins in front of it is cut; `tail`, behind the newest; `checkpoint`, behind what the newest
+    /// checkpoint covers. `end` takes only entries before a time.
     #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn query(

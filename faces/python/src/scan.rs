@@ -151,6 +151,12 @@ impl Scan {
     fn resume(&self) -> PyResult<()> {
         self.seat.with(|batches| batches.walk.cursor.resume())
     }
+
+    /// Payload bytes that had been purged before the scan came to them.
+    #[getter]
+    fn skipped_bytes(&self) -> PyResult<u64> {
+        self.seat.with(|batches| batches.walk.cursor.skipped_bytes())
+    }
 }
 
 /// Entries in columns: entry `i` has `times[i]`, `offsets[i]`, and `lengths[i]` bytes of payload that begin

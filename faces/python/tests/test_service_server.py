@@ -55,19 +55,20 @@ from thalweg.service import (
     Service,
     ServiceError,
     SyncClient,
+    SyncService,
 )
 
 PLAIN = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from python import echo_server, echo_types as types
-from thalweg.service import serve
+from thalweg.service import Refused, serve
 
 class Echo:
     def fields(self, request):
         return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
     def fail(self, request):
-        raise ValueError(request.reason)
+        raise Refused(request.reason)
     def count(self, request):
         for value in range(request.first, request.last + 1):
             yield types.EchoCountItem(value=value)
@@ -372,6 +373,61 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(ServiceError):
                 await call
 
+    async def test_handlers_have_cleaned_up_when_it_is_closed(self):
+        began, ended = asyncio.Semaphore(0), []
+
+        async def slow(frame, reply):
+            if frame == b"answered":
+                reply.end(frame)
+            began.release()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                ended.append(frame)
+
+        async def impatient(server):
+            closing = asyncio.create_task(server.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+
+        async def twice(server):
+            await asyncio.gather(server.close(), server.close())
+
+        # A call that is answered holds no server up that is stopped, and neither does any when its grace is over.
+        for close, grace, frames in (
+            (Server.close, 0, [b"answered", b"answered"]),
+            (twice, 0, [b"answered", b"in flight"]),
+            (impatient, 3600, [b"in flight", b"in flight"]),
+        ):
+            server = self.serve(slow, drain_grace=grace)
+            server.start()
+            async with await Client.connect(self.endpoint()) as transport:
+                calls = [asyncio.ensure_future(transport.call(frame)) for frame in frames]
+                for _ in frames:
+                    await began.acquire()
+                with self.subTest(close=close.__name__):
+                    await close(server)
+                    self.assertEqual(sorted(ended), frames)
+                ended.clear()
+                await asyncio.gather(*calls, return_exceptions=True)
+
+    async def test_a_handler_that_has_answered_may_close_its_server(self):
+        closed = asyncio.Event()
+
+        async def last(_frame, reply):
+            reply.end(FIELDS_FRAME)
+            await server.close()
+            closed.set()
+
+        server = self.serve(last, drain_grace=0)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            self.assertEqual(await transport.call(FIELDS_FRAME), FIELDS_FRAME)
+            await asyncio.wait_for(closed.wait(), 60)
+
     async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
         async def silent(_frame, _reply):
             pass
@@ -385,11 +441,40 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         async def broken(_frame, _reply):
             raise KeyError("missing")
 
-        problems = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
         async with self.serve(broken), await Client.connect(self.endpoint()) as transport:
-            answer = types.decode_response(await transport.call(FIELDS_FRAME))
+            with self.assertLogs("thalweg.service", "ERROR") as logged:
+                answer = types.decode_response(await transport.call(FIELDS_FRAME))
             self.assertEqual(answer, types.EchoErrorResponse(message="'missing'"))
+        self.assertIn("in broken", logged.output[0])
+
+    async def test_a_mistake_of_a_handler_is_logged_and_a_refusal_is_not(self):
+        async def mistake(_request):
+            raise KeyError("missing")
+
+        async def ends_early(_request):
+            yield types.EchoCountItem(value=1)
+            raise KeyError("missing")
+
+        async with self.serve(), await Client.connect(self.endpoint()) as transport:
+            echo = echo_client.EchoClient(transport)
+            with self.assertNoLogs(), self.assertRaisesRegex(Refused, "^no$"):
+                await echo.fail(types.EchoFail(reason="no"))
+            with self.assertNoLogs():
+                async for _ in echo.count(ENDLESS, credit=1):
+                    break
+                await asyncio.wait_for(self.echo.cancelled.wait(), 60)
+                await echo.bytes(types.EchoBytes(data=b""))
+            self.echo.bytes, self.echo.count = mistake, ends_early
+            with self.assertLogs("thalweg.service", "ERROR") as logged:
+                with self.assertRaisesRegex(Refused, "^'missing'$"):
+                    await echo.bytes(types.EchoBytes(data=b""))
+                with self.assertRaisesRegex(Refused, "^'missing'$"):
+                    [item async for item in echo.count(ENDLESS)]
+        names = "EchoBytes", "EchoCount"
+        for name, method, words in zip(names, (mistake, ends_early), logged.output, strict=True):
+            self.assertIn(f"{name} failed", words)
+            self.assertIn(f"in {method.__name__}\n", words)
+            self.assertIn("KeyError: 'missing'", words)
 
     async def test_a_handler_may_fail_with_any_fault_and_answers_once(self):
         async def busy(frame, reply):
@@ -486,19 +571,27 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
 class Plain:
     """Counts, says fields back, and ends the thread that serves it when it is asked for bytes."""
 
+    def __init__(self):
+        self.left = threading.Event()
+
     def fields(self, request):
         return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
 
     def count(self, request):
-        for value in range(request.first, request.last + 1):
-            yield types.EchoCountItem(value=value)
-        yield types.EchoCountResponse(count=request.last - request.first + 1)
+        try:
+            for value in range(request.first, request.last + 1):
+                yield types.EchoCountItem(value=value)
+            yield types.EchoCountResponse(count=request.last - request.first + 1)
+        finally:
+            self.left.set()
 
     def bytes(self, request):
         raise SystemExit
 
 
-class PlainFunctions(Place):
+class PlainPlace(Place):
+    """A handler of plain functions that is served in a thread, and two who call it."""
+
     def setUp(self) -> None:
         super().setUp()
         path, ready, module = self.endpoint(), threading.Event(), import_module("thalweg.service.serve")
@@ -509,22 +602,101 @@ class PlainFunctions(Place):
             self.turned.release()
 
         self.enterContext(mock.patch.object(module._Loop, "turn", counted))
-        service = echo_server.service_sync(Plain())
-        thread = threading.Thread(target=lambda: module.serve(service, path, ready=ready.set))
-        thread.start()
-        self.addCleanup(thread.join)
+        self.plain = Plain()
+        service = self.service()
+        self.thread = threading.Thread(target=lambda: module.serve(service, path, ready=ready.set))
+        self.thread.start()
+        self.addCleanup(self.thread.join)
         ready.wait()
-        self.transport = self.enterContext(SyncClient(path))
-        self.other = self.enterContext(SyncClient(path))
+        # A server that waits for one of them alone fails the test and does not hold it up.
+        self.transport = self.enterContext(SyncClient(path, deadline=60))
+        self.other = self.enterContext(SyncClient(path, deadline=60))
+        self.echo = echo_client.EchoSyncClient(self.transport)
         self.addCleanup(self.end)
 
-    def end(self):
-        with SyncClient(self.endpoint()) as last:
-            last.send(types.encode_request(types.EchoBytes(data=b"")))
-            last.flush()
+    def service(self):
+        return echo_server.service_sync(self.plain)
 
-    def test_what_others_ask_is_no_credit(self):
-        items = echo_client.EchoSyncClient(self.transport).count(types.EchoCount(first=1, last=300), credit=2)
+    def end(self):
+        if self.thread.is_alive():
+            with SyncClient(self.endpoint()) as last:
+                last.send(types.encode_request(types.EchoBytes(data=b"")))
+                last.flush()
+
+    def values(self, items):
+        return [item.value for item in items if hasattr(item, "value")]
+
+
+class PlainFunctions(PlainPlace):
+    def test_others_are_served_while_a_stream_waits_for_credit(self):
+        streams = [self.echo.count(types.EchoCount(first=1, last=300), credit=2) for _ in range(2)]
+        for items in streams:
+            self.assertEqual(next(items), types.EchoCountItem(value=1))
+        # By the same connection and by another, more often than items are kept for which there is no credit.
+        for _ in range(64):
+            self.assertEqual(self.echo.fields(FIELDS).name, "three")
+            self.assertIn(b"EchoFieldsResponse", self.other.call(FIELDS_FRAME))
+        # Neither needs the other's end.
+        for items in streams:
+            self.assertEqual(self.values(items), list(range(2, 301)))
+
+    def test_a_mistake_of_a_handler_is_logged_and_a_refusal_is_not(self):
+        def mistake(_request):
+            raise KeyError("missing")
+
+        def refuses(_request):
+            raise Refused("no")
+
+        def ends_early(_request):
+            yield from [types.EchoCountItem(value=value) for value in range(5)]
+            raise KeyError("missing")
+
+        self.plain.peek, self.plain.fields, self.plain.count = mistake, refuses, ends_early
+        with self.assertLogs("thalweg.service", "ERROR") as logged:
+            with self.assertRaisesRegex(Refused, "^no$"):
+                self.echo.fields(FIELDS)
+            with self.assertRaisesRegex(Refused, "^'missing'$"):
+                self.echo.peek(types.EchoPeek(fork="a"))
+            with self.assertRaisesRegex(Refused, "^'missing'$"):
+                list(self.echo.count(ENDLESS, credit=2))
+        names = "EchoPeek", ends_early.__qualname__
+        for name, method, words in zip(names, (mistake, ends_early), logged.output, strict=True):
+            self.assertIn(f"{name} failed", words)
+            self.assertIn(f"in {method.__name__}\n", words)
+
+    def test_a_stream_that_is_left_while_it_waits_has_cleaned_up(self):
+        items = self.echo.count(ENDLESS, credit=2)
+        next(items)
+        items.close()
+        self.transport.flush()
+        self.assertTrue(self.plain.left.wait(60))
+        self.assertIn(b"EchoFieldsResponse", self.other.call(FIELDS_FRAME))
+
+    def test_a_stream_that_waits_when_the_server_ends_has_cleaned_up(self):
+        items = self.echo.count(ENDLESS, credit=2)
+        next(items)
+        self.end()
+        self.thread.join()
+        self.assertTrue(self.plain.left.is_set())
+
+
+class PlainFunctionsInTurn(PlainPlace):
+    """As generated for a stream whose command is ordered by a fork."""
+
+    def service(self):
+        whole = super().service()
+
+        def dispatch(frame, reply):
+            request = types.decode_request(frame)
+            if not isinstance(request, types.EchoCount):
+                return whole.dispatch(frame, reply)
+            rest = types.encode_response, types.EchoCountResponse
+            thalweg.calls.send_items_sync(self.plain.count(request), reply, *rest, in_turn=True)
+
+        return SyncService(dispatch, whole.schema, whole.error)
+
+    def test_what_others_ask_is_taken_in_and_is_no_credit(self):
+        items = self.echo.count(types.EchoCount(first=1, last=300), credit=2)
         self.assertEqual(next(items), types.EchoCountItem(value=1))
         calls = []
         # More turns than it holds back of items for which there is no credit.
@@ -532,10 +704,9 @@ class PlainFunctions(Place):
             calls.append(self.other.send(FIELDS_FRAME))
             self.other.flush()
             self.assertTrue(self.turned.acquire(timeout=60))
-        self.assertEqual([item.value for item in items if hasattr(item, "value")], list(range(2, 301)))
+        self.assertEqual(self.values(items), list(range(2, 301)))
         for call in calls:
             self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
-
 
 class Signals(Place):
     """What asks a process to end stops what runs in it, and is whose it was afterwards."""
@@ -687,8 +858,9 @@ class Programs(Place):
         # A method that the handler lacks.
         with self.assertRaises(Refused):
             client.bytes(types.EchoBytes(data=b""))
-        # While a stream waits for its reader, others' requests are taken in; they are answered after it.
+        # A stream that waits for its reader keeps nobody else from being answered.
         items = client.count(ENDLESS, credit=2)
         self.assertEqual(next(items), types.EchoCountItem(value=0))
+        self.assertEqual(client.fields(FIELDS).name, "three")
         del items
         self.assertEqual(client.fields(FIELDS).name, "three")

@@ -290,6 +290,50 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(thalweg.Deleted):
             await asyncio.wait_for(follower, 60)
 
+    async def test_it_goes_on_behind_damage_on_demand(self):
+        entries = self.fill(1500)
+        self.store.close()
+        segment = min(self.path.glob("segment-*"))
+        content = bytearray(segment.read_bytes())
+        content[content.index(b"entry 20;") + 3] ^= 1
+        segment.write_bytes(content)
+        self.store = self.open()
+        tail, seen = self.store.log("log").tail(start=0), []
+        with self.assertRaises(thalweg.Damaged):
+            async for entry in tail:
+                seen.append((entry.time, bytes(entry)))
+        self.assertEqual(seen, entries[: len(seen)])
+        self.assertEqual([entry async for entry in tail], [], "it has ended")
+        tail.resume()
+        rest = []
+        async for entry in tail:
+            rest.append((entry.time, bytes(entry)))
+            if rest[-1] == entries[-1]:
+                break
+        self.assertEqual(rest, entries[-len(rest) :])
+        self.assertGreaterEqual(len(rest), 1400)
+        await tail.aclose()
+        tail.resume()
+        self.assertEqual([entry async for entry in tail], [], "it was closed")
+
+    async def test_it_says_how_much_was_purged_in_front_of_it(self):
+        self.store.close()
+        self.store = self.open(retain_bytes=100_000)
+        self.log = self.store.log("log")
+        tail, cursor = self.log.tail(start=0), self.log.cursor(start=0)
+        self.fill(1)
+        await anext(tail)
+        cursor.next()
+        self.assertEqual(tail.skipped_bytes, 0)
+        # Files go once two checkpoints stand behind them.
+        for first in range(1, 20_000, 5000):
+            self.fill(5000, first=first)
+            self.store.maintain()
+        self.assertEqual((await anext(tail)).offset, cursor.next().offset)
+        self.assertGreater(tail.skipped_bytes, 0)
+        self.assertEqual(tail.skipped_bytes, cursor.skipped_bytes)
+        await tail.aclose()
+
     async def test_a_query_has_one_beginning_here_too(self):
         with self.assertRaises(ValueError):
             await anext(self.log.tail(start=1, offset=2))

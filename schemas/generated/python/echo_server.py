@@ -18,7 +18,7 @@ from .service import (
     Service,
     SyncReply,
     SyncService,
-    error_frame,
+    failed,
     refuse,
     send_items,
     send_items_sync,
@@ -28,8 +28,8 @@ from .service import (
 class EchoHandler(Protocol):
     """What Echo does.
 
-    A method that raises answers with the error. A stream yields items and, at its end,
-    its response.
+    A method that raises answers with the error. What it raises is logged unless it is
+    Refused. A stream yields items and, at its end, its response.
     """
 
     async def bytes(self, request: types.EchoBytes) -> types.EchoBytesResponse:
@@ -97,7 +97,7 @@ async def dispatch(handler: EchoHandler, frame: bytes, reply: Reply) -> None:
     try:
         await handle(handler, request, reply)
     except Exception as error:
-        reply.end(error_frame("EchoErrorResponse", error))
+        failed(reply, "EchoErrorResponse", request, error)
 
 
 async def handle(
@@ -152,7 +152,7 @@ def service(handler: EchoHandler) -> Service:
             job = partial(handle, handler, request, reply)
             await forks.order(types.access_of(request), job)
         except Exception as error:
-            reply.end(error_frame("EchoErrorResponse", error))
+            failed(reply, "EchoErrorResponse", request, error)
 
     return Service(ordered, types.SCHEMA_HASH, "EchoErrorResponse")
 
@@ -160,8 +160,8 @@ def service(handler: EchoHandler) -> Service:
 class EchoSyncHandler(Protocol):
     """What Echo does, in plain functions.
 
-    A method that raises answers with the error. A stream yields items and, at its end,
-    its response.
+    A method that raises answers with the error. What it raises is logged unless it is
+    Refused. A stream yields items and, at its end, its response.
     """
 
     def bytes(self, request: types.EchoBytes) -> types.EchoBytesResponse:
@@ -229,7 +229,7 @@ def dispatch_sync(handler: EchoSyncHandler, frame: bytes, reply: SyncReply) -> N
     try:
         handle_sync(handler, request, reply)
     except Exception as error:
-        reply.end(error_frame("EchoErrorResponse", error))
+        failed(reply, "EchoErrorResponse", request, error)
 
 
 def handle_sync(

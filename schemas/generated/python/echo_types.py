@@ -870,8 +870,8 @@ def encode_request(value: EchoRequest) -> bytes:
             case EchoPeekCommitted():
                 out += b"\x91\x92\xb1EchoPeekCommitted"
                 write_echo_peek_committed(out, value)
-    except mp.MISFITS as error:
-        raise mp.EncodeError(str(error)) from error
+    except (mp.EncodeError, *mp.MISFITS) as error:
+        raise mp.misfit(out, decode_request, error) from error
     if not out:
         raise mp.EncodeError(f"a {type(value).__name__} is no message of the service")
     return bytes(out)
@@ -966,8 +966,8 @@ def encode_response(value: EchoResponse) -> bytes:
             case EchoErrorResponse():
                 out += b"\x92\xb1EchoErrorResponse"
                 write_echo_error_response(out, value)
-    except mp.MISFITS as error:
-        raise mp.EncodeError(str(error)) from error
+    except (mp.EncodeError, *mp.MISFITS) as error:
+        raise mp.misfit(out, decode_response, error) from error
     if not out:
         raise mp.EncodeError(f"a {type(value).__name__} is no message of the service")
     return bytes(out)

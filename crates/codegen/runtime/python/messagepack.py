@@ -61,6 +61,16 @@ class EncodeError(ValueError):
     code: Final = "BAD_ARGUMENT"
     retry: Final = "never"
 
+    def __init__(self, wrong: str, place: str = "message") -> None:
+        super().__init__(wrong, place)
+        self.wrong = wrong
+        """What is wrong."""
+        self.place = place
+        """The field being written; ``message`` outside of any."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.wrong}"
+
 
 MISFITS: Final = (
     AttributeError,
@@ -70,6 +80,25 @@ MISFITS: Final = (
     struct.error,
 )
 """What a value of another type raises on its way; an EncodeError once it is told."""
+
+
+_NOTHING: Final = b"\xc1" * (1 << 16)
+"""What no value begins with, and more of it than most lists have items."""
+
+
+def misfit(
+    out: bytearray, decode: Callable[[bytes], object], error: Exception
+) -> EncodeError:
+    """What is raised of a message whose writing ended in ``error``, with the field's name.
+
+    The field is where what was written can be read no further.
+    """
+    wrong = error.wrong if isinstance(error, EncodeError) else str(error)
+    try:
+        decode(bytes(out + _NOTHING))
+    except DecodeError as ended:
+        return EncodeError(wrong, ended.place)
+    return EncodeError(wrong)
 
 
 Read = Callable[["Reader"], T]
@@ -437,6 +466,8 @@ def write_string(out: bytearray, value: str) -> None:
 def write_bytes(out: bytearray, value: bytes) -> None:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise EncodeError(f"a {type(value).__name__} is no bytes")
+    if isinstance(value, memoryview) and not value.c_contiguous:
+        raise BufferError("the bytes of a payload must lie side by side")
     _write_counted(out, 0xC4, _bytes_in(value))
     out += value
 

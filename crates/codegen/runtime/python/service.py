@@ -6,6 +6,7 @@ transports execute them, neither sees the other.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -124,6 +125,25 @@ def error_frame(tag: str, error: BaseException) -> bytes:
     return bytes(out)
 
 
+class _ReaderGone(ConnectionError):
+    """Nobody waits for the rest of a stream."""
+
+    def __init__(self) -> None:
+        super().__init__("the reader went away")
+
+
+def failed(reply: object, tag: str, request: object, error: Exception) -> None:
+    """Answers with the error that a handler raised, and logs what is no refusal."""
+    log_mistake(type(request).__name__, error)
+    cast(Reply, reply).end(error_frame(tag, error))
+
+
+def log_mistake(of: str, error: Exception) -> None:
+    """Tells the logger ``thalweg.service`` what a handler raised, unless it refused."""
+    if not isinstance(error, (Refused, _ReaderGone)):
+        logging.getLogger("thalweg.service").error("%s failed", of, exc_info=error)
+
+
 def refuse(reply: object, tag: str, error: BaseException) -> None:
     """Says why a frame is no request: by its fault where a reply has faults."""
     if isinstance(error, DecodeError) and hasattr(reply, "fail"):
@@ -146,7 +166,7 @@ async def send_items(
             if isinstance(value, end):
                 break
             if not await reply.item(frame):
-                raise ConnectionError("the reader went away")
+                raise _ReaderGone
         else:
             raise RuntimeError("the stream ended without its response")
     finally:
@@ -161,22 +181,47 @@ def send_items_sync(
     reply: SyncReply,
     encode: Callable[[T], bytes],
     end: type[object],
+    *,
+    in_turn: bool = False,
 ) -> None:
-    """The same for a plain generator."""
+    """The same for a plain generator.
+
+    A reply that has a method ``stream`` is given the frames to send and whose they are, and
+    may serve others while there is no credit; not if the stream is to be over ``in_turn``.
+    """
+    frames = _frames_sync(items, encode, end)
+    stream = None if in_turn else getattr(reply, "stream", None)
+    if stream is not None:
+        stream(frames, getattr(items, "__qualname__", type(items).__qualname__))
+        return
+    while True:
+        try:
+            frame = next(frames)
+        except StopIteration as ended:
+            reply.end(ended.value)
+            return
+        if not reply.item(frame):
+            frames.close()
+            raise _ReaderGone
+
+
+def _frames_sync(
+    items: Generator[T, None, None],
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> Generator[bytes, None, bytes]:
+    """The frames of what a handler yields. That of its response is returned."""
     try:
         for value in items:
             frame = encode(value)
             if isinstance(value, end):
-                break
-            if not reply.item(frame):
-                raise ConnectionError("the reader went away")
-        else:
-            raise RuntimeError("the stream ended without its response")
+                return frame
+            yield frame
+        raise RuntimeError("the stream ended without its response")
     finally:
-        # The same as there.
+        # What a handler cleans up belongs to its turn here, too.
         if hasattr(items, "close"):
             items.close()
-    reply.end(frame)
 
 
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
@@ -212,6 +257,8 @@ __all__ = [
     "Transport",
     "answer",
     "error_frame",
+    "failed",
+    "log_mistake",
     "refuse",
     "send_items",
     "send_items_sync",

@@ -3,7 +3,7 @@
 use super::{COLUMNS, Python, docstring, documented, union};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
-use thalweg_schema::{Command, Message};
+use thalweg_schema::{Access, Command, Message};
 
 impl Python<'_> {
     pub(super) fn client(&self) -> String {
@@ -113,7 +113,7 @@ impl Python<'_> {
         text.line("from typing import Protocol");
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
-        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame", "refuse"];
+        let words = ["Reply", "Service", "SyncReply", "SyncService", "failed", "refuse"];
         let ordering = self.service.is_ordered().then_some("Forks");
         let streaming: &[&str] = if streams { &["send_items", "send_items_sync"] } else { &[] };
         let words = ordering.into_iter().chain(words).chain(streaming.iter().copied());
@@ -142,8 +142,8 @@ impl Python<'_> {
             docstring(
                 text,
                 &format!(
-                    "What {} does{}.\n\nA method that raises answers with the error. A stream yields items and, at \
-                     its end,\nits response.",
+                    "What {} does{}.\n\nA method that raises answers with the error. What it raises is logged unless it \
+                     is\nRefused. A stream yields items and, at its end, its response.",
                     self.service.name, side.how
                 ),
             );
@@ -190,7 +190,7 @@ impl Python<'_> {
                 "try:\n    request = types.decode_request(frame)\nexcept Exception as error:\n    \
                  return refuse(reply, \"{error}\", error)\n\
                  try:\n    {wait}handle{suffix}(handler, request, reply)\nexcept Exception as error:\n    \
-                 reply.end(error_frame(\"{error}\", error))"
+                 failed(reply, \"{error}\", request, error)"
             ));
         });
         text.lines("\n\n");
@@ -226,7 +226,7 @@ impl Python<'_> {
                      return refuse(reply, \"{error}\", error)\n    try:\n        \
                      job = partial(handle, handler, request, reply)\n        \
                      await forks.order(types.access_of(request), job)\n    except Exception as error:\n        \
-                     reply.end(error_frame(\"{error}\", error))"
+                     failed(reply, \"{error}\", request, error)"
                 ));
                 text.line("");
             }
@@ -246,12 +246,17 @@ impl Python<'_> {
                 return self.call(text, "", "reply.end", &[frame], "");
             }
             let end = self.names.message(&command.response);
-            let parts = [
+            let mut parts = vec![
                 format!("handler.{method}(request)"),
                 "reply".to_owned(),
                 "types.encode_response".to_owned(),
                 format!("types.{end}"),
             ];
+            let in_turn = command.schedule.as_ref().is_some_and(|of| of.access != Access::ReadCommitted);
+            if !side.lets_others_run && in_turn {
+                // Nothing else orders the calls of its fork.
+                parts.push("in_turn=True".to_owned());
+            }
             self.call(text, wait, &format!("send_items{suffix}"), &parts, "");
         });
     }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer, disjoint_base
 
 from .messagepack import DecodeError, Fields
+from .tail import Tail
 
 _T = TypeVar("_T")
 
@@ -131,7 +132,7 @@ class Log:
         tail: bool = False,
         checkpoint: bool = False,
         uncommitted: bool = False,
-    ) -> AsyncGenerator[Entry, None]: ...
+    ) -> Tail: ...
 
 @final
 class Entry(Buffer):
@@ -200,6 +201,8 @@ class Scan:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Batch: ...
     def resume(self) -> None: ...
+    @property
+    def skipped_bytes(self) -> int: ...
 
 @final
 class Batch(Buffer):

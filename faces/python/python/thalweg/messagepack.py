@@ -62,9 +62,36 @@ class EncodeError(ValueError):
     code: Final = "BAD_ARGUMENT"
     retry: Final = "never"
 
+    def __init__(self, wrong: str, place: str = "message") -> None:
+        super().__init__(wrong, place)
+        self.wrong = wrong
+        """What is wrong."""
+        self.place = place
+        """The field being written; `message` outside of any."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.wrong}"
+
 
 MISFITS: Final = (AttributeError, BufferError, OverflowError, TypeError)
 """What a value of another type raises on its way; an EncodeError once it is told."""
+
+
+_NOTHING: Final = b"\xc1" * (1 << 16)
+"""What no value begins with, and more of it than most lists have items."""
+
+
+def misfit(out: bytearray, decode: Callable[[bytes], object], error: Exception) -> EncodeError:
+    """What is raised of a message whose writing ended in `error`, with the field's name.
+
+    The field is where what was written can be read no further.
+    """
+    wrong = error.wrong if isinstance(error, EncodeError) else str(error)
+    try:
+        decode(bytes(out + _NOTHING))
+    except DecodeError as ended:
+        return EncodeError(wrong, ended.place)
+    return EncodeError(wrong)
 
 
 __all__ = [
@@ -75,6 +102,7 @@ __all__ = [
     "Read",
     "Reader",
     "Write",
+    "misfit",
     "write_array",
     "write_bin32",
     "write_boolean",

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from ._native import Bell, Entry, Log, Loop
+from ._native import Bell, Cursor, Entry, Log, Loop
 from .errors import Overloaded
 
 _PLACES = ("start", "after", "exact", "offset")
@@ -37,7 +37,7 @@ def _hang(loop: Any, ring: Callable[[], None]) -> tuple[Bell, Callable[[], objec
     return bell, lambda: loop.remove_reader(bell.fileno())
 
 
-def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
+def tail(log: Log, **words: Any) -> "Tail":
     """Entries as they are committed, for `async for`; by default, those from now on.
 
     Takes the words of `Log.query`. Ends when the log is closed and everything in it was seen; cancelling the task, or
@@ -47,7 +47,7 @@ def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     begins = words.get("checkpoint") or any(words.get(name) is not None for name in _PLACES)
     if not begins and words.get("tail", False) is False:
         words["tail"] = True
-    return Following(log.cursor(**words))
+    return Tail(log.cursor(**words))
 
 
 class _Hearing:
@@ -144,7 +144,8 @@ class Following(AsyncGenerator[Any, None]):
             self._let_go()
             raise
         except BaseException:
-            await self.aclose()
+            self._is_over = True
+            self._let_go()
             raise
         finally:
             self._waits = False
@@ -198,3 +199,34 @@ class Following(AsyncGenerator[Any, None]):
         hearing, self._hearing = self._hearing, None
         if hearing is not None:
             hearing.leave()
+
+
+class Tail(Following):
+    """The entries of a log as they come. Made by `Log.tail`.
+
+    In front of damage it raises `Damaged` and has ended. After `resume()` it goes on behind the damage.
+    """
+
+    _source: Cursor
+
+    def __init__(self, cursor: Cursor) -> None:
+        super().__init__(cursor)
+        self._is_closed = False
+
+    async def asend(self, value: None) -> Entry:
+        entry: Entry = await super().asend(value)
+        return entry
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        await super().aclose()
+
+    def resume(self) -> None:
+        """Goes on behind damage; one that was closed does not."""
+        self._source.resume()
+        self._is_over = self._is_closed
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Payload bytes that had been purged before the tail came to them."""
+        return self._source.skipped_bytes

@@ -2,12 +2,13 @@
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, Protocol, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
-from ..calls import SyncReply, error_frame
+from ..calls import SyncReply, error_frame, log_mistake
+from ..faults import Fault
 from .options import ServerOptions
 from .stopping import stopped_by_signals
 
@@ -39,8 +40,11 @@ def serve(
 ) -> None:
     """Serves one request after the other until the process is asked to end, by SIGTERM or SIGINT; then answers what was begun.
 
-    `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere `serve` ends by what
-    `ready` or a handler raises.
+    While a stream has no credit for another item, its handler stands still at its `yield` and other requests are served. A
+    stream whose command is ordered by a fork is the exception: others wait until it has ended.
+
+    `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere
+    `serve` ends by what `ready` or a handler raises.
     """
     paths = [os.fspath(endpoint) for endpoint in endpoints]
     listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
@@ -53,44 +57,95 @@ def serve(
         listener.close()
 
 
+_Frames = Generator[bytes, None, bytes]
+"""A stream's items, and what it returns: the frame that ends the call."""
+
+
 class _Loop:
     def __init__(self, listener: Listener, service: SyncServed) -> None:
         self._listener = listener
         self._service = service
         self._waiting: deque[tuple[NativeReply, bytes]] = deque()
+        self._streams: dict[int, tuple[_Reply, _Frames]] = {}
+        """Those that wait until there is credit, by their numbers."""
 
     def run(self) -> None:
-        while not self._listener.is_stopped:
-            self.turn()
-            while self._waiting:
-                native, frame = self._waiting.popleft()
-                self._answer(native, frame)
+        try:
+            while not self._listener.is_stopped:
+                self.turn()
+                while self._waiting:
+                    self._answer(*self._waiting.popleft())
+                for number in self._listener.changed():
+                    if number in self._streams:
+                        self._go_on(*self._streams.pop(number))
+        finally:
+            for reply, frames in self._streams.values():
+                self._leave(reply, frames)
 
     def turn(self) -> None:
         """Sends what was answered, waits, and takes in what comes."""
         self._waiting.extend(self._listener.wait())
 
     def _answer(self, native: NativeReply, frame: bytes) -> None:
+        reply = _Reply(native, self)
         try:
-            self._service.dispatch(frame, _Reply(native, self))
+            self._service.dispatch(frame, reply)
         except Exception as error:
-            native.end(error_frame(self._service.error, error))
+            self._fail(reply, error)
+        else:
+            if reply.frames is not None:
+                self._go_on(reply, reply.frames)
+
+    def _go_on(self, reply: "_Reply", frames: _Frames) -> None:
+        """Sends a stream's items until it ends or there is no credit. Then it waits, and others are served."""
+        native = reply.native
+        try:
+            while not native.is_cancelled:
+                flow = native.item(next(frames))
+                if flow == _WAIT and native.watch():
+                    self._streams[native.number] = reply, frames
+                    return
+        except StopIteration as ended:
+            native.end(ended.value)
+        except Exception as error:
+            self._fail(reply, error)
+        else:
+            self._leave(reply, frames)
+
+    def _leave(self, reply: "_Reply", frames: _Frames) -> None:
+        """Ends a stream that nobody waits for."""
+        try:
+            frames.close()
+        except Exception as error:
+            self._fail(reply, error)
+        reply.fail(Fault.ABANDONED, "the reader went away")
+
+    def _fail(self, reply: "_Reply", error: Exception) -> None:
+        log_mistake(reply.name, error)
+        reply.end(error_frame(self._service.error, error))
 
 
 class _Reply:
     """Where the frames that answer one request go."""
 
-    __slots__ = ("_native", "_loop", "end", "fail")
+    __slots__ = ("native", "end", "fail", "frames", "name", "_loop")
 
     def __init__(self, native: NativeReply, loop: _Loop) -> None:
-        self._native = native
-        self._loop = loop
+        self.native = native
         self.end = native.end
         self.fail = native.fail
+        self.frames: _Frames | None = None
+        self.name = "dispatch"
+        self._loop = loop
+
+    def stream(self, frames: _Frames, name: str) -> None:
+        """Takes a stream to send once its handler was called."""
+        self.frames, self.name = frames, name
 
     def item(self, frame: bytes) -> bool:
-        flow = self._native.item(frame)
+        """Sends an item of a stream that keeps its turn until it ends."""
+        flow = self.native.item(frame)
         # What others ask meanwhile is taken in, and answered after this; it is no credit.
-        while flow == _WAIT and self._native.watch():
+        while flow == _WAIT and self.native.watch():
             self._loop.turn()
-        return flow != _GONE and not self._native.is_cancelled
+        return flow != _GONE and not self.native.is_cancelled

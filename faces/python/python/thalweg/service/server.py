@@ -12,7 +12,7 @@ from typing import Final, Protocol, Self, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
-from ..calls import Reply, error_frame
+from ..calls import Reply, error_frame, log_mistake
 from ..faults import Fault
 from ..scope import AsyncScope
 from .options import ServerOptions
@@ -80,15 +80,19 @@ class Server(AsyncScope):
         await asyncio.shield(self._stopped)
 
     async def close(self) -> None:
-        """Stops, and waits for what was begun."""
+        """Stops, and waits for what was begun. Handlers that run on are cancelled, those whose calls `drain_grace` has ended and
+        those that have answered; nothing of them runs any more when this returns.
+        """
         if self._descriptor >= 0:
             self.stop()
         try:
             if self._descriptor >= 0:
                 await self.wait()
         finally:
-            self._leave()
-            self._listener.close()
+            try:
+                await self._leave()
+            finally:
+                self._listener.close()
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serves until the process is asked to end, by SIGTERM or SIGINT, or `stop` is called; then closes.
@@ -139,8 +143,8 @@ class Server(AsyncScope):
         try:
             await self._dispatch(frame, reply)
         except Exception as error:
+            log_mistake("dispatch", error)
             reply.end(error_frame(self._error, error))
-            raise
 
     def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
         """A call that its handler did not answer ends now, whoever still holds the reply."""
@@ -163,12 +167,16 @@ class Server(AsyncScope):
         if self._descriptor >= 0:
             self._turn()
 
-    def _leave(self) -> None:
+    async def _leave(self) -> None:
+        # A handler may be who closes.
+        tasks = {task for task, _ in self._calls.values()} - {asyncio.current_task()}
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             self._descriptor = -1
-            for task, _ in self._calls.values():
+            for task in tasks:
                 task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 class _Reply:
