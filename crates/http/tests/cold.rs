@@ -241,7 +241,9 @@ fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
     let file = Disk::Real.create(&path).unwrap();
     file.write_at(&vec![b'x'; BYTES], 0).unwrap();
     file.sync_data().unwrap();
-    let lent = Bytes::from_owner(Lent(Region::sealed(file.map(BYTES, false).unwrap(), BYTES as u32)));
+    // SAFETY: nobody but this test has the file, and it was written above.
+    let region = unsafe { Region::sealed(file.map(BYTES, false).unwrap(), BYTES as u32) };
+    let lent = Bytes::from_owner(Lent(region));
     let (pool, _) = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 9 });
     let server = Server::start_over(Config { stall_timeout_ms: STALL_MS, ..config() }, pool.clone());
     server.shared.lock().unwrap().lent = Piece::held(lent.clone(), file.descriptor().unwrap(), 0);
