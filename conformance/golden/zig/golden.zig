@@ -322,6 +322,9 @@ const Many = struct {
 
     pub const Begun = struct { call: u64, credit: u32 };
 
+    pub fn credit(_: *const Many) u32 {
+        return 8;
+    }
     pub fn begin(_: *Many, _: []const u8) !Begun {
         return .{ .call = 7, .credit = 8 };
     }
