@@ -388,7 +388,7 @@ interface Starts {
   after?: number
   /** From the first entry of exactly this time on, whatever follows it. */
   exact?: number
-  /** From the entry that holds this offset on. */
+  /** From this offset on; of an entry that begins in front of it, only the rest. */
   offset?: number
   /** From now on. */
   tail?: boolean
