@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ._native import Bell, Cursor, Entry, Log, Loop
 from .errors import Overloaded
+
+_T = TypeVar("_T")
 
 _PLACES = ("start", "after", "exact", "offset")
 """Words that say where to begin once they have a value."""
@@ -116,7 +118,7 @@ _hearings: weakref.WeakValueDictionary[int, _Hearing] = weakref.WeakValueDiction
 """By their loops. Who follows something keeps it, and it keeps its loop."""
 
 
-class Following(AsyncGenerator[Any, None]):
+class Following(AsyncGenerator[_T, None], Generic[_T]):
     """What a cursor, or who hears of new logs, comes to, as it comes.
 
     Unlike a generator's function it outlives a wait that is cancelled, by a timeout say: nothing was taken then, and the next
@@ -131,7 +133,7 @@ class Following(AsyncGenerator[Any, None]):
         self._waits = False
         self._is_over = False
 
-    async def asend(self, _value: None) -> Any:
+    async def asend(self, _value: None) -> _T:
         if self._waits:
             raise RuntimeError("another task waits for what comes here already")
         if self._is_over:
@@ -166,13 +168,13 @@ class Following(AsyncGenerator[Any, None]):
             with contextlib.suppress(RuntimeError):
                 hearing.loop.call_soon_threadsafe(hearing.leave)
 
-    async def _next(self) -> Any:
+    async def _next(self) -> _T:
         if self._turn == 0:
             self._turn = _TURN_ENTRIES
             await asyncio.sleep(0)
         source = self._source
         while not self._is_over:
-            item = source.next()
+            item: _T | None = source.next()
             if item is not None:
                 self._turn -= 1
                 return item
@@ -201,7 +203,7 @@ class Following(AsyncGenerator[Any, None]):
             hearing.leave()
 
 
-class Tail(Following):
+class Tail(Following[Entry]):
     """The entries of a log as they come. Made by `Log.tail`.
 
     In front of damage it raises `Damaged` and has ended. After `resume()` it goes on behind the damage.
@@ -212,10 +214,6 @@ class Tail(Following):
     def __init__(self, cursor: Cursor) -> None:
         super().__init__(cursor)
         self._is_closed = False
-
-    async def asend(self, value: None) -> Entry:
-        entry: Entry = await super().asend(value)
-        return entry
 
     async def aclose(self) -> None:
         self._is_closed = True
