@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use thalweg_load::BenchVerb;
 use thalweg_service::Endpoint;
+use thalweg_sys::code;
 use thalweg_wire::host::is_name;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
@@ -37,7 +38,10 @@ impl Arguments {
 
     /// The command line, with the variables that are not empty.
     pub(crate) fn in_environment() -> Command {
-        without_empty(Self::command())
+        let command = without_empty(Self::command());
+        // What describes the flags is large, and not needed to read them; see `serve::serve`.
+        code::release();
+        command
     }
 }
 

@@ -177,8 +177,9 @@ impl Configuration {
     /// # Errors
     /// [`Failure`] says what is wrong and where.
     pub(crate) fn load(line: &[OsString]) -> Result<Self, Failure> {
-        let matches = Arguments::in_environment().try_get_matches_from(line).map_err(Failure::CommandLine)?;
-        let path = serve_matches(&matches).and_then(|serve| serve.get_one::<PathBuf>(NOT_IN_FILE)).cloned();
+        let asked = asked(line)?;
+        let path = serve_matches(&asked).and_then(|serve| serve.get_one::<PathBuf>(NOT_IN_FILE)).cloned();
+        drop(asked);
         let given = match &path {
             None => Vec::new(),
             Some(path) => {
@@ -190,16 +191,20 @@ impl Configuration {
     }
 
     fn with(line: &[OsString], given: &[Given], path: Option<PathBuf>) -> Result<Self, Failure> {
-        let asked = Arguments::in_environment().try_get_matches_from(line).map_err(Failure::CommandLine)?;
-        let from = |key: Key| serve_matches(&asked).and_then(|serve| serve.value_source(key.name));
-        let counts = |given: &&Given| {
-            !matches!(from(given.key), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
-        };
-        let command = Arguments::in_environment().mut_subcommand("serve", |serve| {
-            given.iter().filter(counts).fold(serve, |serve, given| {
-                serve.mut_arg(given.key.name, |arg| as_it_stands(arg).default_values(given.values.clone()))
-            })
-        });
+        let mut command = Arguments::in_environment();
+        if !given.is_empty() {
+            let asked = asked(line)?;
+            let from = |key: Key| serve_matches(&asked).and_then(|serve| serve.value_source(key.name));
+            let counts = |given: &&Given| {
+                !matches!(from(given.key), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+            };
+            command = command.mut_subcommand("serve", |serve| {
+                given.iter().filter(counts).fold(serve, |serve, given| {
+                    serve
+                        .mut_arg(given.key.name, |arg| as_it_stands(arg).default_values(given.values.clone()))
+                })
+            });
+        }
         let matches = command.try_get_matches_from(line).map_err(Failure::CommandLine)?;
         let arguments = Arguments::from_arg_matches(&matches).map_err(Failure::CommandLine)?;
         let (Verb::Serve(options), Some(serve)) = (arguments.verb, serve_matches(&matches)) else {
@@ -420,6 +425,11 @@ fn texts(key: Key, value: &DeValue<'_>) -> Result<Vec<String>, String> {
         }
     };
     Ok(vec![one])
+}
+
+/// What the command line and the environment say.
+fn asked(line: &[OsString]) -> Result<ArgMatches, Failure> {
+    Arguments::in_environment().try_get_matches_from(line).map_err(Failure::CommandLine)
 }
 
 /// A flag that splits nothing: the file has arrays for that.

@@ -76,6 +76,8 @@ impl Engine {
         }
         let (store, found) =
             log::Store::open(&Disk::Real, directory, options).map_err(|error| unopened(&error))?;
+        // What opens it is not what tells of it, or opens the state; see `serve::serve`.
+        code::release();
         for damage in &found.damage {
             let streams = store.touched(damage);
             tracing::error!(%damage, streams, "the streams it touches are not served, the others are; `thalweg verify` names all there is");
@@ -97,7 +99,6 @@ impl Engine {
                 "store opened"
             );
         }
-        // What opens it is not what opens the state; see `serve::serve`.
         code::release();
         Ok(Self::over(store, state))
     }

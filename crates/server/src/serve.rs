@@ -219,8 +219,9 @@ pub(crate) fn check(configuration: &Configuration) -> Result<usize, Failure> {
 /// # Errors
 /// What kept it from starting, or ended it.
 pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Output) -> Result<(), Failure> {
-    let Intent { inherited, plan } = Intent::of(&configuration)?;
     // The command line is read: what read it is not needed any more, and an idle server is to be small.
+    code::release();
+    let Intent { inherited, plan } = Intent::of(&configuration)?;
     code::release();
     let options = &configuration.options;
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
@@ -241,6 +242,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
     // A place that is taken is no reason for the next start to recover anything.
     let (mut doors, mut rpc_doors) = doors.inspect_err(|_| drop(engine.close()))?;
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
+    code::release();
     // Before anything is answered: a client that has an answer finds every endpoint there.
     let neighbours = services::Running::start(&engine, &pool, options, per_reactor.connections())?;
     code::release();
@@ -263,6 +265,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString], output: Out
         webhooks: webhooks::Running::start(&engine)?,
         housekeeper: Housekeeper::start(&engine)?,
     };
+    code::release();
     per_reactor.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     let neighbours = threads.endpoints();

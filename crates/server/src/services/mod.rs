@@ -101,11 +101,12 @@ impl Running {
         };
         // Both, before either answers: where one cannot be had the server ends, and has acknowledged nothing.
         let (log, state) = (Listening::at(LOG, wishes, log)?, Listening::at(STATE, wishes, state)?);
+        // As between all steps of the start: see `serve::open_engine`.
+        code::release();
         let log = log.serve(|server| {
             let news = Arc::new(News::new(server.notifier()));
             Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
         })?;
-        // As between all steps of the start: see `serve::open_engine`.
         code::release();
         let state = state.serve(|_| Ok(engine.state().clone()))?;
         Ok(Some(Self { served: vec![log, state] }))
