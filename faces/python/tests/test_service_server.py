@@ -428,6 +428,26 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await transport.call(FIELDS_FRAME), FIELDS_FRAME)
             await asyncio.wait_for(closed.wait(), 60)
 
+    async def test_two_handlers_may_close_their_server_and_none_waits_for_the_other(self):
+        both, closed = asyncio.Barrier(2), asyncio.Semaphore(0)
+
+        async def last(frame, reply):
+            await both.wait()
+            reply.end(frame)
+            try:
+                await server.close()
+            finally:
+                closed.release()
+
+        server = self.serve(last)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            calls = [transport.call(FIELDS_FRAME) for _ in range(2)]
+            self.assertEqual(await asyncio.gather(*calls), [FIELDS_FRAME] * 2)
+            for _ in calls:
+                await asyncio.wait_for(closed.acquire(), 60)
+        await server.close()
+
     async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
         async def silent(_frame, _reply):
             pass

@@ -56,6 +56,8 @@ class Server(AsyncScope):
         self._dispatch = service.dispatch
         self._error = service.error
         self._calls: dict[int, tuple[asyncio.Task[None], _Reply]] = {}
+        self._closing: set[asyncio.Task[object] | None] = set()
+        """Tasks that close it, handlers among them. None waits for another."""
         self._descriptor = -1
         self._owes_finish = False
 
@@ -83,6 +85,8 @@ class Server(AsyncScope):
         """Stops, and waits for what was begun. Handlers that run on are cancelled, those whose calls `drain_grace` has ended and
         those that have answered; nothing of them runs any more when this returns.
         """
+        closer = asyncio.current_task()
+        self._closing.add(closer)
         if self._descriptor >= 0:
             self.stop()
         try:
@@ -92,6 +96,7 @@ class Server(AsyncScope):
             try:
                 await self._leave()
             finally:
+                self._closing.discard(closer)
                 self._listener.close()
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
@@ -168,8 +173,7 @@ class Server(AsyncScope):
             self._turn()
 
     async def _leave(self) -> None:
-        # A handler may be who closes.
-        tasks = {task for task, _ in self._calls.values()} - {asyncio.current_task()}
+        tasks = {task for task, _ in self._calls.values()} - self._closing
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             self._descriptor = -1
