@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use thalweg_load::BenchVerb;
 use thalweg_service::Endpoint;
-use thalweg_sys::code;
 use thalweg_wire::host::is_name;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
@@ -38,10 +37,7 @@ impl Arguments {
 
     /// The command line, with the variables that are not empty.
     pub(crate) fn in_environment() -> Command {
-        let command = without_empty(Self::command());
-        // What describes the flags is large, and not needed to read them; see `serve::serve`.
-        code::release();
-        command
+        without_empty(Self::command())
     }
 }
 
