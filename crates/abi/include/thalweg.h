@@ -501,7 +501,8 @@ struct thalweg_request {
    */
   struct thalweg_reply *reply;
   /**
-   * Nothing else waits to be handled: what is done at once is not in anybody's way.
+   * Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
+   * at once delays nobody.
    */
   bool alone;
 };

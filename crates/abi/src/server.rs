@@ -114,7 +114,8 @@ pub struct ThalwegRequest {
     pub deadline_ms: i64,
     /// What answers it, and is the receiver's; null when there is no request.
     pub reply: *mut ThalwegReply,
-    /// Nothing else waits to be handled: what is done at once is not in anybody's way.
+    /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
+    /// at once delays nobody.
     pub alone: bool,
 }
 

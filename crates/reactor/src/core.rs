@@ -17,6 +17,8 @@ use thalweg_sys::event::EventFd;
 /// The farthest a timer is set ahead, about twelve days: a longer one comes due then, and the handler
 /// sets it anew.
 const TIMER_MAX_MS: u32 = 1 << 30;
+/// What was served so lately is likely to be served again soon.
+const RECENT_US: u64 = 1_000;
 
 /// An insertion that did not happen; descriptor and entry come back.
 #[derive(Debug)]
@@ -76,6 +78,8 @@ pub struct Core<H: Handler> {
     pub(crate) wall_us: u64,
     /// The same clock as the handler read it when the turn ended; 0 if it did not.
     pub(crate) ended_ns: u64,
+    /// What was last served, and in a turn that began when, in microseconds.
+    recent: Option<(Key, u64)>,
     /// Ready descriptors of this turn not handed to the handler yet.
     pub(crate) ready_left: usize,
     pub(crate) messages_left: usize,
@@ -105,6 +109,7 @@ impl<H: Handler> Core<H> {
             now_ns,
             wall_us: clock::wall_us(),
             ended_ns: 0,
+            recent: None,
             ready_left: 0,
             messages_left: 0,
             stopping: false,
@@ -360,6 +365,17 @@ impl<H: Handler> Core<H> {
             && self.messages_left == 0
             && self.ready_queue.is_empty()
             && !self.mailbox.pending()
+    }
+
+    /// Whether an entry that is being served is the only one: nothing else of this turn waits
+    /// ([`Core::alone`]), and no other was served within the last millisecond. Two that take turns each come
+    /// while the other is served, and each finds nothing that waits: whoever then does what is slow inline
+    /// serves one after the other, while other threads have nothing to do.
+    pub fn has_to_itself(&mut self, key: Key) -> bool {
+        let now_us = self.now_us();
+        let others = self.recent.replace((key, now_us));
+        let is_recent = |(other, at_us)| other != key && now_us.saturating_sub(at_us) < RECENT_US;
+        self.alone() && !others.is_some_and(is_recent)
     }
 
     /// Milliseconds on the monotonic clock, as of the beginning of the turn.

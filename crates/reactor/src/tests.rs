@@ -498,6 +498,33 @@ mod invariant_5_inline_only_when_nothing_else_waits {
     }
 }
 
+mod invariant_5_of_two_that_take_turns_neither_has_the_reactor_to_itself {
+    use super::*;
+
+    #[test]
+    fn an_entry_shares_the_reactor_with_what_was_served_lately() {
+        let mut reactor = reactor();
+        let (first, first_peer) = connect(&mut reactor, Interest::READ);
+        let (second, _second_peer) = connect(&mut reactor, Interest::READ);
+        let alone = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let noted = alone.clone();
+        reactor.handler().on_ready = Box::new(move |core, key, _| {
+            assert_eq!(key, first);
+            let mut alone = noted.borrow_mut();
+            alone.clear();
+            // As of one moment, the beginning of the turn.
+            alone.extend([first, first, second, second, first].map(|key| core.has_to_itself(key)));
+        });
+        for _ in 0..2 {
+            // Longer than what was served counts as recent.
+            std::thread::sleep(Duration::from_millis(2));
+            say(&first_peer, b"x");
+            reactor.turn(100, due_soon()).unwrap();
+            assert_eq!(*alone.borrow(), [true, true, false, true, false]);
+        }
+    }
+}
+
 mod invariant_6_an_idle_connection_owns_nothing_but_its_slot {
     use super::*;
 

@@ -32,7 +32,7 @@ pub enum LocalEvent {
 pub struct LocalCallOptions {
     /// When nobody waits for the answer any more. The caller keeps it, by [`Local::cancel`].
     pub deadline: Option<Instant>,
-    /// Nothing else waits or is in flight.
+    /// As [`Request::alone`] is to be.
     pub alone: bool,
 }
 

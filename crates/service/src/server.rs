@@ -60,6 +60,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 use thalweg_reactor::{Config, Handle, Reactor, Wait};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
@@ -166,8 +167,12 @@ impl Server {
     /// # Errors
     /// Only for a broken epoll instance.
     pub fn serve(&mut self, mut handler: impl Handler) -> Result<(), Error> {
+        let mut wait = Wait::Block;
         while !self.is_stopped {
-            self.cycle(Wait::Block, &mut handler)?;
+            self.cycle(wait, &mut handler)?;
+            // What is ready is looked for behind each piece of work, and waited for once there is none left.
+            let has_helped = self.reactor.core().alone() && handler.help();
+            wait = if has_helped { Wait::Until(Instant::now()) } else { Wait::Block };
         }
         Ok(())
     }

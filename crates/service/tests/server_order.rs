@@ -5,10 +5,11 @@ mod caller;
 
 use caller::{Peer, Running, end};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
-use thalweg_service::{Reply, Request};
+use thalweg_service::{Handler, Reply, Request};
 use thalweg_wire::frame::{Header, Kind};
 
 const REQUESTS: u8 = 16;
@@ -228,6 +229,44 @@ fn a_request_is_alone_when_nothing_waits_behind_it_and_nothing_is_in_flight() {
     assert_eq!(other.receive(), end(1, b""));
     peer.send_plain(b"a");
     assert_eq!(peer.receive_plain(), [1]);
+}
+
+/// Answers nothing but what it is asked to help with, one at a time.
+#[derive(Default)]
+struct Helping {
+    waiting: VecDeque<(u8, Reply)>,
+    helped: u8,
+}
+
+impl Handler for Helping {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        self.waiting.push_back((request.frame[0], reply));
+    }
+
+    fn help(&mut self) -> bool {
+        let Some((number, reply)) = self.waiting.pop_front() else { return false };
+        reply.end(&[number, self.helped]);
+        self.helped += 1;
+        true
+    }
+}
+
+#[test]
+fn a_handler_is_asked_to_help_until_it_has_nothing_more_to_do() {
+    let server = Running::new(Helping::default());
+    let (mut one, mut other) = (Peer::plain(&server.path), Peer::plain(&server.path));
+    // One after the other, since nothing else would wake a reactor that sleeps.
+    for number in 0..3 {
+        one.send_plain(&[number]);
+        assert_eq!(one.receive_plain(), [number, number]);
+    }
+    // Three in one write: what they wait for is done in three steps, with nothing that wakes the reactor.
+    one.stream.write_all(&[1, 0, 0, 0, 3, 1, 0, 0, 0, 4, 1, 0, 0, 0, 5]).unwrap();
+    for number in 3..6 {
+        assert_eq!(one.receive_plain(), [number, number]);
+    }
+    other.send_plain(&[6]);
+    assert_eq!(other.receive_plain(), [6, 6]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl<H: Handler> At<'_, H> {
         if reads && readable {
             if self.engine.receive(self.core, key, &mut busy).is_some() {
                 has_ended = busy.stage == Stage::HalfClosed;
-                let alone = only_one && self.engine.statistics.in_flight == 0 && self.core.alone();
+                let alone = self.core.has_to_itself(key) && only_one && self.engine.statistics.in_flight == 0;
                 self.serve(key, &mut busy, alone);
             } else {
                 fate = Fate::Gone;

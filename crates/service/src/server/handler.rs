@@ -36,8 +36,8 @@ pub struct Request<'a> {
     pub client: ClientId,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-    /// Nothing else waits or is in flight: to answer at once delays nobody, and to hand it to another thread
-    /// would only cost time.
+    /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
+    /// at once delays nobody, and to hand it to another thread would only cost time.
     pub alone: bool,
 }
 
@@ -50,6 +50,14 @@ pub trait Handler {
     /// [`Notifier::notify`](crate::Notifier::notify) was called since the last turn: for handlers that get
     /// news from other threads and deal with it on the reactor's.
     fn notified(&mut self) {}
+
+    /// Every request that came was handed over, and the reactor would wait for more: the handler may do a
+    /// piece of work that waits for one of its threads. Clients that ask meanwhile wait for its end, so it is
+    /// to be a fraction of a millisecond. Whether it did any: then it is asked again, once what came
+    /// meanwhile was handed over. Only [`Server::serve`](crate::Server::serve) asks.
+    fn help(&mut self) -> bool {
+        false
+    }
 
     /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose
     /// answers are names of something that is kept. By standard output nobody can tell what was read.
@@ -75,7 +83,7 @@ pub struct Incoming {
     pub reply: Reply,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-    /// Nothing else waits or is in flight.
+    /// As [`Request::alone`] was.
     pub alone: bool,
 }
 

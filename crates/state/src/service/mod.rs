@@ -53,7 +53,7 @@ use answer::Answer;
 use asked::Asked;
 use imaging::Imaging;
 use kept::Kept;
-use order::{ALONE, BUSY, Lazy, Turns};
+use order::{ALONE, BUSY, Lazy, Queue, Turns};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use sessions::Sessions;
@@ -124,6 +124,8 @@ struct Core {
     kept: Kept,
     imaging: Imaging,
     pool: Arc<Lazy>,
+    /// Calls that wait for a thread of the pool.
+    queue: Queue,
     /// For what may take as long as the state is large.
     apart: Lazy,
     /// And for what a fork or a session waits for meanwhile.
@@ -151,6 +153,7 @@ impl Service {
             turns: Scheduler::new(Arc::clone(&pool)),
             memory: MemoryBudget::new(options.waiting_bytes_max),
             pool,
+            queue: Queue::default(),
             apart: Lazy::new(1),
             roots: Lazy::new(1),
             waiting: Arc::default(),
@@ -226,6 +229,10 @@ impl Service {
 impl Handler for Service {
     fn request(&mut self, request: Request<'_>, reply: Reply) {
         self.call(request.frame, request.alone, reply);
+    }
+
+    fn help(&mut self) -> bool {
+        self.core.help()
     }
 }
 

@@ -11,7 +11,9 @@
 //! either.
 //!
 //! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn:
-//! some milliseconds at most, on threads that are as many as there are processors to spare. A root, a
+//! some milliseconds at most, on threads that are as many as there are processors to spare. Calls that wait
+//! for such a thread stand in one queue, and a reactor that would otherwise sleep takes the first of them, as
+//! far as that may hold up its other clients ([`Core::help`]). A root, a
 //! difference, an image, a state of long ago may take as long as the state is large, and has a thread for
 //! itself, so that it is waited for by its own kind alone. So has the root that a batch expects, which is
 //! reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
@@ -22,6 +24,7 @@ use super::refusal::Refusal;
 use super::{Core, fault_of};
 use crate::state::{ForkId, State};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
 use thalweg_service::{Access, Executor, Pool, Scheduler, Turn};
@@ -45,28 +48,41 @@ pub(super) type Held = Turn<Key, Arc<Lazy>>;
 pub(super) struct Lazy {
     threads: usize,
     pool: OnceLock<Pool>,
+    load: Arc<Mutex<Load>>,
+}
+
+/// How much its threads have to do.
+#[derive(Default)]
+struct Load {
     /// Jobs that were given and have not ended.
-    given: Arc<Mutex<usize>>,
+    given: usize,
+    /// Those of them that have begun.
+    running: usize,
 }
 
 impl Lazy {
     pub(super) fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), pool: OnceLock::new(), given: Arc::default() }
+        Self { threads: threads.max(1), pool: OnceLock::new(), load: Arc::default() }
     }
 
     /// Whether every thread has something to do, and something to go on with: one more job would only wait
     /// there.
     pub(super) fn is_full(&self) -> bool {
-        *self.given.lock() >= self.threads * 2
+        self.load.lock().given >= self.threads * 2
+    }
+
+    /// Threads that are not running a job; one that was woken may not have come to its job yet.
+    fn idle(&self) -> usize {
+        self.threads.saturating_sub(self.load.lock().running)
     }
 }
 
 impl Executor for Lazy {
     fn execute(&self, job: Box<dyn FnOnce() + Send>) {
-        *self.given.lock() += 1;
-        let given = Given(Arc::clone(&self.given));
+        self.load.lock().given += 1;
+        let given = Given { load: Arc::clone(&self.load), is_running: false };
         let job = move || {
-            let _given = given;
+            let _running = given.begin();
             job();
         };
         self.pool.get_or_init(|| Pool::new(self.threads)).execute(Box::new(job));
@@ -74,13 +90,36 @@ impl Executor for Lazy {
 }
 
 /// A job that has not ended; in a panic it has.
-struct Given(Arc<Mutex<usize>>);
+struct Given {
+    load: Arc<Mutex<Load>>,
+    is_running: bool,
+}
+
+impl Given {
+    fn begin(mut self) -> Self {
+        self.load.lock().running += 1;
+        self.is_running = true;
+        self
+    }
+}
 
 impl Drop for Given {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        let mut load = self.load.lock();
+        load.given -= 1;
+        load.running -= usize::from(self.is_running);
     }
 }
+
+/// A call that waits for a thread, or for a reactor that has nothing else to do.
+pub(super) struct Queued {
+    least: Budget,
+    rest: Rest<Budget>,
+    asked: Asked,
+}
+
+/// Calls that wait, first come first.
+pub(super) type Queue = Mutex<VecDeque<Queued>>;
 
 /// How many keys a call may look at where it is; each is a few nanoseconds.
 pub(super) type Budget = usize;
@@ -106,8 +145,11 @@ pub(super) enum Outcome {
     Refused(Refusal),
     /// It is none.
     NoRequest(DecodeError),
-    /// It takes too long for here.
-    Elsewhere(Rest<()>),
+    /// It takes too long for here. It goes on with a budget that is no smaller than `least`.
+    Elsewhere {
+        least: Budget,
+        rest: Rest<Budget>,
+    },
     /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that
     /// anybody could see was done before the rest is: it is not begun once nobody waits for it.
     Apart(Rest<()>),
@@ -135,8 +177,17 @@ impl Outcome {
         Self::Done(0, answer)
     }
 
+    /// The rest takes long, and is to be done by a thread for that.
     pub(super) fn elsewhere(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
-        Self::Elsewhere(Box::new(|core, ()| rest(core)))
+        Self::elsewhere_within(UNLIMITED, |core, _| rest(core))
+    }
+
+    /// The rest is done as far as the budget goes that it is given, `least` or more.
+    pub(super) fn elsewhere_within(
+        least: Budget,
+        rest: impl FnOnce(&Arc<Core>, Budget) -> Self + Send + 'static,
+    ) -> Self {
+        Self::Elsewhere { least, rest: Box::new(rest) }
     }
 
     pub(super) fn apart(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
@@ -169,10 +220,34 @@ impl Core {
         self.turns.now(key, access)
     }
 
-    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, asked: Asked) {
+    /// Puts a call in the queue for a thread.
+    fn queue(self: &Arc<Self>, least: Budget, rest: Rest<Budget>, asked: Asked) {
         let Some(asked) = self.let_wait(asked) else { return };
+        self.queue.lock().push_back(Queued { least, rest, asked });
         let core = Arc::clone(self);
-        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, asked)));
+        self.pool.execute(Box::new(move || {
+            // A reactor may have taken it.
+            let next = core.queue.lock().pop_front();
+            next.into_iter().for_each(|queued| core.take_up(queued, UNLIMITED));
+        }));
+    }
+
+    fn take_up(self: &Arc<Self>, Queued { rest, asked, .. }: Queued, budget: Budget) {
+        self.settle(rest(self, budget), budget, asked);
+    }
+
+    /// Takes up the first call in the queue, for a fraction of a millisecond, if every thread is busy and
+    /// there is one that does not take longer; whether it did. What is left of it afterwards is queued again.
+    pub(super) fn help(self: &Arc<Self>) -> bool {
+        let idle = self.pool.idle();
+        let mut queue = self.queue.lock();
+        if queue.len() <= idle || queue.front().is_none_or(|queued| queued.least > ALONE) {
+            return false;
+        }
+        let next = queue.pop_front();
+        drop(queue);
+        next.into_iter().for_each(|queued| self.take_up(queued, ALONE));
+        true
     }
 
     /// Sees a call to its answer.
@@ -186,9 +261,9 @@ impl Core {
                 Outcome::NoRequest(wrong) => {
                     return asked.ended().fail(fault_of(&wrong), &wrong.to_string());
                 }
-                Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
+                Outcome::Elsewhere { rest, .. } if budget >= UNLIMITED => outcome = rest(self, budget),
                 Outcome::Apart(rest) | Outcome::InLine(rest) if budget == ENDLESS => outcome = rest(self, ()),
-                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, asked),
+                Outcome::Elsewhere { least, rest } => return self.queue(least, rest, asked),
                 Outcome::Apart(rest) => {
                     let Some(asked) = self.let_wait(asked) else { return };
                     let core = Arc::clone(self);
@@ -201,7 +276,12 @@ impl Core {
                     };
                     return self.apart.execute(Box::new(job));
                 }
-                Outcome::InLine(rest) => return self.go_on(&self.roots, ENDLESS, rest, asked),
+                Outcome::InLine(rest) => {
+                    let Some(asked) = self.let_wait(asked) else { return };
+                    let core = Arc::clone(self);
+                    let job = move || core.settle(rest(&core, ()), ENDLESS, asked);
+                    return self.roots.execute(Box::new(job));
+                }
                 Outcome::InTurn { places, rest } => match self.turns.all_now(&places) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {

@@ -136,29 +136,18 @@ impl Core {
         let (start, limit) = (scan.start.as_deref().map(Name::from), limit(scan.limit));
         self.look(&scan.place, scan.view, budget, move |read_view, budget| {
             let entries = move || page(read_view.scan(from(start.as_deref())), limit, false);
-            if limit.saturating_mul(ENTRY_COST) <= budget {
+            let cost = limit.saturating_mul(ENTRY_COST);
+            if cost <= budget {
                 return Outcome::done(entries());
             }
-            Outcome::elsewhere(move |_| Outcome::done(entries()))
+            Outcome::elsewhere_within(cost, move |_, _| Outcome::done(entries()))
         })
     }
 
     pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> Tried {
         let (start, until) = (count.start.as_deref().map(Name::from), count.until.as_deref().map(Name::from));
-        self.look(&count.place, count.view, budget, move |read_view, budget| {
-            match counted(&read_view, start.as_deref(), until.as_deref(), budget.min(LONG)) {
-                (count, None) => Outcome::done(Answer::Count(count)),
-                // It goes on elsewhere from where the budget ended.
-                (count, Some(next)) => Outcome::elsewhere(move |_| {
-                    match counted(&read_view, Some(&next), until.as_deref(), LONG) {
-                        (more, None) => Outcome::done(Answer::Count(count + more)),
-                        (more, Some(next)) => Outcome::apart(move |_| {
-                            let (rest, _) = counted(&read_view, Some(&next), until.as_deref(), ENDLESS);
-                            Outcome::done(Answer::Count(count + more + rest))
-                        }),
-                    }
-                }),
-            }
+        self.look(&count.place, count.view, budget, move |seen, budget| {
+            Count { seen, until, so_far: 0 }.go_on(start.as_deref(), budget)
         })
     }
 
@@ -295,13 +284,37 @@ fn paged<'s, T: Copy>(
     (taken, None)
 }
 
+/// A count that is under way.
+struct Count {
+    seen: Seen,
+    until: Option<Name>,
+    so_far: usize,
+}
+
+impl Count {
+    /// Counts from a key on as far as the budget goes, and has the rest counted elsewhere from there: apart
+    /// from other calls once it has come to [`LONG`].
+    fn go_on(mut self, start: Option<&str>, budget: Budget) -> Outcome {
+        let left = if budget == ENDLESS { ENDLESS } else { budget.min(LONG - self.so_far) };
+        let (count, next) = counted(&self.seen, start, self.until.as_deref(), left);
+        self.so_far += count;
+        match next {
+            None => Outcome::done(Answer::Count(self.so_far as u64)),
+            Some(next) if self.so_far < LONG => {
+                Outcome::elsewhere_within(0, move |_, budget| self.go_on(Some(&next), budget))
+            }
+            Some(next) => Outcome::apart(move |_| self.go_on(Some(&next), ENDLESS)),
+        }
+    }
+}
+
 /// How many keys there are, and where to go on if the budget did not last.
 fn counted(
     read_view: &ReadView,
     start: Option<&str>,
     until: Option<&str>,
     budget: Budget,
-) -> (u64, Option<Name>) {
+) -> (usize, Option<Name>) {
     let mut count = 0;
     for (at, (key, _)) in read_view.scan(from(start)).enumerate() {
         if until.is_some_and(|until| key.as_str() >= until) {

@@ -2,7 +2,7 @@
 //! of a test, which goes on with it by hand.
 
 use super::calls::Place;
-use super::order::{BUSY, Budget, Key, LONG, Outcome, UNLIMITED};
+use super::order::{ALONE, BUSY, Budget, Key, LONG, Outcome, UNLIMITED};
 use super::sessions::Token;
 use super::*;
 use crate::fork::{Fork, Moment};
@@ -11,6 +11,7 @@ use crate::generated::types::*;
 use crate::map::Map;
 use crate::word::Word;
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
@@ -39,7 +40,8 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
             Outcome::Done(_, answer) => return Ok(answer),
             Outcome::Refused(refusal) => return Err(refusal.word()),
             Outcome::NoRequest(wrong) => panic!("{wrong}"),
-            Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
+            Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => {
                 rest(core, (core.turns.all_now(&places).expect("nobody else has a turn"), UNLIMITED))
             }
@@ -236,7 +238,8 @@ fn words(core: &Arc<Core>, request: StateRequest<'_>) -> String {
         outcome = match outcome {
             Outcome::Refused(refusal) => return refusal.words(core.state.get().map(State::main)),
             Outcome::Done(..) | Outcome::NoRequest(_) => panic!("it was not refused"),
-            Outcome::Elsewhere(rest) | Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
+            Outcome::Elsewhere { rest, .. } => rest(core, UNLIMITED),
+            Outcome::Apart(rest) | Outcome::InLine(rest) => rest(core, ()),
             Outcome::InTurn { places, rest } => rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED)),
         }
     }
@@ -530,10 +533,12 @@ fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
             let batch = StateBatch { place: place.clone().into(), changes, if_offset: None, if_root };
             begin(core, StateRequest::Batch(batch), BUSY)
         };
-        let Outcome::Elsewhere(rest) = arrive(core, batch("a")) else {
+        let Outcome::Elsewhere { rest, .. } = arrive(core, batch("a")) else {
             panic!("{place}: a budget is for less")
         };
-        let Outcome::InLine(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
+        let Outcome::InLine(rest) = rest(core, UNLIMITED) else {
+            panic!("{place}: others wait for this thread")
+        };
         let behind = arrive(core, begin(core, put(&place, "c"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "{place}: in the order in which they came");
         assert!(matches!(rest(core, ()), Outcome::Done(..)));
@@ -550,7 +555,7 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
     let core = &service.core;
     let state = core.state().unwrap();
     let log = state.find(state.main()).unwrap().log.clone();
-    let keys = 2 * LONG + 1;
+    let keys = LONG + 1;
     let map = Map::of((0..keys).map(|key| (format!("{key:07}").into(), b"1"[..].into())).collect());
     let fork = Fork::new(log, 0, Moment { map, offset: 0 }, None, 0);
     state.shared.forks.write().insert(state.main(), Arc::new(fork));
@@ -560,10 +565,43 @@ fn a_count_that_waited_for_its_turn_looks_at_no_more_than_others_have_the_patien
     };
     // As it goes on where long work is done, once it has waited.
     let counted = rest(core, (core.turns.all_now(&places).unwrap(), UNLIMITED));
-    let Outcome::Elsewhere(rest) = counted else { panic!("all of it was counted where others wait") };
-    let Outcome::Apart(rest) = rest(core, ()) else { panic!("all of it was counted where others wait") };
+    let Outcome::Apart(rest) = counted else { panic!("all of it was counted where others wait") };
     let Outcome::Done(_, Answer::Count(count)) = rest(core, ()) else { panic!("it is done") };
     assert_eq!(count, keys as u64);
+}
+
+#[test]
+fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
+    let store = Store::memory(thalweg_log::Options::default()).unwrap();
+    let mut service = Service::new(&store, "state", ServiceOptions { threads: 1, ..Default::default() });
+    let state = service.state().unwrap();
+    let keys = ALONE + BUSY + 2;
+    let change = |key| crate::Change::Put(format!("{key:07}").into(), b"1"[..].into());
+    state.write(state.main(), &(0..keys).map(change).collect(), now()).unwrap();
+    let mut caller = orders::Caller::new(&service);
+    let count =
+        StateRequest::Count(StateCount { place: "main".into(), start: None, until: None, view: None });
+    let limit = u32::try_from(ALONE).unwrap();
+    let page =
+        StateRequest::Scan(StateScan { place: "main".into(), start: None, limit: Some(limit), view: None });
+    assert!(!service.help(), "nothing waits");
+    let (finish, finished) = channel::<()>();
+    let (begun, begins) = channel();
+    service.core.pool.execute(Box::new(move || {
+        begun.send(()).unwrap();
+        finished.recv().unwrap();
+    }));
+    begins.recv().unwrap();
+    caller.ask(&count);
+    assert!(service.help(), "the only thread is busy");
+    assert!(service.help(), "what is left of it waits again");
+    caller.hear(1);
+    assert!(!service.help(), "it has ended");
+    caller.ask(&page);
+    assert!(!service.help(), "it takes too long for a reactor");
+    finish.send(()).unwrap();
+    caller.hear(2);
+    assert_eq!(service.waiting_bytes(), 0);
 }
 
 #[test]
@@ -577,7 +615,7 @@ fn a_long_list_of_forks_is_made_elsewhere() {
         end(core, begin(core, StateRequest::Fork(fork), BUSY)).unwrap();
     }
     let outcome = list();
-    assert!(matches!(outcome, Outcome::Elsewhere(_)));
+    assert!(matches!(outcome, Outcome::Elsewhere { .. }));
     assert!(matches!(end(core, outcome).unwrap(), Answer::Frame(_)));
 }
 

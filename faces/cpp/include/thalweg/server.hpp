@@ -45,7 +45,8 @@ struct Incoming {
     FrameView frame;
     /// How long anybody still wants the answer, if there is a limit.
     std::optional<std::chrono::milliseconds> deadline;
-    /// Nothing else waits to be handled: what is done at once is not in anybody's way.
+    /// Nothing else waits or is in flight, and no other client asked within the last millisecond: to answer
+    /// at once delays nobody.
     bool alone = false;
     std::unique_ptr<Reply> reply;
 };

@@ -9,7 +9,7 @@ use std::time::Instant;
 use thalweg_service::{CallId, Local, LocalCallOptions, LocalEvent};
 
 /// A client, and what it was answered.
-struct Caller {
+pub(super) struct Caller {
     service: Service,
     local: Local,
     answered: Receiver<()>,
@@ -17,14 +17,14 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(service: &Service) -> Self {
+    pub(super) fn new(service: &Service) -> Self {
         let (wake, answered): (Sender<()>, _) = channel();
         let local = Local::new(ERROR_TAG, 64, move || _ = wake.send(()));
         Self { service: service.clone(), local, answered, answers: Vec::new() }
     }
 
     /// Makes a call, which waits for something.
-    fn ask(&mut self, request: &StateRequest<'_>) -> Option<CallId> {
+    pub(super) fn ask(&mut self, request: &StateRequest<'_>) -> Option<CallId> {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         let call = self.local.call(&mut self.service, &frame, LocalCallOptions::default(), |_, _| {});
@@ -43,7 +43,7 @@ impl Caller {
     }
 
     /// Waits until so many calls were answered in all.
-    fn hear(&mut self, count: usize) {
+    pub(super) fn hear(&mut self, count: usize) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.answers.len() < count {
             let Self { service, local, answers, .. } = self;
@@ -308,7 +308,7 @@ fn many_changes_are_put_in_order_elsewhere_and_in_turn() {
         let write = ToWrite::batch(&batch, &frame, BUSY);
         assert!(matches!(write, ToWrite::Frame(_)), "to put them in order takes long");
         let first = arrive(core, first);
-        assert!(matches!(first, Outcome::Elsewhere(_)), "others wait for this thread");
+        assert!(matches!(first, Outcome::Elsewhere { .. }), "others wait for this thread");
         let behind = arrive(core, begin(core, put(&batch.place, "0"), BUSY));
         assert!(matches!(behind, Outcome::InTurn { .. }), "it came behind");
         assert!(matches!(end(core, first), Ok(Answer::Offset(Wrote::Batch, _))));
@@ -323,10 +323,10 @@ fn a_long_batch_that_is_none_is_no_request_and_gives_its_turn_back() {
     let core = &service.core;
     let frame = many("main", 50_000);
     for cut in [frame.len() - 1, frame.len() / 2] {
-        let Outcome::Elsewhere(rest) = arrive(core, core.begin(&frame[..cut], BUSY).0) else {
+        let Outcome::Elsewhere { rest, .. } = arrive(core, core.begin(&frame[..cut], BUSY).0) else {
             panic!("nobody has read it")
         };
-        assert!(matches!(rest(core, ()), Outcome::NoRequest(_)));
+        assert!(matches!(rest(core, UNLIMITED), Outcome::NoRequest(_)));
         assert_eq!(core.turns.in_flight(), 0);
     }
     let Outcome::Refused(refusal) = core.begin(&many("nowhere", 50_000), BUSY).0 else {
