@@ -152,8 +152,12 @@ impl Attached {
         Reader::new(self.context.clone(), log.clone())
     }
 
-    /// Lets go of memory as [`Store::release`](crate::Store::release) does.
+    /// Lets go of memory as [`Store::release`](crate::Store::release) does, and of segments that the writer
+    /// has removed, so that their disk space is given back. Cursors and [`Births`](crate::Births) let go of
+    /// those when they look for more, and are woken to do so; a [`Reader`] does when it begins a query.
     pub fn release(&self, keep: usize) {
+        // What cannot be listed now is listed by the next reader, which reports why.
+        let _ = self.neighbour.list();
         self.context.segments.release(keep);
     }
 
@@ -232,11 +236,6 @@ impl Neighbour {
             self.seen.publish(version as u32);
         }
         Ok(())
-    }
-
-    /// Whether the list of segments is of the present version.
-    fn is_listed(&self) -> bool {
-        self.seen.bytes() == self.control.segments_version() as u32
     }
 
     /// Reads from the directory which segments there are; those that are known stay mapped.
@@ -379,6 +378,10 @@ impl StoreAccess for Neighbour {
 
     fn follows(&self) -> bool {
         true
+    }
+
+    fn is_listed(&self) -> bool {
+        self.seen.bytes() == self.control.segments_version() as u32
     }
 
     fn list(&self) -> io::Result<()> {

@@ -117,15 +117,19 @@ impl Births {
     }
 
     fn is_news(&self) -> bool {
-        !self.ready.is_empty() || self.context.control.visible() != self.seen || self.context.access.is_gone()
+        let access = &self.context.access;
+        let moved = self.context.control.visible() != self.seen;
+        !self.ready.is_empty() || moved || !access.is_listed() || access.is_gone()
     }
 
     fn look(&mut self) -> Result<(), ReadError> {
         // In this order: what becomes visible later is seen by the next look.
-        let visible = self.context.control.visible();
+        let (visible, access) = (self.context.control.visible(), &self.context.access);
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if visible == self.seen && !self.context.access.is_gone() => {}
+            // Where the list of segments is not the present one, it may keep removed segments mapped.
+            Register::Neighbour { .. } if visible == self.seen && access.is_listed() && !access.is_gone() => {
+            }
             Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {

@@ -75,6 +75,10 @@ pub(crate) trait StoreAccess: Send + Sync + std::fmt::Debug {
     fn follows(&self) -> bool {
         false
     }
+    /// Whether the list of segments is the present one.
+    fn is_listed(&self) -> bool {
+        true
+    }
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn list(&self) -> io::Result<()> {
         Ok(())
@@ -185,6 +189,13 @@ impl Source {
             self.lines.clear();
         }
         Ok(changed)
+    }
+
+    /// Whether segments came or went, or something was purged, since the view was taken over: it may keep
+    /// segments mapped that were removed. Complexity: one load; three in a process that is attached.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.context.segments.is_newer(&self.cached) || self.follows && !self.context.access.is_listed()
     }
 
     #[inline]

@@ -22,6 +22,7 @@ mod reader;
 mod reclaim;
 mod refusals;
 mod reserve;
+mod resting;
 mod segment_tail;
 mod settle;
 mod sim;
