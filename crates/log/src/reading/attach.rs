@@ -153,7 +153,7 @@ impl Attached {
     }
 
     /// Lets go of memory as [`Store::release`](crate::Store::release) does, and of segments that the writer
-    /// has removed, so that their disk space is given back. Cursors and [`Births`](crate::Births) let go of
+    /// has removed, so that their disk space is given back. Cursors and [`NewLogs`](crate::NewLogs) let go of
     /// those when they look for more, and are woken to do so; a [`Reader`] does when it begins a query.
     pub fn release(&self, keep: usize) {
         // What cannot be listed now is listed by the next reader, which reports why.
@@ -411,7 +411,7 @@ mod tests {
     use crate::{Durability, Options, Query, Store, place_of};
     use thalweg_sync::words::Words;
 
-    /// A store of several segments, and whoever reads along.
+    /// A store of several segments, and an attachment that reads along.
     fn attached(directory: &Path) -> (Store, Arc<Log>, Attached) {
         let (segment_bytes_min, segment_bytes_max) = (4096, 8192);
         let options = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
@@ -491,7 +491,7 @@ mod tests {
         assert!(why.contains("removed") && why.contains(&file), "{why}");
     }
 
-    /// As where a store is opened without it, so that it is the same whoever came when.
+    /// As where a store is opened without it: early and late readers find the same.
     #[test]
     fn a_segment_that_is_lost_is_stood_in_for_by_those_who_knew_it_too() {
         let directory = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use crate::found::Pace;
 use crate::index::Line;
 use crate::log::Log;
 use crate::places::Unfolder;
-use crate::progress::{Ended, Unsure};
+use crate::progress::{Ended, NotKnownYet};
 use crate::runs::RunEnd;
 use crate::segment::file_name;
 use crate::view::{Segments, View};
@@ -53,9 +53,9 @@ impl ReadContext {
 
     /// How a log ended, for a reader that did not meet every entry in front of `position`. The caller has
     /// brought what is known of the logs up to there ([`ReadContext::learn`]).
-    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         if self.access.known() < position {
-            return Err(Unsure);
+            return Err(NotKnownYet);
         }
         log.lock().ended_by(position)
     }
@@ -300,7 +300,7 @@ impl Source {
     }
 
     /// How the log ended, for a reader that did not meet every entry in front of `position`.
-    pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
+    pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         self.context.ended(&self.log, position)
     }
 

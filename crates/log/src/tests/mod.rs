@@ -2,7 +2,6 @@
 mod ahead;
 mod anew;
 mod backup;
-mod carry;
 mod compact;
 mod crafted;
 mod damage;
@@ -30,4 +29,5 @@ mod spare;
 mod store;
 mod together;
 mod trim;
+mod turns;
 mod unlisted;

@@ -151,12 +151,12 @@ fn whoever_sleeps_until_a_log_is_created_lets_go_of_removed_segments() {
     let log = Emptied::new(directory.path(), os());
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     log.purge();
-    let mut births = attached.births(false).unwrap();
-    assert!(births.next().unwrap().is_none());
+    let mut new_logs = attached.new_logs(false).unwrap();
+    assert!(new_logs.next().unwrap().is_none());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(births.wait(None));
-            assert!(births.next().unwrap().is_none());
+            assert!(new_logs.wait(None));
+            assert!(new_logs.next().unwrap().is_none());
         });
         log.remove();
     });
