@@ -1,4 +1,4 @@
-//! What one transaction does to several logs is seen at once: whoever sees what it did to one of them sees,
+//! What one transaction does to several logs is seen at once: a reader that sees what it did to one of them sees,
 //! when he looks at another after that, what it did there.
 
 use super::store::{open, os, small};
