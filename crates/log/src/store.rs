@@ -529,8 +529,8 @@ impl Store {
         self.shared.directory_lock.as_ref().map_or(Ok(()), |held| held.lock.leave_to_parent())
     }
 
-    /// Has [`Store::maintain`] rest no more, in calls that are under way in other threads and in later ones: for
-    /// a caller that waits for it to end.
+    /// Has [`Store::maintain`] rest no more, in calls that are under way in other threads and in later ones:
+    /// for a caller that waits for it to end.
     ///
     /// ```
     /// # let store = thalweg_log::Store::memory(thalweg_log::Options::default())?;

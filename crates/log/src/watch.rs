@@ -31,8 +31,9 @@ pub struct WatcherId {
 }
 
 impl WatcherId {
-    /// The same for a watcher that commits in turns and calls [`Store::end_turn`](crate::Store::end_turn) at the
-    /// end of each, also of a turn in which it was only told something: its commits wake no thread before.
+    /// The same for a watcher that commits in turns and calls [`Store::end_turn`](crate::Store::end_turn) at
+    /// the end of each, also of a turn in which it was only told something: its commits wake no thread
+    /// before.
     #[must_use]
     pub fn commits_in_turns(self) -> WatcherId {
         WatcherId { in_turns: true, ..self }

@@ -119,8 +119,8 @@ impl Reclaim {
         }
     }
 
-    /// Notes how many writes a full disk has refused so far. After a new one, two checkpoints are urgent: they
-    /// give back what was purged, which makes room for the writers that are refused.
+    /// Notes how many writes a full disk has refused so far. After a new one, two checkpoints are urgent:
+    /// they give back what was purged, which makes room for the writers that are refused.
     fn note_refusals(&mut self, failures: u64) {
         if std::mem::replace(&mut self.refusals_seen, failures) < failures {
             self.urgent_checkpoints = KEPT;
@@ -228,8 +228,8 @@ impl Shared {
 }
 
 impl Store {
-    /// Writes a checkpoint if one is due, by the bytes logged since the last or by what it gives back. Compacts.
-    /// `true`: there is more to compact.
+    /// Writes a checkpoint if one is due, by the bytes logged since the last or by what it gives back.
+    /// Compacts. `true`: there is more to compact.
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);

@@ -208,8 +208,8 @@ fn files_stay_proportional_to_what_is_live() {
         };
         let files: u64 = sizes.map(taken).sum();
         most = most.max(files);
-        // What came since the older of two checkpoints, each of which comes with the first look after this many
-        // bytes; the segment that is written to, the next one; and a page or two for what is live beside
+        // What came since the older of two checkpoints, each of which comes with the first look after this
+        // many bytes; the segment that is written to, the next one; and a page or two for what is live beside
         // them.
         let between = CHECKPOINT + written / (round + 1);
         let bound = 3 * store.stats().live_bytes + 3 * between + 4 * u64::from(SEGMENT);

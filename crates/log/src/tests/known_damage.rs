@@ -1,4 +1,5 @@
-//! Logs that lost something: told of once, by the first reader that comes upon it, and deleted like any other.
+//! Logs that lost something: told of once, by the first reader that comes upon it, and deleted like any
+//! other.
 
 use super::store::{config, content, payload};
 use crate::{

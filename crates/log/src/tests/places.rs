@@ -17,8 +17,8 @@ fn entry(log: usize, n: u64) -> Vec<u8> {
     vec![b'a' + log as u8; 1 + (n as usize * 7 + log) % 40]
 }
 
-/// Logs side by side with a given number of entries each: by appends, transactions over several logs, and commits in
-/// turn.
+/// Logs side by side with a given number of entries each: by appends, transactions over several logs, and
+/// commits in turn.
 fn fill(store: &Store, entries: std::ops::Range<u64>) {
     let logs: Vec<Arc<Log>> = NAMES.iter().map(|name| store.log(name).unwrap()).collect();
     for n in entries {

@@ -213,8 +213,8 @@ fn readers_beside_turns_see_whole_prefixes() {
     }
 }
 
-/// A caller that asks for the record at the staged end, while others stage behind it, gets it or what there is by
-/// now.
+/// A caller that asks for the record at the staged end, while others stage behind it, gets it or what there
+/// is by now.
 #[test]
 fn a_record_is_found_however_others_stage_meanwhile() {
     let directory = tempfile::tempdir().unwrap();

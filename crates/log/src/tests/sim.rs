@@ -5,11 +5,11 @@
 //! visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes,
 //! and a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
 //! lockstep: between two shards of the walk the simulation goes on with its own; before some openings the
-//! newest is lost. Every other commit is that of a watcher which commits in turns: it leads some of the groups
-//! and is told of no more than is durable. Some writes take some of their bytes and fail: the operation goes
-//! without, or says that nothing was applied. What purges and retention, of single logs and of the whole store,
-//! let go of is read off the logs when they return, and is from then on a commit like all others.
-//! `THALWEG_SEEDS=2000` runs more seeds, and `THALWEG_SEED=n` one.
+//! newest is lost. Every other commit is that of a watcher which commits in turns: it leads some of the
+//! groups and is told of no more than is durable. Some writes take some of their bytes and fail: the
+//! operation goes without, or says that nothing was applied. What purges and retention, of single logs and of
+//! the whole store, let go of is read off the logs when they return, and is from then on a commit like all
+//! others. `THALWEG_SEEDS=2000` runs more seeds, and `THALWEG_SEED=n` one.
 
 use super::fork_needs::{Shown, keeps_no_more, needs};
 use crate::log::Phase;
@@ -139,7 +139,8 @@ fn apply(world: &mut World, op: &Op) {
     }
 }
 
-/// Recovers from the older of two checkpoints and asserts that it comes to the same end; whether there were two.
+/// Recovers from the older of two checkpoints and asserts that it comes to the same end; whether there were
+/// two.
 fn lose_newest_checkpoint(disk: &Disk) -> bool {
     let names = disk.names(Path::new(DIRECTORY)).unwrap_or_default();
     let mut checkpoints: Vec<_> = names.iter().filter(|name| name.starts_with("checkpoint-")).collect();

@@ -9,7 +9,8 @@
 //! Ownership: the writer's, behind its lock; a checkpoint or a compaction borrows the room and gives it back.
 //! The file stays when a store is closed and is found when it is opened.
 //!
-//! Invariants: the file is lent to one borrower at a time, though any writer may take the room meanwhile; what could not be set aside is tried for again with each segment that is wanted and with each
+//! Invariants: the file is lent to one borrower at a time, though any writer may take the room meanwhile;
+//! what could not be set aside is tried for again with each segment that is wanted and with each
 //! housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
