@@ -337,7 +337,7 @@ export interface Store {
    * Names of logs as they become visible, each once, in the order of their creation: of those to come, and of those there
    * are as well if they are asked for. A name comes again when a log takes it anew.
    */
-  births(options?: { existing?: boolean; signal?: AbortSignal }): AsyncIterableIterator<string>
+  newLogs(options?: { existing?: boolean; signal?: AbortSignal }): AsyncIterableIterator<string>
   /** Begins a transaction. */
   transaction(options?: TimeOption): Transaction
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */

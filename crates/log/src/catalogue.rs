@@ -184,7 +184,7 @@ impl Place<'_> {
 mod tests {
     use super::*;
 
-    /// By so many of its highest bits a table tells those of a bucket apart, and by its lowest it finds the
+    /// Highest bits of a hash by which a table tells the entries of a bucket apart. The lowest bits name the
     /// bucket.
     const TAG_BITS: u32 = 7;
 

@@ -34,7 +34,7 @@ pub struct Closable<T> {
     uses: Arc<Uses>,
 }
 
-/// What whoever closes it waits for.
+/// What the caller that closes it waits for.
 #[derive(Debug, Default)]
 struct Uses {
     state: Mutex<State>,
@@ -83,7 +83,7 @@ impl<T> Closable<T> {
         self.value.read().as_ref().map(task)
     }
 
-    /// The same for whoever must not wait: `None`, too, while somebody takes it.
+    /// The same for a caller that must not wait: `None`, too, while somebody takes it.
     pub fn try_with<R>(&self, task: impl FnOnce(&T) -> R) -> Option<R> {
         self.value.try_read()?.as_ref().map(task)
     }

@@ -142,8 +142,8 @@ impl Log {
         inner.phase.is_deleting() && inner.children > 0
     }
 
-    /// The log of the chain that an offset was first given out by: this one above its base, else whoever
-    /// it is for its parent. Grows with the offset, because ids only grow. Complexity: a step per ancestor.
+    /// The log of the lineage that first gave out an offset: this log, from its base on; below that, the
+    /// owner in its parent. Grows with the offset, because ids only grow. Complexity: a step per ancestor.
     pub fn owner(&self, offset: Offset) -> LogId {
         let (mut id, mut parent) = (self.id(), self.inherits(offset));
         while let Some(log) = parent {

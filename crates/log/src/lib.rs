@@ -25,7 +25,7 @@
 //!
 //! ```text
 //! store, open        a store and its life; how it is opened, and with which options
-//! opened, closable   a store of this process or of another; one that is closed under its handles
+//! any_store, closable a store of this process or of another; one that is closed under its handles
 //! catalogue, names   the logs by name; the same in order, for listings
 //! log, uncommon      one log: its staged and its visible view; what few logs have
 //! fork, fork_needs   logs whose first bytes are another log's; what a log keeps for its forks
@@ -35,6 +35,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod any_store;
 mod catalogue;
 mod closable;
 mod error;
@@ -49,7 +50,6 @@ mod keeping;
 mod log;
 mod names;
 mod open;
-mod opened;
 mod options;
 mod places;
 mod probes;
@@ -72,7 +72,7 @@ pub(crate) use keeping::{
     backup, checkpoint, expiry, known_damage, pace, purge, reclaim, recover, retention, settle, working,
 };
 pub(crate) use reading::{
-    attach, back, births, cursor, follower, found, gather, maps, place, presence, progress, query, read,
+    attach, back, cursor, follower, found, gather, maps, new_logs, place, presence, progress, query, read,
     reader, records, route, source, view, walk, warm,
 };
 pub(crate) use writing::{
@@ -81,19 +81,19 @@ pub(crate) use writing::{
 };
 
 // For everybody: a store, its logs, appending and reading, here or in another process.
+pub use any_store::AnyStore;
 pub use append::{AppendIntent, Transaction, now};
 pub use attach::Attached;
 pub use back::EntriesBack;
-pub use births::Births;
 pub use closable::{Closable, Closing, InUse};
 pub use cursor::Cursor;
 pub use error::{CommitError, Damage, OpenError, ReadError, Touched};
 pub use log::{ClosedBy, Log, Note, State};
+pub use new_logs::NewLogs;
 pub use open::Recovered;
-pub use opened::Opened;
 pub use options::{Durability, Options};
 pub use place::Place;
-pub use progress::{Ended, Unsure};
+pub use progress::{Ended, NotKnownYet};
 pub use purge::{Purge, Purged};
 pub use query::{Entry, Query, Start};
 pub use reader::{Entries, Reader};
@@ -110,7 +110,7 @@ pub use fork::Fork;
 pub use format::{Config, Lifetime, Producer};
 pub use groups::SyncStats;
 pub use read::{Read, ReadPiece};
-pub use warm::Warming;
+pub use warm::Prefetch;
 pub use watch::{Watch, WatcherId};
 
 // For tools that look at a store from outside.

@@ -11,7 +11,7 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::places::Places;
-use crate::progress::{Ended, Unsure};
+use crate::progress::{Ended, NotKnownYet};
 use crate::spin_lock::lock_spinning;
 use crate::uncommon::Uncommon;
 use crate::{LogId, Offset, Position, Time};
@@ -355,10 +355,10 @@ impl Log {
 
 impl Inner {
     /// Whether and how the log had ended by `position`, for a reader that did not meet every entry in front
-    /// of it. `Err(Unsure)`: the log has batches behind `position`, so it cannot be said.
-    pub(crate) fn ended_by(&self, position: Position) -> Result<Option<Ended>, Unsure> {
+    /// of it. `Err(NotKnownYet)`: the log has batches behind `position`, so it cannot be said.
+    pub(crate) fn ended_by(&self, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         match self.last <= position {
-            false => Err(Unsure),
+            false => Err(NotKnownYet),
             true if self.phase.is_deleting() => Ok(Some(Ended::Deleted)),
             true if self.closed => Ok(Some(Ended::Closed)),
             true => Ok(None),
@@ -382,7 +382,7 @@ impl Inner {
         }
     }
 
-    /// Whether it is as whoever commits has read it.
+    /// Refuses a commit unless the log is still at the version that the committer has read.
     pub(crate) fn check_version(&self, expected: u32) -> Result<(), CommitError> {
         if self.phase.is_deleting() {
             return Err(CommitError::Deleted);

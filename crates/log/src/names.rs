@@ -1,4 +1,4 @@
-//! Logs in the order of their names, for whoever lists them page by page.
+//! Logs in the order of their names, for callers that list them page by page.
 //!
 //! A listing is rare and a create is not, so the order is kept only once somebody asked for it: from the
 //! first call of [`Store::order`] on, each shard of the catalogue keeps a sorted set beside its table, under

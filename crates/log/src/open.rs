@@ -126,7 +126,7 @@ impl Store {
         control.set_clean_end(0).map_err(failed("mark as open"))?;
         if forgets_ids {
             found.next_log = found.next_log.max(options.opened_at);
-            // Whoever closes it before a log is created leaves it said.
+            // Stored already, in case the store is closed before a log is created.
             control.set_next_log(found.next_log);
         }
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);

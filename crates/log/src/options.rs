@@ -72,7 +72,7 @@ pub struct Options {
     pub segment_bytes_max: u32,
     /// Start a committer thread in `sync` mode. Without one, [`Store::flush`](crate::Store::flush) commits.
     pub committer_thread: bool,
-    /// A checkpoint is due after so many bytes of log.
+    /// A checkpoint is due after this many bytes of batches.
     pub checkpoint_bytes: u64,
     /// Entries older than this many microseconds are purged by [`Store::maintain`](crate::Store::maintain):
     /// all of them once the newest one is, before that whole segments at a time, which are sealed for it
@@ -91,7 +91,7 @@ pub struct Options {
     /// Throttle of background writes, those of [`Store::maintain`](crate::Store::maintain) and of preparing
     /// the next segment: after each MiB they sleep this many times as long as writing it took. 0: never.
     /// Preparing a segment sleeps 50 ms at most, and no writer sleeps while a caller waits for it
-    /// ([`Store::hurry`](crate::Store::hurry)).
+    /// ([`Store::stop_throttling`](crate::Store::hurry)).
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,

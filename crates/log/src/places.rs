@@ -234,8 +234,8 @@ impl<'v> Unfolder<'v> {
         stands_for(extent, listed.clone()).then_some(listed)
     }
 
-    /// As the batches themselves say, each of them verified. For what cannot be found there is an extent,
-    /// too, so that whoever wants that, and nobody else, meets the damage.
+    /// As the batches themselves say, each of them verified. What cannot be found has an extent, too, so that
+    /// only a reader of just that range meets the damage.
     #[cold]
     fn walked(self, log: LogId, extent: &Extent) -> Result<Vec<Extent>, ReadError> {
         let segment = self.segment(segment_of(extent.position))?;

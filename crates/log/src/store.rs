@@ -18,15 +18,15 @@
 //! for servers
 //!   create commit delete                       writing/commit.rs
 //!   read record                                reading/read.rs
-//!   cold                                       reading/warm.rs
-//!   carry groups                               writing/committer.rs, writing/groups.rs
+//!   needs_disk                                 reading/warm.rs
+//!   end_turn groups                            writing/committer.rs, writing/groups.rs
 //!   hold                                       writing/append.rs
 //!   expire                                     keeping/expiry.rs
 //!   watcher dismiss wait_for written
-//!   logs_count touched hurry leave_to_parent   here
+//!   logs_count names_touched stop_throttling leave_to_parent   here
 //! for readers in other languages
 //!   maps                                       reading/maps.rs
-//!   births                                     reading/births.rs
+//!   new_logs                                   reading/new_logs.rs
 //!   runs                                       writing/packing.rs
 //! ```
 
@@ -416,9 +416,9 @@ impl Store {
         self.shared.catalogue.count() as u64
     }
 
-    /// The names of the logs that a span touches, as far as there are such and as many as a line takes.
-    pub fn touched(&self, damage: &Damage) -> String {
-        self.shared.touched(damage)
+    /// The names of the logs that damage touches, as far as they are known and as a line has room for.
+    pub fn names_touched(&self, damage: &Damage) -> String {
+        self.shared.names_touched(damage)
     }
 
     /// Spans found damaged when the store was opened, and those that a read came upon since, each once. What
@@ -439,9 +439,9 @@ impl Store {
         }
     }
 
-    /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint when
-    /// one is due, removes segments that no log needs, writes those anew of which little is needed, and has
-    /// each log's bytes together of those out of which much is read, a bounded part of all that in one call.
+    /// Housekeeping, for a thread that may wait for the disk: deletes logs whose time is over, writes a
+    /// checkpoint when one is due, removes segments that no log needs, compacts segments of which little is
+    /// needed, and settles those out of which much is read; a bounded part of all that in one call.
     /// `true`: there is more to do, and who calls again at once takes no more than housekeeping's share of
     /// the time ([`Options::rest_parts`](crate::Options)), because the calls rest themselves. May wait for
     /// the disk.
@@ -480,8 +480,8 @@ impl Store {
     }
 
     /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in
-    /// the system's cache and come back when they are read, their time indexes are made again by whoever
-    /// searches them. Readers at work are not disturbed. A segment that is sealed gives its pages back by
+    /// the system's cache and come back when they are read, their time indexes are made again by the next
+    /// search. Readers at work are not disturbed. A segment that is sealed gives its pages back by
     /// itself.
     ///
     /// ```
@@ -529,24 +529,24 @@ impl Store {
         self.shared.directory_lock.as_ref().map_or(Ok(()), |held| held.lock.leave_to_parent())
     }
 
-    /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits
-    /// for it to end.
+    /// Has [`Store::maintain`] rest no more, in calls that are under way in other threads and in later ones:
+    /// for a caller that waits for it to end.
     ///
     /// ```
     /// # let store = thalweg_log::Store::memory(thalweg_log::Options::default())?;
     /// std::thread::scope(|scope| {
     ///     let keeper = scope.spawn(|| store.maintain(1_000_000));
-    ///     store.hurry();
+    ///     store.stop_throttling();
     ///     keeper.join().unwrap()
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hurry(&self) {
+    pub fn stop_throttling(&self) {
         self.shared.throttle.hurry_for_good();
     }
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other clones
-    /// then say that it is closed; reads go on, and whoever waits for more is woken and
+    /// then say that it is closed; reads go on, and a reader that waits for more is woken and
     /// [told](crate::Ended::StoreClosed). The directory is held until the last of its readers and cursors is
     /// dropped, too.
     ///
@@ -559,7 +559,7 @@ impl Store {
     }
 
     fn close_files(&self) -> io::Result<()> {
-        self.hurry();
+        self.stop_throttling();
         self.guard.stop();
         if self.durability() == Durability::Memory {
             return Ok(());

@@ -27,19 +27,20 @@ const WATCHERS_MAX: usize = u32::BITS as usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatcherId {
     place: u8,
-    carries: bool,
+    in_turns: bool,
 }
 
 impl WatcherId {
-    /// The same for whoever commits in turns and calls [`Store::carry`](crate::Store::carry) at the end of
-    /// each, also of a turn that it was told something in: nobody is woken for its commits before.
+    /// The same for a watcher that commits in turns and calls [`Store::end_turn`](crate::Store::end_turn) at
+    /// the end of each, also of a turn in which it was only told something: its commits wake no thread
+    /// before.
     #[must_use]
-    pub fn carrying(self) -> WatcherId {
-        WatcherId { carries: true, ..self }
+    pub fn commits_in_turns(self) -> WatcherId {
+        WatcherId { in_turns: true, ..self }
     }
 
-    pub(crate) fn carries(self) -> bool {
-        self.carries
+    pub(crate) fn is_in_turns(self) -> bool {
+        self.in_turns
     }
 
     pub(crate) fn bit(self) -> u32 {
@@ -59,7 +60,7 @@ impl Watchers {
         let mut list = self.list.write();
         let free = list.iter().position(Option::is_none)?;
         list[free] = Some(watch);
-        Some(WatcherId { place: u8::try_from(free).ok()?, carries: false })
+        Some(WatcherId { place: u8::try_from(free).ok()?, in_turns: false })
     }
 
     pub(crate) fn remove(&self, watcher: WatcherId) {
@@ -73,7 +74,7 @@ impl Watchers {
         while left != 0 {
             let place = left.trailing_zeros() as usize;
             left &= left - 1;
-            // Not under the lock: whoever is told may be the last to hold what dismisses a watcher.
+            // Not under the lock: the watcher told may be the last to hold what dismisses another.
             let watch = self.list.read()[place].clone();
             if let Some(watch) = watch {
                 // One that panics keeps nothing from the others.

@@ -74,7 +74,7 @@ impl Writer {
         Writer { child, said }
     }
 
-    /// Lets it acknowledge so many more, kills it, and answers the last number that it said in full.
+    /// Lets it acknowledge `count` more, kills it, and answers the last number that it said in full.
     fn kill_after(mut self, count: u64) -> u64 {
         let first = self.said.recv_timeout(PATIENCE).unwrap();
         let mut last = first;

@@ -11,7 +11,7 @@ fn open() -> Store {
     Store::open(&Disk::Real, Path::new("data"), options).unwrap().0
 }
 
-/// Appends so much that segments come and go.
+/// Appends enough for segments to come and go.
 fn fill(store: &Store, with: &[u8]) {
     let log = store.log(b"log").unwrap();
     for _ in 0..4 {

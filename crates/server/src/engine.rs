@@ -79,7 +79,7 @@ impl Engine {
         // What opens it is not what tells of it, or opens the state; see `serve::serve`.
         code::release();
         for damage in &found.damage {
-            let streams = store.touched(damage);
+            let streams = store.names_touched(damage);
             tracing::error!(%damage, streams, "the streams it touches are not served, the others are; `thalweg verify` names all there is");
         }
         if found.discarded_bytes > 0 {
@@ -195,7 +195,7 @@ impl Engine {
     /// More reactors than a store announces to.
     pub(crate) fn service(&self, handle: Handle<Message>) -> io::Result<Service> {
         let watcher = self.watcher(Arc::new(Announcer { handle }))?;
-        Ok(self.service_as(watcher.carrying()))
+        Ok(self.service_as(watcher.commits_in_turns()))
     }
 
     /// The rules over this store, for a reactor that is told what becomes durable.
@@ -248,7 +248,7 @@ impl Engine {
 
     /// Has housekeeping rest no more.
     pub(crate) fn hurry(&self) {
-        self.store.hurry();
+        self.store.stop_throttling();
     }
 
     /// Closes the store, so that the next start replays nothing.

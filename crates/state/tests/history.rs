@@ -62,7 +62,7 @@ struct World {
     lasting: Vec<Arc<Fork>>,
     passing: Mutex<Vec<Arc<Fork>>>,
     /// Each behind its parent's.
-    births: Mutex<Vec<Birth>>,
+    new_logs: Mutex<Vec<Birth>>,
     endings: Mutex<HashMap<String, Ending>>,
     state: State,
     store: Store,
@@ -86,7 +86,7 @@ impl World {
     /// Notes that a fork was made, whose parent nobody drops meanwhile.
     fn bear(&self, fork: &str, parent: &str, at: u64) -> Arc<Fork> {
         assert!(inherits(&self.store, &self.log(fork), &self.log(parent), at), "{fork} of {parent} at {at}");
-        self.births.lock().push(Birth { fork: fork.to_owned(), parent: parent.to_owned(), at });
+        self.new_logs.lock().push(Birth { fork: fork.to_owned(), parent: parent.to_owned(), at });
         Fork::new(fork, at)
     }
 }
@@ -449,7 +449,7 @@ fn run(durability: Durability, operations: u64) {
         done: AtomicU64::new(0),
         lasting: vec![Fork::new("main", 0)],
         passing: Mutex::default(),
-        births: Mutex::default(),
+        new_logs: Mutex::default(),
         endings: Mutex::default(),
         state: served.service.state().unwrap(),
         store: served.store.clone(),
@@ -495,14 +495,14 @@ fn check(world: &World, notes: Vec<Note>) {
     for note in notes {
         by_fork.entry(note.fork.clone()).or_default().push(note);
     }
-    let (births, mut endings) = (world.births.lock(), world.endings.lock());
+    let (new_logs, mut endings) = (world.new_logs.lock(), world.endings.lock());
     assert!(endings.len() > 1, "hardly a fork was dropped");
     let mut branches: HashMap<&str, Vec<&Birth>> = HashMap::new();
-    for birth in births.iter() {
+    for birth in new_logs.iter() {
         branches.entry(&birth.parent).or_default().push(birth);
     }
     let mut begins = HashMap::from([("main", Model::new())]);
-    for (fork, at) in [("main", 0)].into_iter().chain(births.iter().map(|birth| (&*birth.fork, birth.at))) {
+    for (fork, at) in [("main", 0)].into_iter().chain(new_logs.iter().map(|birth| (&*birth.fork, birth.at))) {
         let (line, dropped) = match endings.remove(fork) {
             Some(ending) => (ending.line, Some((ending.asked, ending.answered))),
             None => (Line::read(&world.store, &world.log(fork), at), None),

@@ -39,7 +39,7 @@ impl Embedded {
     fn is_near(&self, stream: &log::Log, from: u64, tail: u64) -> bool {
         let bytes = tail.checked_sub(from).and_then(|bytes| usize::try_from(bytes).ok());
         let few = bytes.filter(|bytes| *bytes <= NEAR_BYTES_MAX);
-        few.is_some_and(|bytes| self.store.cold(stream, from, bytes).is_none())
+        few.is_some_and(|bytes| self.store.needs_disk(stream, from, bytes).is_none())
     }
 }
 
@@ -382,8 +382,8 @@ impl Store for Embedded {
     }
 
     fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work> {
-        let warming = self.store.cold(stream, from, limit)?;
-        Some(Work(Box::new(move || warming.run())))
+        let prefetch = self.store.needs_disk(stream, from, limit)?;
+        Some(Work(Box::new(move || prefetch.run())))
     }
 
     fn accessed(&self, stream: &Self::Stream) -> u64 {
@@ -418,7 +418,7 @@ impl Store for Embedded {
 
     fn turn_ended(&self) {
         if let Some(watcher) = self.watcher {
-            self.store.carry(watcher);
+            self.store.end_turn(watcher);
         }
     }
 }

@@ -99,11 +99,17 @@ impl<T> Cached<T> {
     /// ```
     #[inline]
     pub fn refresh(&mut self, snapshots: &Snapshots<T>) -> bool {
-        let stale = snapshots.version() != self.version;
+        let stale = self.is_stale(snapshots);
         if stale {
             *self = Self::of(snapshots);
         }
         stale
+    }
+
+    /// Whether the value was replaced since: [`Cached::refresh`] lets go of this one then. One load.
+    #[inline]
+    pub fn is_stale(&self, snapshots: &Snapshots<T>) -> bool {
+        snapshots.version() != self.version
     }
 
     /// The value last seen.

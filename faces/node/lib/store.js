@@ -7,7 +7,7 @@ const { rmdir } = require("node:fs/promises")
 const { dirname, resolve } = require("node:path")
 const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
 const binding = require("./binding.js")
-const { Births } = require("./births.js")
+const { NewLogs } = require("./new-logs.js")
 const { badArgument, native, settled, typed } = require("./error.js")
 const { Log } = require("./log.js")
 const { verify } = require("./offline.js")
@@ -30,7 +30,7 @@ const OPTIONS = {
   retainBytes: "number",
   rotateAfterUs: "number",
 }
-const BIRTHS = { existing: "boolean", signal: "object" }
+const NEW_LOGS = { existing: "boolean", signal: "object" }
 // Options that count something, and the most there may be of it.
 const COUNTS = {
   segmentBytesMin: 0xffffffff,
@@ -185,10 +185,10 @@ class Store {
   }
 
   /** Names of logs as they become visible: of those to come, or of all. */
-  births(given) {
+  newLogs(given) {
     this.view.check()
-    const { existing, signal } = optionsOf(given, BIRTHS, "births")
-    return new Tail(new Births(this, existing === true), this.waits, signalOf(signal), (births) => births.name)
+    const { existing, signal } = optionsOf(given, NEW_LOGS, "newLogs")
+    return new Tail(new NewLogs(this, existing === true), this.waits, signalOf(signal), (newLogs) => newLogs.name)
   }
 
   /** A transaction; with a function, one that is committed when the function is done and aborted when it fails. */

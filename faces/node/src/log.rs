@@ -8,7 +8,7 @@ use napi::bindgen_prelude::{Env, Uint8ArraySlice};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{AppendIntent, Ended, Log, Position, Unsure};
+use thalweg_log::{AppendIntent, Ended, Log, NotKnownYet, Position};
 
 #[napi]
 pub struct NativeLog {
@@ -83,7 +83,7 @@ impl NativeLog {
             Ok(Some(Ended::Closed)) => Some("closed"),
             Ok(Some(Ended::Deleted)) => Some("deleted"),
             Ok(Some(Ended::Damaged | Ended::StoreClosed) | None) => None,
-            Err(Unsure) => Some("unsure"),
+            Err(NotKnownYet) => Some("unsure"),
         };
         self.shelf.maps(|maps| Ok(name(maps.ended(&self.log, position as Position))))
     }

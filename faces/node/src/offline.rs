@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
-    Backup, BatchPiece, Damage, Disk, EndPiece, FramePiece, InUse, Opened, Parse, Piece, SegmentPiece,
+    AnyStore, Backup, BatchPiece, Damage, Disk, EndPiece, FramePiece, InUse, Parse, Piece, SegmentPiece,
 };
 
 /// Pieces that cross over together, and payload bytes of theirs behind which no more follow.
@@ -88,7 +88,7 @@ pub fn restore(backup: String, to: String) -> AsyncTask<Copying> {
 /// What is copied.
 pub(crate) enum Source {
     /// A store that this process has open, until it was copied.
-    Open(Option<InUse<Opened>>),
+    Open(Option<InUse<AnyStore>>),
     /// A store, whoever has it open.
     Store(PathBuf),
     /// A backup that is put back.

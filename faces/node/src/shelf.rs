@@ -16,8 +16,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use thalweg_log::{
-    Attached, Births, Closable, Damage, Disk, InUse, Log, Maps, Opened, Options, Position, Recovered, Store,
-    Watch,
+    AnyStore, Attached, Closable, Damage, Disk, InUse, Log, Maps, NewLogs, Options, Position, Recovered,
+    Store, Watch,
 };
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
@@ -45,7 +45,7 @@ static SHELVES: Mutex<BTreeMap<Key, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug)]
 struct Open {
-    opened: Opened,
+    opened: AnyStore,
     maps: Maps,
     /// Kept here because a listener holds the store.
     listeners: Mutex<Listeners>,
@@ -55,7 +55,7 @@ struct Open {
 #[derive(Debug, Default)]
 struct Listeners {
     given: u32,
-    births: BTreeMap<u32, Births>,
+    new_logs: BTreeMap<u32, NewLogs>,
 }
 
 #[derive(Debug)]
@@ -143,12 +143,12 @@ impl Shelf {
     fn begin(key: Key, options: Options) -> Result<Shelf> {
         let mut recovered = None;
         let opened = match key.0 {
-            Kind::Memory => Store::memory(options.clone()).map(Opened::Own),
+            Kind::Memory => Store::memory(options.clone()).map(AnyStore::Own),
             Kind::Files => Store::open(&Disk::Real, &key.1, options.clone()).map(|(store, found)| {
                 recovered = Some(found);
-                Opened::Own(store)
+                AnyStore::Own(store)
             }),
-            Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Opened::Attached),
+            Kind::Attached => Attached::open(&Disk::Real, &key.1).map(AnyStore::Attached),
         };
         let opened = opened.map_err(|error| open_failure(&error))?;
         let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;
@@ -195,7 +195,7 @@ impl Shelf {
     }
 
     /// The store for a call that may take its time.
-    pub(crate) fn enter(&self) -> Result<InUse<Opened>> {
+    pub(crate) fn enter(&self) -> Result<InUse<AnyStore>> {
         self.open.enter(|open| open.opened.clone()).ok_or_else(closed)
     }
 
@@ -226,11 +226,11 @@ impl Shelf {
     /// Begins to listen for new logs: the listener's number.
     pub(crate) fn listen(&self, existing: bool) -> Result<u32> {
         self.with(|open| {
-            let births = open.opened.births(existing).map_err(|error| read(&error))?;
+            let new_logs = open.opened.new_logs(existing).map_err(|error| read(&error))?;
             let mut listeners = open.listeners.lock();
             listeners.given += 1;
             let number = listeners.given;
-            listeners.births.insert(number, births);
+            listeners.new_logs.insert(number, new_logs);
             Ok(number)
         })
     }
@@ -238,14 +238,14 @@ impl Shelf {
     /// The next new log for a listener.
     pub(crate) fn birth(&self, listener: u32) -> Result<Option<Arc<Log>>> {
         self.with(|open| {
-            let next = open.listeners.lock().births.get_mut(&listener).map_or(Ok(None), Births::next);
+            let next = open.listeners.lock().new_logs.get_mut(&listener).map_or(Ok(None), NewLogs::next);
             next.map_err(|error| read(&error))
         })
     }
 
     /// Listens no longer.
     pub(crate) fn unlisten(&self, listener: u32) {
-        let left = self.open.with(|open| open.listeners.lock().births.remove(&listener));
+        let left = self.open.with(|open| open.listeners.lock().new_logs.remove(&listener));
         drop(left);
     }
 

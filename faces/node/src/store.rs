@@ -222,9 +222,9 @@ impl Opening {
 
     /// Hears of new logs; of those there are as well when asked for.
     #[napi]
-    pub fn births(&self, existing: bool) -> Result<NativeBirths> {
+    pub fn new_logs(&self, existing: bool) -> Result<NativeNewLogs> {
         let listener = self.shelf.listen(existing)?;
-        Ok(NativeBirths { shelf: self.shelf.clone(), listener })
+        Ok(NativeNewLogs { shelf: self.shelf.clone(), listener })
     }
 
     /// Writes what is staged as one transaction over several logs.
@@ -364,13 +364,13 @@ fn begin<T: Task + 'static>(env: &Env, task: T) -> Result<PromiseRaw<'_, T::JsVa
 
 /// Whoever hears of new logs.
 #[napi]
-pub struct NativeBirths {
+pub struct NativeNewLogs {
     shelf: Arc<Shelf>,
     listener: u32,
 }
 
 #[napi]
-impl NativeBirths {
+impl NativeNewLogs {
     /// The name of the next one; null when none has come yet.
     #[napi]
     pub fn next(&self) -> Result<Option<String>> {
@@ -384,7 +384,7 @@ impl NativeBirths {
     }
 }
 
-impl Drop for NativeBirths {
+impl Drop for NativeNewLogs {
     fn drop(&mut self) {
         self.end();
     }

@@ -78,7 +78,7 @@ test("times of appends, transactions and purges are whole numbers, and their opt
     bad(() => opened.transaction(options))
     await rejects(() => opened.transaction(() => {}, options))
     bad(() => log.tail({}, options))
-    bad(() => opened.births(options))
+    bad(() => opened.newLogs(options))
   }
   for (const entries of [undefined, null, 7, {}]) {
     await rejects(() => log.appendMany(entries))
@@ -86,8 +86,8 @@ test("times of appends, transactions and purges are whole numbers, and their opt
     await rejects(() => log.appendTimed([entries]))
   }
   bad(() => log.tail({}, { signal: {} }), /AbortSignal/)
-  bad(() => opened.births({ existing: 1 }))
-  bad(() => opened.births({ signal: "now" }))
+  bad(() => opened.newLogs({ existing: 1 }))
+  bad(() => opened.newLogs({ signal: "now" }))
   assert.deepEqual([...log.query()], [])
 })
 

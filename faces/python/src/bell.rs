@@ -144,8 +144,9 @@ impl Bell {
         }
     }
 
-    /// Which of these cursors and births, by their places, have something to be told now, by the next call of
-    /// their `next`. For all others it rings with the next commit to their stores, whichever log that is of.
+    /// Which of these cursors and listeners for new logs, by their places, have something to be told now, by
+    /// the next call of their `next`. For all others it rings with the next commit to their stores, whichever
+    /// log that is of.
     fn which(&self, py: Python<'_>, sources: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<usize>> {
         following::which(py, self, &sources)
     }

@@ -5,17 +5,17 @@
 //! closing the store ends it. Never knows what is followed.
 
 use crate::bell::Bell;
-use crate::births;
 use crate::cursor;
 use crate::error;
 use crate::hearing;
+use crate::new_logs;
 use crate::shared::{Seat, Shared};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_log::{Births, Cursor};
+use thalweg_log::{Cursor, NewLogs};
 use thalweg_sys::socket::SLEEP_MAX;
 
 /// Somebody who goes along with a store.
@@ -30,7 +30,7 @@ impl Following for Cursor {
     }
 }
 
-impl Following for Births {
+impl Following for NewLogs {
     fn is_news(&self) -> bool {
         self.wait(Some(Duration::ZERO))
     }
@@ -134,6 +134,6 @@ pub(crate) fn which(py: Python<'_>, bell: &Bell, sources: &[Bound<'_, PyAny>]) -
 fn followed<'a>(source: &'a Bound<'_, PyAny>) -> PyResult<&'a dyn Followed> {
     match source.cast_exact::<cursor::Cursor>() {
         Ok(cursor) => Ok(cursor.get()),
-        Err(_) => Ok(source.cast::<births::Births>()?.get()),
+        Err(_) => Ok(source.cast::<new_logs::NewLogs>()?.get()),
     }
 }

@@ -11,7 +11,6 @@
 
 mod arguments;
 mod bell;
-mod births;
 mod column;
 mod cursor;
 mod entries;
@@ -23,6 +22,7 @@ mod hearing;
 mod log;
 mod r#loop;
 mod messagepack;
+mod new_logs;
 mod offline;
 mod payload;
 mod pin;
@@ -43,12 +43,12 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bell::Bell>()?;
-    module.add_class::<births::Births>()?;
     module.add_class::<column::Column>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<entries::Entries>()?;
     module.add_class::<entry::Entry>()?;
     module.add_class::<log::Log>()?;
+    module.add_class::<new_logs::NewLogs>()?;
     module.add_class::<offline::Backup>()?;
     module.add_class::<offline::BatchPiece>()?;
     module.add_class::<offline::EndPiece>()?;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
-use thalweg_log::{Closable, InUse, Maps, Opened, Store};
+use thalweg_log::{AnyStore, Closable, InUse, Maps, Store};
 
 /// Stores that are open in this process.
 static STORES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -35,7 +35,7 @@ struct Seats {
 
 /// A store that is open, and its words.
 pub(crate) struct Open {
-    pub(crate) opened: Opened,
+    pub(crate) opened: AnyStore,
     pub(crate) maps: Maps,
 }
 
@@ -114,7 +114,7 @@ impl<T> Drop for Seat<T> {
 }
 
 impl Shared {
-    pub(crate) fn new(opened: Opened, directory: Option<PathBuf>) -> Arc<Shared> {
+    pub(crate) fn new(opened: AnyStore, directory: Option<PathBuf>) -> Arc<Shared> {
         let store = Closable::new(Open { maps: opened.maps(), opened });
         let (seats, forked) = (Mutex::default(), OnceLock::new());
         let shared = Arc::new(Shared { directory, store, seats, forked });
@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// The store for a call that may take its time without the interpreter's lock.
-    pub(crate) fn enter(&self) -> PyResult<InUse<Opened>> {
+    pub(crate) fn enter(&self) -> PyResult<InUse<AnyStore>> {
         let in_use = self.ours().and_then(|store| store.enter(|open| open.opened.clone()));
         in_use.ok_or_else(|| self.over())
     }

@@ -1,9 +1,9 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
 use crate::arguments::{Place, Word};
-use crate::births::Births;
 use crate::error;
 use crate::log::Log;
+use crate::new_logs::NewLogs;
 use crate::offline::Backup;
 use crate::report::{Damage, Purged, Recovery, Report, Stats};
 use crate::shared::Shared;
@@ -11,7 +11,7 @@ use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
-use thalweg_log::{Attached, Disk, Durability, Opened, Options, Purge};
+use thalweg_log::{AnyStore, Attached, Disk, Durability, Options, Purge};
 
 /// Microseconds since the Unix epoch: the time that an entry gets when none is given.
 #[pyfunction]
@@ -59,12 +59,12 @@ pub(crate) fn open(
     let sizes = Options { segment_bytes_min, segment_bytes_max, ..usual };
     let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
     let opened = py.detach(|| match &path {
-        None => thalweg_log::Store::memory(options).map(|store| (Opened::Own(store), None)),
+        None => thalweg_log::Store::memory(options).map(|store| (AnyStore::Own(store), None)),
         Some(path) if read_only => {
-            Attached::open(&Disk::Real, path).map(|attached| (Opened::Attached(attached), None))
+            Attached::open(&Disk::Real, path).map(|attached| (AnyStore::Attached(attached), None))
         }
         Some(path) => thalweg_log::Store::open(&Disk::Real, path, options)
-            .map(|(store, found)| (Opened::Own(store), Some(found))),
+            .map(|(store, found)| (AnyStore::Own(store), Some(found))),
     });
     let (opened, found) = opened.map_err(|error| error::open(&error))?;
     Ok(Store { shared: Shared::new(opened, path), recovery: found.as_ref().map(Recovery::from) })
@@ -118,11 +118,11 @@ impl Store {
     /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as
     /// well.
     #[pyo3(signature = (*, existing=false))]
-    fn births(&self, py: Python<'_>, existing: bool) -> PyResult<Births> {
+    fn new_logs(&self, py: Python<'_>, existing: bool) -> PyResult<NewLogs> {
         let in_use = self.shared.enter()?;
-        let births = py.detach(|| in_use.births(existing));
-        let births = births.map_err(|error| error::read(&error, None))?;
-        Births::new(&self.shared, births)
+        let new_logs = py.detach(|| in_use.new_logs(existing));
+        let new_logs = new_logs.map_err(|error| error::read(&error, None))?;
+        NewLogs::new(&self.shared, new_logs)
     }
 
     /// Begins a transaction: entries of one or several logs that share a time and are written together.

@@ -71,7 +71,7 @@ class Close(StoreCase):
 
             def ask() -> None:
                 try:
-                    got.append(self.store.births(existing=True))
+                    got.append(self.store.new_logs(existing=True))
                 except BaseException as error:
                     got.append(error)
 
@@ -79,7 +79,7 @@ class Close(StoreCase):
             asks.start()
             self.store.close()
             asks.join()
-            self.assertIsInstance(got[0], (thalweg.Births, thalweg.Closed))
+            self.assertIsInstance(got[0], (thalweg.NewLogs, thalweg.Closed))
             # At once, whoever holds what.
             self.store = self.open()
 

@@ -165,7 +165,7 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
 
     async def test_waits_that_are_cancelled_keep_no_descriptor(self):
         await keeps_no_descriptor(self, self.log.tail)
-        await keeps_no_descriptor(self, lambda: aiter(self.store.births()))
+        await keeps_no_descriptor(self, lambda: aiter(self.store.new_logs()))
 
     async def test_tails_that_are_dropped_leave_no_descriptor(self):
         async def write():
@@ -239,9 +239,9 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         last.cancel()
 
     async def test_what_is_committed_to_another_log_is_nothing_to_be_told(self):
-        other, births = self.store.log("other"), self.store.births()
+        other, new_logs = self.store.log("other"), self.store.new_logs()
         cursor, behind = self.log.cursor(), other.cursor(tail=True)
-        sources, bell = [cursor, births, behind], thalweg._native.Bell()
+        sources, bell = [cursor, new_logs, behind], thalweg._native.Bell()
         self.assertEqual(bell.which(sources), [])
         other.append(b"x")
         self.assertEqual(bell.which(sources), [2])
@@ -253,7 +253,7 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         self.store.log("another")
         self.assertEqual(bell.which(sources), [0, 1])
         self.assertEqual([bytes(cursor.next()), bytes(cursor.next()), cursor.next()], [b"one", b"two", None])
-        self.assertEqual([births.next(), births.next()], ["another", None])
+        self.assertEqual([new_logs.next(), new_logs.next()], ["another", None])
         self.log.append(b"three", 3)
         self.assertEqual(bell.which(sources), [0])
         cursor.seek(2)
@@ -339,17 +339,17 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
             await anext(self.log.tail(start=1, offset=2))
 
 
-class Births(StoreCase, unittest.IsolatedAsyncioTestCase):
-    async def take(self, births, count):
+class NewLogs(StoreCase, unittest.IsolatedAsyncioTestCase):
+    async def take(self, new_logs, count):
         names = []
-        async for name in births:
+        async for name in new_logs:
             names.append(name)
             if len(names) == count:
                 return names
 
     async def test_every_new_log_is_heard_of_once(self):
-        fresh = asyncio.create_task(self.take(self.store.births(), 40))
-        every = asyncio.create_task(self.take(self.store.births(existing=True), 41))
+        fresh = asyncio.create_task(self.take(self.store.new_logs(), 40))
+        every = asyncio.create_task(self.take(self.store.new_logs(existing=True), 41))
         await asyncio.sleep(0)
         for number in range(20):
             self.store.log(f"log {number}")
@@ -362,8 +362,8 @@ class Births(StoreCase, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await asyncio.wait_for(every, 60), ["log", *made])
 
     async def test_two_tasks_share_what_comes(self):
-        births = self.store.births()
-        tasks = [asyncio.create_task(anext(aiter(births))) for _ in range(2)]
+        new_logs = self.store.new_logs()
+        tasks = [asyncio.create_task(anext(aiter(new_logs))) for _ in range(2)]
         await asyncio.sleep(0)
         self.store.log("one")
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -371,36 +371,36 @@ class Births(StoreCase, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(sorted(await asyncio.wait_for(asyncio.gather(*tasks), 60)), ["one", "two"])
 
     async def test_closing_the_store_ends_it(self):
-        births = self.store.births()
-        follower = asyncio.create_task(anext(aiter(births)))
+        new_logs = self.store.new_logs()
+        follower = asyncio.create_task(anext(aiter(new_logs)))
         await asyncio.sleep(0)
         self.store.close()
         with self.assertRaises(thalweg.Closed):
             await asyncio.wait_for(follower, 60)
-        for refused in (births.next, lambda: births.wait(0), self.store.births):
+        for refused in (new_logs.next, lambda: new_logs.wait(0), self.store.new_logs):
             with self.assertRaises(thalweg.Closed):
                 refused()
 
     def test_they_can_be_polled_and_waited_for(self):
-        births = self.store.births()
-        self.assertIsNone(births.next())
-        self.assertFalse(births.wait(0))
+        new_logs = self.store.new_logs()
+        self.assertIsNone(new_logs.next())
+        self.assertFalse(new_logs.wait(0))
         thread = threading.Thread(target=lambda: self.store.log("from a thread"))
         thread.start()
-        self.assertTrue(births.wait(60))
+        self.assertTrue(new_logs.wait(60))
         thread.join()
-        self.assertEqual(list(births), ["from a thread"])
+        self.assertEqual(list(new_logs), ["from a thread"])
         self.store.purge("from a thread", destroy=True)
         self.store.log("from a thread")
-        self.assertEqual(list(births), ["from a thread"], "another log of that name")
+        self.assertEqual(list(new_logs), ["from a thread"], "another log of that name")
 
     async def test_another_process_hears_of_them(self):
         with thalweg.open(self.path, read_only=True) as reader:
-            births = asyncio.create_task(self.take(reader.births(), 2))
+            new_logs = asyncio.create_task(self.take(reader.new_logs(), 2))
             await asyncio.sleep(0)
             self.store.log("b")
             self.store.log("c")
-            self.assertEqual(await asyncio.wait_for(births, 60), ["b", "c"])
+            self.assertEqual(await asyncio.wait_for(new_logs, 60), ["b", "c"])
 
 
 class Sync(StoreCase, unittest.IsolatedAsyncioTestCase):

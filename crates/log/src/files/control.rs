@@ -5,9 +5,9 @@
 //! | 0 | magic | creation |
 //! | 1 | format version | creation |
 //! | 2 | store id | creation |
-//! | 3 | version of the segment list, 0 before the first opening | whoever adds or removes a segment |
+//! | 3 | version of the segment list, 0 before the first opening | the thread that adds or removes a segment |
 //! | 4 | clean end: position of a clean close, 0 while open | open and close |
-//! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
+//! | 5 | next log id: no id at or above it was ever given out | the thread that creates a log |
 //! | 6 | checksum of all words but itself, 0 while open | open and close |
 //! | 7 | run of the machine in which `visible` moved last, 0 when closed | open and close |
 //! | 8 | `file_end`: end of the last batch that is in its file | the writer, under its lock |

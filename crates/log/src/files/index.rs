@@ -22,7 +22,7 @@
 //!   its time begins early enough; one that is larger makes it begin earlier;
 //! - an entry is claimed once, by a compare-exchange, and stays: keys are in the order in which threads came,
 //!   and need not grow where several extended the index at once;
-//! - word 0 moves up last, behind the entries that it counts, which are there for whoever reads it.
+//! - word 0 moves up last, behind the entries that it counts, which every reader of it sees therefore.
 //!
 //! Checked by the property tests below, and by the models of words.
 

@@ -1,7 +1,7 @@
 //! Where in its file the batches lie that are left of a segment which was written anew.
 //!
 //! ```text
-//! run   place 4 | byte 4 | bytes 4 | checksum 4              so many as the segment's header says, in order
+//! run   place 4 | byte 4 | bytes 4 | checksum 4              the segment's header counts them; in order
 //! end   place 4 | link of the last batch 8 | checksum 4      where the segment ended, and what follows on from it
 //! ```
 //!
@@ -210,7 +210,7 @@ mod tests {
 
     const CAPACITY: u32 = 1 << 20;
 
-    /// Runs of so many bytes each, behind gaps of so many, and the file they make.
+    /// Runs of given lengths in bytes, each behind a gap of a given length, and the file they make.
     fn file(runs: &[(u32, u32)]) -> (Vec<Run>, SegmentHeader, Vec<u8>) {
         let (mut place, mut byte, mut made) = (SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES, Vec::new());
         for (gap, bytes) in runs {

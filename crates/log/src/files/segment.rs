@@ -143,7 +143,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
+    /// Stands for a segment that should be there and is not: readers are told that it is damaged.
     fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
         let capacity = 4096;
         let header =
@@ -213,7 +213,7 @@ impl Segment {
         let _ = self.settled.set(settled);
     }
 
-    /// So many bytes more were copied out of it a record at a time.
+    /// Notes that `bytes` more bytes were copied out of it, a record at a time.
     pub(crate) fn copied(&self, bytes: u64) {
         self.copied.add_shared(0, bytes);
     }

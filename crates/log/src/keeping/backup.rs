@@ -105,9 +105,9 @@ fn named(damage: &[Damage]) -> String {
     damage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Writes a backup of the store in `from`, whoever has it open, to the directory `to`, which must be empty or
-/// not there. It holds everything that was durable, in `os` mode everything that was committed, before the
-/// call.
+/// Writes a backup of the store in `from` to the directory `to`, which must be empty or not there. A process
+/// may have the store open meanwhile. The backup holds everything that was durable before the call, in `os`
+/// mode everything that was committed.
 ///
 /// ```
 /// # let directory = tempfile::tempdir()?;
@@ -457,7 +457,7 @@ impl Transfer<'_> {
     }
 }
 
-/// So many segments that are missing are named.
+/// Most missing segments that an error names.
 const NAMED_MAX: usize = 64;
 
 /// Segments that a backup up to a position needs and does not have as it needs them: not at all, or compacted

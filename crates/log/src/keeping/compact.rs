@@ -232,7 +232,7 @@ impl Shared {
         working.put_in_place()?;
         self.writer.lock().tally.freed_bytes += given_back;
         self.segments.add(Arc::new(compacted));
-        self.control.bump_segments();
+        self.announce_removal();
         self.disk.sync_directory(directory).map(|()| true)
     }
 }

@@ -117,7 +117,7 @@ impl Shared {
 
     /// Which of the logs that a span touches there are, by name; some of many. Complexity: a look at every
     /// log, with nothing locked.
-    pub(crate) fn touched(&self, damage: &Damage) -> String {
+    pub(crate) fn names_touched(&self, damage: &Damage) -> String {
         let mut ids = damage.logs.known().unwrap_or_default().to_vec();
         ids.sort_unstable();
         let mut touched = Vec::new();

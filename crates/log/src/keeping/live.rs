@@ -10,7 +10,7 @@ use crate::store::Shared;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
 
-/// So many segments may be sealed early before it takes more to be worth it.
+/// Segments that may be sealed early before sealing another has to be worth more.
 const SEALED_FEW: u64 = 16;
 
 /// Whether there are segments that nobody is going to need: any, the one that is written to, all of them.
@@ -39,8 +39,8 @@ impl Shared {
         }
     }
 
-    /// Which segments nobody needs once so many bytes of each are gone. Where forks go, too, it may be some
-    /// more.
+    /// Whether there are segments that nobody needs once `bytes` are gone of each. Where forks go, too, there
+    /// may be more.
     pub(crate) fn dead_without(&self, bytes: &BTreeMap<u32, u64>) -> Dead {
         let writer = self.writer.lock();
         let active = writer.active.header.number;

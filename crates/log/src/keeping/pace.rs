@@ -110,8 +110,7 @@ impl<'l> PacedFile<'l> {
 }
 
 impl Shared {
-    /// A file that is written at the share of the time that housekeeping has, so many bytes put together at
-    /// once.
+    /// A file that is written in housekeeping's share of the time, `buffer_bytes` bytes at once.
     pub(crate) fn paced(&self, file: File, buffer_bytes: usize) -> PacedFile<'_> {
         PacedFile::new(file, buffer_bytes, &self.throttle, self.options.rest_parts)
     }

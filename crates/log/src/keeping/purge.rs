@@ -207,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Purges everything below an offset, whoever commits meanwhile. What is damaged is left as it is.
+    /// Purges everything below an offset, also while others commit. What is damaged is left as it is.
     pub(crate) fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
         self.trim_unless(log, first, time, Inner::check_whole)
     }
@@ -275,7 +275,7 @@ fn lengths_by_segment(goings: &[Going<'_>]) -> BTreeMap<u32, u64> {
     bytes
 }
 
-/// Whoever purges every log does not mind that one is being deleted.
+/// A purge of every log passes over one that is being deleted.
 fn unless_deleted<T>(outcome: Result<T, CommitError>, purge: &Purge<'_>) -> Result<Option<T>, CommitError> {
     match outcome {
         Err(CommitError::Deleted) if purge.log.is_none() => Ok(None),
@@ -287,7 +287,7 @@ fn refuse_pending(logs: &[Arc<Log>]) -> Result<(), CommitError> {
     refused(logs.iter().map(|log| log.lock().transactions).sum())
 }
 
-/// So many transactions are under way.
+/// Refuses a delete while `count` transactions are under way.
 fn refused(count: u32) -> Result<(), CommitError> {
     if count > 0 { Err(CommitError::Pending { count }) } else { Ok(()) }
 }

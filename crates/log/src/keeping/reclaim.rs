@@ -31,15 +31,15 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::io;
 
-/// A segment is written anew once it holds so many times what is needed of it.
+/// A segment is written anew once it holds this many times the bytes that are needed of it.
 pub(crate) const EXCESS: u64 = 2;
 /// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once; and of a
 /// segment, to write it anew.
 pub(crate) const WORTH_PARTS: u64 = 8;
-/// And so much at least of a store with such a bound, which is no less and no more.
+/// Limits of that part, in a store that is bounded in size.
 const WORTH_BYTES_MIN: u64 = 1 << 20;
 const WORTH_BYTES_MAX: u64 = 16 << 20;
-/// And so many times what the checkpoint itself takes.
+/// A checkpoint has to give back at least this many times the bytes that it takes itself.
 const COST_TIMES: u64 = 2;
 /// What is less waits for so long, and so long for each time that a checkpoint takes as much as there is to
 /// be had.
@@ -101,7 +101,7 @@ impl Reclaim {
         self.in_vain.insert(segment, needed);
     }
 
-    /// Whether the disk had no room since this was last asked, of so many times that it had none.
+    /// Whether the disk was full since the last call; `failures` counts the writes that it ever refused.
     pub(crate) fn was_refused(&mut self, failures: u64) -> bool {
         std::mem::replace(&mut self.refused, failures) < failures
     }
@@ -111,7 +111,7 @@ impl Reclaim {
         (self.seen_bytes + purged_bytes).saturating_sub(self.let_go_bytes[0])
     }
 
-    /// What a checkpoint of so many logs is going to take.
+    /// Bytes that a checkpoint of `logs` logs is going to take.
     fn cost_bytes(&self, logs: u64) -> u64 {
         match self.last_logs {
             0 => logs.saturating_mul(RECORD_BYTES),
@@ -119,15 +119,15 @@ impl Reclaim {
         }
     }
 
-    /// Of so many times that the disk had no room. Two checkpoints give back what was let go, for whoever is
-    /// refused meanwhile.
+    /// Notes how many writes a full disk has refused so far. After a new one, two checkpoints are urgent:
+    /// they give back what was purged, which makes room for the writers that are refused.
     fn note_refusals(&mut self, failures: u64) {
         if std::mem::replace(&mut self.refusals_seen, failures) < failures {
             self.urgent_checkpoints = KEPT;
         }
     }
 
-    /// Whether it is time for a checkpoint that gives back so much.
+    /// Whether it is time for a checkpoint that gives back `worth` bytes.
     fn is_due(&mut self, worth: u64, at_once: u64, cost: u64, now: Time) -> bool {
         if worth < TRIFLE_BYTES {
             self.waiting_since = None;
@@ -193,8 +193,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Another checkpoint is kept, from before which so many bytes had been let go; it took so many, for so
-    /// many logs.
+    /// Notes that another checkpoint is kept: `purged_bytes` had been purged when it began, and it takes
+    /// `bytes` for `logs` logs.
     pub(crate) fn checkpoint_taken(&self, purged_bytes: u64, bytes: u64, logs: u64) {
         let mut reclaim = self.reclaim.lock();
         reclaim.let_go_bytes.rotate_left(1);
@@ -228,8 +228,8 @@ impl Shared {
 }
 
 impl Store {
-    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts.
-    /// `true`: there is more to compact.
+    /// Writes a checkpoint if one is due, by the bytes logged since the last or by what it gives back.
+    /// Compacts. `true`: there is more to compact.
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);

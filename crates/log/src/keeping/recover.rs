@@ -313,7 +313,7 @@ impl Recovery {
     ) -> Result<Option<End>, OpenError> {
         let number = file.header().number;
         let mut scan = file.scan(at, Some(link));
-        // Whoever reads what lies in front of damage has to find it anew.
+        // A reader of what lies in front of damage has to find it anew.
         let mut trusted_from = at;
         loop {
             match scan.step() {

@@ -48,6 +48,13 @@ impl Shared {
                 self.remove_settled(directory, *number);
             }
         }
+        self.announce_removal();
+    }
+
+    /// Tells readers in every process that files were removed. A reader that sleeps at the end of its log is
+    /// woken: as long as it has them mapped, their disk space is not given back.
+    pub(crate) fn announce_removal(&self) {
         self.control.bump_segments();
+        self.gate.wake_all();
     }
 }

@@ -1,7 +1,7 @@
 //! Settling: a segment out of which much is copied has its payload written once more, each log's bytes
 //! together.
 //!
-//! Purpose: whoever reads one log's history reads a range of a file ([`settled`]), whatever lay between its
+//! Purpose: a reader of one log's history reads one range of a file ([`settled`]), whatever lay between its
 //! records, and a disk brings in no others'. To write everything twice would cost more than it saves, because
 //! most logs are read at their end or not at all. So it is what was read that decides: once a quarter as many
 //! bytes were copied out of a sealed segment as it has, a record at a time, it is settled, and from then on
@@ -35,9 +35,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Of so many parts of a segment one was copied out of it before it is settled.
+/// A segment is settled once one part in this many of its bytes was copied out of it.
 const COPIED_PARTS: u64 = 4;
-/// Of so many parts of what is left of the disk it takes one at most.
+/// A settled file takes at most one part in this many of the disk's free bytes.
 const FREE_PARTS: u64 = 8;
 /// Less of a log is soon copied.
 const LOG_BYTES_MIN: u64 = if cfg!(any(test, fuzzing)) { 64 } else { 16 << 10 };
@@ -129,8 +129,8 @@ impl Shared {
         alone
     }
 
-    /// Removes the file, if there is one, whoever reads from it meanwhile: with the segment, or in front of
-    /// it.
+    /// Removes the file, if there is one: with the segment, or in front of it. Readers may be at it, and keep
+    /// their map.
     pub(crate) fn remove_settled(&self, directory: &Path, number: u32) {
         let _ = self.disk.unlink(&directory.join(settled::file_name(number)));
     }
@@ -175,7 +175,7 @@ impl Shared {
     }
 }
 
-/// Bytes that so many of payload come to, with what tells where they lie.
+/// Bytes that a settled file takes for `payload` bytes of payload, with the tables that say where they lie.
 fn taken_by(payload: u64) -> u64 {
     payload + payload / 16
 }
@@ -207,7 +207,7 @@ fn is_of_small_records(unfolder: Unfolder<'_>, log: &Log, number: u32) -> bool {
 }
 
 /// Visits what a log has in a segment, record by record, until the visitor wants no more. What cannot be read
-/// is left out: whoever wants it meets the damage where it is.
+/// is left out: its reader meets the damage in the segment.
 fn each_of<'v>(
     unfolder: Unfolder<'v>,
     log: &Log,

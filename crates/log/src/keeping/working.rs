@@ -1,7 +1,7 @@
 //! A file that is there whole or not at all: it is written beside the name that it is to have, and takes it
 //! when all is there.
 //!
-//! Owns the name that such a file has meanwhile. Whoever writes it syncs it first, and the directory
+//! Owns the name that such a file has meanwhile. Its writer syncs it first, and the directory
 //! afterwards, where its own order wants that: until then a power cut may take the name back. What is given
 //! up is removed, and what a crash left of one is removed by recovery. *Checked by* the test below, and by
 //! the crash simulation, which cuts between any two steps.

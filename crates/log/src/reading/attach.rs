@@ -152,8 +152,12 @@ impl Attached {
         Reader::new(self.context.clone(), log.clone())
     }
 
-    /// Lets go of memory as [`Store::release`](crate::Store::release) does.
+    /// Lets go of memory as [`Store::release`](crate::Store::release) does, and of segments that the writer
+    /// has removed, so that their disk space is given back. Cursors and [`NewLogs`](crate::NewLogs) let go of
+    /// those when they look for more, and are woken to do so; a [`Reader`] does when it begins a query.
     pub fn release(&self, keep: usize) {
+        // What cannot be listed now is listed by the next reader, which reports why.
+        let _ = self.neighbour.list();
         self.context.segments.release(keep);
     }
 
@@ -232,11 +236,6 @@ impl Neighbour {
             self.seen.publish(version as u32);
         }
         Ok(())
-    }
-
-    /// Whether the list of segments is of the present version.
-    fn is_listed(&self) -> bool {
-        self.seen.bytes() == self.control.segments_version() as u32
     }
 
     /// Reads from the directory which segments there are; those that are known stay mapped.
@@ -381,6 +380,10 @@ impl StoreAccess for Neighbour {
         true
     }
 
+    fn is_listed(&self) -> bool {
+        self.seen.bytes() == self.control.segments_version() as u32
+    }
+
     fn list(&self) -> io::Result<()> {
         // Once: the caller took its limit before, and a writer that trims with every commit is ahead again by
         // then.
@@ -408,7 +411,7 @@ mod tests {
     use crate::{Durability, Options, Query, Store, place_of};
     use thalweg_sync::words::Words;
 
-    /// A store of several segments, and whoever reads along.
+    /// A store of several segments, and an attachment that reads along.
     fn attached(directory: &Path) -> (Store, Arc<Log>, Attached) {
         let (segment_bytes_min, segment_bytes_max) = (4096, 8192);
         let options = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
@@ -488,7 +491,7 @@ mod tests {
         assert!(why.contains("removed") && why.contains(&file), "{why}");
     }
 
-    /// As where a store is opened without it, so that it is the same whoever came when.
+    /// As where a store is opened without it: early and late readers find the same.
     #[test]
     fn a_segment_that_is_lost_is_stood_in_for_by_those_who_knew_it_too() {
         let directory = tempfile::tempdir().unwrap();

@@ -2,8 +2,10 @@
 //!
 //! Purpose: following a log. A cursor owns its reader, so it has no lifetime to obey; at the end it says so,
 //! and the next call goes on with what was committed meanwhile, across segments that were begun, purged or
-//! removed. Polling costs one load when there is nothing. Waiting is a sleep on the word that moves with
-//! every commit (`sync::gate`), in this process or another, without polling.
+//! removed. Polling costs two loads when there is nothing: how far the store may be read, and the version of
+//! the list of segments, so that a cursor which rests at the end of its log keeps no removed segment mapped.
+//! Waiting is a sleep on the word that moves with every commit (`sync::gate`), in this process or another,
+//! without polling.
 
 use crate::Position;
 use crate::error::ReadError;
@@ -171,22 +173,37 @@ impl Cursor {
         progress.ask(source, progress.walk.limit)
     }
 
-    /// Whether everything was read and nothing was committed since.
+    /// Whether everything was read, and since then nothing was committed and no segment removed.
     #[inline]
     fn is_at_limit(&self) -> bool {
         let walk = &self.reader.progress.walk;
-        let source = &self.reader.source;
-        walk.position() == walk.limit && source.limit(self.uncommitted) == walk.limit && !source.is_gone()
+        walk.position() == walk.limit && !self.is_behind()
     }
 
-    /// Moves the limit up to what is visible by now; `false` when nothing is new.
+    /// Whether there may be more to read, segments to let go of, or the news that the store is gone.
+    #[inline]
+    fn is_behind(&self) -> bool {
+        let Reader { source, progress } = &self.reader;
+        source.limit(self.uncommitted) != progress.walk.limit || source.is_stale() || source.is_gone()
+    }
+
+    /// Moves the limit up to what is visible by now, and takes over the segments that there are by now;
+    /// `false` when nothing is new.
     fn catch_up(&mut self) -> Result<bool, ReadError> {
-        let Reader { source, progress } = &mut self.reader;
-        let limit = source.limit(self.uncommitted);
-        // If the store is gone, refreshing the list reports it.
-        if limit == progress.walk.limit && !source.is_gone() || progress.ended.is_some() {
+        if !self.is_behind() {
             return Ok(false);
         }
+        let Reader { source, progress } = &mut self.reader;
+        let limit = source.limit(self.uncommitted);
+        if progress.ended.is_some() {
+            // Nothing more is read, so all there is to do is to let go of what was removed. Where that fails
+            // there is nothing to report: the next call tries again.
+            if source.refresh().is_ok_and(|moved| moved) {
+                source.settle(&mut progress.part, &mut progress.filter, &mut progress.walk);
+            }
+            return Ok(false);
+        }
+        // If the store is gone, refreshing the list reports it.
         let moved = source.refresh()?;
         progress.walk.limit = limit;
         progress.filter.relax(source.context.control.lateness());
@@ -259,19 +276,22 @@ impl Cursor {
     }
 
     fn is_news(&self) -> bool {
-        let limit = self.reader.progress.walk.limit;
+        let Reader { source, progress } = &self.reader;
         !self.drained
-            || self.reader.progress.ended.is_some()
-            || self.reader.source.limit(self.uncommitted) != limit
-            || self.reader.source.context.access.is_over()
-            || self.reader.source.is_gone()
+            || progress.ended.is_some()
+            || source.limit(self.uncommitted) != progress.walk.limit
+            || self.follows && source.is_stale()
+            || source.context.access.is_over()
+            || source.is_gone()
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, nothing will be committed any
     /// more, or the time is over; `false`: the time is over. What was committed need not be an entry of this
-    /// log; that nothing more comes is said by [`Cursor::ended`]. In a process that is attached it also
-    /// returns within about a second once the store was moved or removed, which [`Cursor::next`] then
-    /// reports. A cursor that has looked at nothing yet does not sleep: its log may be over already.
+    /// log; that nothing more comes is said by [`Cursor::ended`]. It also returns when segments were removed,
+    /// so that the [`Cursor::next`] that follows lets go of them: until then they are mapped, and their disk
+    /// space is not given back. In a process that is attached it also returns within about a second once the
+    /// store was moved or removed, which [`Cursor::next`] then reports. A cursor that has looked at nothing
+    /// yet does not sleep: its log may be over already.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.reader.source.context.wait(timeout, || self.is_news())
     }

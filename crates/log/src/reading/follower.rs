@@ -5,7 +5,6 @@
 //! waits, never by readers that block or poll; it ends with the attached store, or once that is gone. If it
 //! cannot be started, the task that was going to wait gets the error, and the next one tries again.
 
-use crate::Position;
 use crate::control::Control;
 use crate::presence::Presence;
 use parking_lot::Mutex;
@@ -66,27 +65,26 @@ impl Follower {
         let presence = self.presence.clone();
         // Read before the task that waits reads them, so that what moves while the thread starts is not
         // missed.
-        let seen = (control.visible(), control.file_end());
+        let seen = words(&control);
         let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
         builder.spawn(move || run(&control, &gate, &presence, &ended, seen)).map(drop)
     }
 }
 
-fn run(
-    control: &Control,
-    gate: &Gate,
-    presence: &Presence,
-    ended: &Published,
-    mut seen: (Position, Position),
-) {
+fn run(control: &Control, gate: &Gate, presence: &Presence, ended: &Published, mut seen: [u64; 3]) {
     // Once the store is gone tasks are woken no more: each call that looks at it reports that.
     while ended.bytes() == 0 && !presence.is_gone() {
-        let moved = || ended.bytes() != 0 || (control.visible(), control.file_end()) != seen;
+        let moved = || ended.bytes() != 0 || words(control) != seen;
         presence.wait(control, gate, None, moved);
         // Before the tasks are woken: a task that registers later waits for what moves later.
-        seen = (control.visible(), control.file_end());
+        seen = words(control);
         gate.wake_tasks();
     }
+}
+
+/// What tasks wait for: more to read, or removed segments to let go of.
+fn words(control: &Control) -> [u64; 3] {
+    [control.visible(), control.file_end(), control.segments_version()]
 }
 
 impl Drop for Follower {

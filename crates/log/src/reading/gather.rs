@@ -140,7 +140,7 @@ mod tests {
 
     type Row = (Time, Offset, Vec<u8>);
 
-    /// Everything that gathering with so much room finds, and into how many batches it came.
+    /// Everything that gathering finds with columns of `room` entries, and into how many batches it came.
     fn gathered(cursor: &mut Cursor, room: usize) -> Vec<Row> {
         let mut rows = Vec::new();
         loop {

@@ -14,7 +14,7 @@ use crate::error::{Damage, ReadError};
 use crate::fork::{LineagePart, lineage_parts};
 use crate::log::Log;
 use crate::places::Unfolder;
-use crate::progress::{Ended, Unsure};
+use crate::progress::{Ended, NotKnownYet};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
 use crate::source::{ReadContext, unlisted};
@@ -235,10 +235,10 @@ impl Maps {
     ///
     /// # Errors
     /// It cannot be said yet: the log has batches behind `position`, or what lies there cannot be read.
-    pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+    pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         self.context.learn(position).map_err(|error| {
             tracing::warn!(%error, "cannot say whether a log is over; trying again when asked again");
-            Unsure
+            NotKnownYet
         })?;
         self.context.ended(log, position)
     }

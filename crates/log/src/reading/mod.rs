@@ -8,7 +8,7 @@
 //! walk, progress     which entries a query takes, and how far a reader has come
 //! found, records     one entry in mapped bytes; the records of an extent
 //! read, route, warm  payload by offset: borrowed or copied, settled or not; what a read would have to wait for
-//! births             which logs are new
+//! new_logs           which logs are new
 //! attach, follower   a store that another process writes, and the thread that sleeps for this process's tasks
 //! presence           whether such a store is still at its path
 //! maps               the segments' maps, for readers in languages of their own
@@ -19,12 +19,12 @@
 
 pub(crate) mod attach;
 pub(crate) mod back;
-pub(crate) mod births;
 pub(crate) mod cursor;
 pub(crate) mod follower;
 pub(crate) mod found;
 pub(crate) mod gather;
 pub(crate) mod maps;
+pub(crate) mod new_logs;
 pub(crate) mod place;
 pub(crate) mod presence;
 pub(crate) mod progress;

@@ -24,9 +24,9 @@ pub enum Ended {
     StoreClosed,
 }
 
-/// It cannot be said yet whether a log is over.
+/// Not enough is known yet to say whether a log is over: the caller reads on, or asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsure;
+pub struct NotKnownYet;
 
 /// The state of a query that is under way.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use crate::found::Pace;
 use crate::index::Line;
 use crate::log::Log;
 use crate::places::Unfolder;
-use crate::progress::{Ended, Unsure};
+use crate::progress::{Ended, NotKnownYet};
 use crate::runs::RunEnd;
 use crate::segment::file_name;
 use crate::view::{Segments, View};
@@ -53,9 +53,9 @@ impl ReadContext {
 
     /// How a log ended, for a reader that did not meet every entry in front of `position`. The caller has
     /// brought what is known of the logs up to there ([`ReadContext::learn`]).
-    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         if self.access.known() < position {
-            return Err(Unsure);
+            return Err(NotKnownYet);
         }
         log.lock().ended_by(position)
     }
@@ -74,6 +74,10 @@ pub(crate) trait StoreAccess: Send + Sync + std::fmt::Debug {
     /// Whether the list of segments is kept by another process.
     fn follows(&self) -> bool {
         false
+    }
+    /// Whether the list of segments is the present one.
+    fn is_listed(&self) -> bool {
+        true
     }
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn list(&self) -> io::Result<()> {
@@ -187,6 +191,13 @@ impl Source {
         Ok(changed)
     }
 
+    /// Whether segments came or went, or something was purged, since the view was taken over: it may keep
+    /// segments mapped that were removed. Complexity: one load; three in a process that is attached.
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        self.context.segments.is_newer(&self.cached) || self.follows && !self.context.access.is_listed()
+    }
+
     #[inline]
     pub(crate) fn view(&self) -> &View {
         self.cached.value()
@@ -289,7 +300,7 @@ impl Source {
     }
 
     /// How the log ended, for a reader that did not meet every entry in front of `position`.
-    pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
+    pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, NotKnownYet> {
         self.context.ended(&self.log, position)
     }
 

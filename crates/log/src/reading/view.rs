@@ -135,6 +135,12 @@ impl Segments {
         cached.refresh(&self.snapshots)
     }
 
+    /// Whether the list was replaced since it was cached. Complexity: one load.
+    #[inline]
+    pub(crate) fn is_newer(&self, cached: &Cached<View>) -> bool {
+        cached.is_stale(&self.snapshots)
+    }
+
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.latest().segments.iter().map(|segment| segment.header.number).collect()
     }

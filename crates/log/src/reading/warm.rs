@@ -20,9 +20,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_sys::disk::Residency;
 
-/// What has to be brought into memory so that a read does not wait. To be run on a thread that may wait for
-/// the disk.
-pub struct Warming {
+/// What has to be read from the disk, and verified, before a read of the same bytes can do without waiting.
+/// To be run on a thread that may wait for the disk.
+pub struct Prefetch {
     spans: SmallVec<[Cold; 4]>,
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ enum Cold {
     Settled(Arc<Settled>, Range<u32>),
 }
 
-impl Warming {
+impl Prefetch {
     /// Reads and verifies, waiting for the disk.
     pub fn run(self) {
         for cold in self.spans {
@@ -97,16 +97,16 @@ impl<'v> Probe<'v> {
         }
     }
 
-    fn found(self, shared: &Arc<Shared>) -> Option<Warming> {
-        (!self.spans.is_empty()).then(|| Warming { spans: self.spans, shared: shared.clone() })
+    fn found(self, shared: &Arc<Shared>) -> Option<Prefetch> {
+        (!self.spans.is_empty()).then(|| Prefetch { spans: self.spans, shared: shared.clone() })
     }
 }
 
 impl Store {
     /// What a read of the same bytes would have to wait for; `None` if it would not wait. After
-    /// [`Warming::run`] the caller asks again, because a frame or table that says where the rest lies may
+    /// [`Prefetch::run`] the caller asks again, because a frame or table that says where the rest lies may
     /// have been part of it. The newest segment is always warm.
-    pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
+    pub fn needs_disk(&self, log: &Log, from: Offset, limit: usize) -> Option<Prefetch> {
         let to = from.saturating_add(limit.max(1) as u64);
         let found = {
             let inner = log.lock();
@@ -118,8 +118,8 @@ impl Store {
         let mut said = Probe::new(&view);
         let route = Route::new(&view, &found, from, to);
         route.settled().for_each(|settled| said.look_up(settled));
-        if let Some(warming) = said.found(&self.shared) {
-            return Some(warming);
+        if let Some(prefetch) = said.found(&self.shared) {
+            return Some(prefetch);
         }
         let sealed = |leg: &Leg<'_>| !matches!(leg, Leg::Among { extent, .. } if segment_of(extent.position) == newest);
         let legs: SmallVec<[Leg<'_>; 8]> = route.filter(sealed).collect();
@@ -135,9 +135,9 @@ impl Store {
                 said.look(number, places.start..places.end.min(there));
             }
         }
-        if let Some(warming) = said.found(&self.shared) {
+        if let Some(prefetch) = said.found(&self.shared) {
             // The rest is looked at once it is known where it lies.
-            return Some(warming);
+            return Some(prefetch);
         }
         let mut probe = Probe::new(&view);
         for leg in legs {

@@ -143,7 +143,7 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     assert!(after * 2 < before, "{before} bytes became {after}");
     assert!(store.stats().segment_bytes < before);
     stays(&log, &store);
-    // Whoever reads on in another process, and whoever comes to it now.
+    // A reader in another process that reads on, and one that begins now.
     let rest: Vec<u64> = std::iter::from_fn(|| half.next().unwrap().map(|entry| entry.time)).collect();
     assert_eq!([read, rest].concat(), (1_000..1_000 + ROUNDS).collect::<Vec<_>>());
     let anew = Attached::open(&Disk::Real, directory.path()).unwrap();
@@ -208,8 +208,8 @@ fn files_stay_proportional_to_what_is_live() {
         };
         let files: u64 = sizes.map(taken).sum();
         most = most.max(files);
-        // What came since the older of two checkpoints, each of which comes with the first look after so many
-        // bytes; the segment that is written to, the next one; and a page or two for what is live beside
+        // What came since the older of two checkpoints, each of which comes with the first look after this
+        // many bytes; the segment that is written to, the next one; and a page or two for what is live beside
         // them.
         let between = CHECKPOINT + written / (round + 1);
         let bound = 3 * store.stats().live_bytes + 3 * between + 4 * u64::from(SEGMENT);

@@ -13,8 +13,8 @@ fn open(directory: &Path) -> (Store, crate::Recovered) {
     Store::open(&Disk::Real, directory, options).unwrap()
 }
 
-/// A batch that deletes a log and says that everything there is was durable, as whoever knows the format
-/// would write it.
+/// A batch that deletes a log and says that everything there is was durable, as a writer that knows the
+/// format would write it.
 fn forged(log: u64, tail: u64) -> Vec<u8> {
     let body = format::frame_header(Kind::Delete, 0, Stamp { log, offset: tail, time: 9 }, 0);
     let header = BatchHeader {

@@ -362,7 +362,7 @@ proptest! {
             None => store.read(log, 0, 1) == Err(ReadError::Deleted),
         };
         prop_assert!(copies.iter().all(reads_as_copied));
-        // Whoever is still somebody's source is kept, and nobody else.
+        // A log that is still a fork's source is kept, and no other.
         let is_kept = |at: usize| store.find(copies[at].log.name()).is_some_and(|log| Arc::ptr_eq(&log, &copies[at].log));
         let shown: BTreeMap<usize, Shown<usize>> = copies.iter().map(|copy| {
             let first = copy.log.visible().map(|state| state.first);

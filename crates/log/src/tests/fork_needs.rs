@@ -65,12 +65,12 @@ fn purge(store: &Store, name: &[u8], before: u64) {
     store.flush().unwrap();
 }
 
-/// Of all that segments hold so many bytes are needed, give or take what is folded.
+/// Asserts how many bytes are needed of all that segments hold, give or take what is folded.
 fn assert_needs(store: &Store, bytes: u64) {
     assert_needs_parts(store, bytes, usize::from(bytes > 1));
 }
 
-/// The same, if it is so many parts that lie apart.
+/// The same for bytes that lie in `parts` places apart from each other.
 fn assert_needs_parts(store: &Store, bytes: u64, parts: usize) {
     let needed: u64 = store.shared.writer.lock().live_bytes.values().sum();
     let folded = (2 * parts * RUN * PIECE) as u64;

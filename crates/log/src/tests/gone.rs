@@ -21,17 +21,17 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         let theirs = attached.find(b"a").unwrap().unwrap();
         let tail = || attached.reader(&theirs).follow(&Query::from(Start::Tail));
         let (mut blocked, mut task) = (tail(), tail());
-        let mut births = attached.births(false).unwrap();
+        let mut new_logs = attached.new_logs(false).unwrap();
         assert!(blocked.next().unwrap().is_none() && task.next().unwrap().is_none());
-        assert!(births.next().unwrap().is_none());
-        assert!(!blocked.wait(Some(Duration::ZERO)) && !births.wait(Some(Duration::ZERO)));
+        assert!(new_logs.next().unwrap().is_none());
+        assert!(!blocked.wait(Some(Duration::ZERO)) && !new_logs.wait(Some(Duration::ZERO)));
         let is_told = |error: Option<ReadError>, how: &[&str]| match error {
             Some(ReadError::Io { why, .. }) => how.iter().any(|how| why.contains(how)),
             _ => false,
         };
         std::thread::scope(|scope| {
             let blocked = scope.spawn(move || blocked.wait(None).then(|| blocked.next().err()).flatten());
-            let births = scope.spawn(move || births.wait(None).then(|| births.next().err()).flatten());
+            let new_logs = scope.spawn(move || new_logs.wait(None).then(|| new_logs.next().err()).flatten());
             let task = scope.spawn(move || {
                 block_on(task.changed()).unwrap();
                 task.next().err()
@@ -40,7 +40,7 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
             if in_its_place {
                 rename(at("backup"), at("here")).unwrap();
             }
-            for told in [blocked, births, task] {
+            for told in [blocked, new_logs, task] {
                 let error = told.join().unwrap();
                 // Between the two there was none.
                 assert!(is_told(error.clone(), &["removed", "another store"]), "{in_its_place}: {error:?}");
@@ -48,7 +48,7 @@ fn whoever_sleeps_until_something_comes_to_a_store_that_is_gone_is_told() {
         });
         let how = if in_its_place { "another store" } else { "removed" };
         assert!(is_told(attached.find(b"a").err(), &[how]));
-        assert!(is_told(attached.births(false).and_then(|mut births| births.next()).err(), &[how]));
+        assert!(is_told(attached.new_logs(false).and_then(|mut new_logs| new_logs.next()).err(), &[how]));
         if !in_its_place {
             // Who sleeps was told, and nobody is left to wake the next one: so it stays gone.
             rename(at("away"), at("here")).unwrap();

@@ -1,4 +1,5 @@
-//! Logs that lost something: told of once, by whoever comes upon it, and deleted like any other.
+//! Logs that lost something: told of once, by the first reader that comes upon it, and deleted like any
+//! other.
 
 use super::store::{config, content, payload};
 use crate::{
@@ -97,7 +98,7 @@ const FINDERS: [Finder; 6] = [
     // In the same run of batches, of which each is verified with the others.
     |store| assert!(store.read(&store.find(b"lost").unwrap(), 14, 100).is_err()),
     |store| walk(store, b"lost"),
-    // Whoever walks past it, though it is another's.
+    // A walk that passes it, though it is another log's.
     |store| walk(store, b"kept"),
     |store| {
         let mut reader = store.reader(&store.find(b"lost").unwrap());

@@ -43,7 +43,7 @@ const LOGS: [&[u8]; 3] = [b"a", b"b", b"c"];
 struct Part {
     writer: u8,
     transaction: u32,
-    /// Which of so many entries that the transaction has in this log.
+    /// Which of the transaction's entries in this log, and of how many.
     index: u16,
     count: u16,
     /// The logs that the transaction touches, a bit each.

@@ -17,8 +17,8 @@ fn entry(log: usize, n: u64) -> Vec<u8> {
     vec![b'a' + log as u8; 1 + (n as usize * 7 + log) % 40]
 }
 
-/// Logs side by side with so many entries each: by appends, transactions over several logs, and commits in
-/// turn.
+/// Logs side by side with a given number of entries each: by appends, transactions over several logs, and
+/// commits in turn.
 fn fill(store: &Store, entries: std::ops::Range<u64>) {
     let logs: Vec<Arc<Log>> = NAMES.iter().map(|name| store.log(name).unwrap()).collect();
     for n in entries {
@@ -260,7 +260,7 @@ fn a_fork_is_looked_at_as_far_as_it_reaches() {
         let foreign = extents(&parent).last().unwrap().position;
         store.rotate().unwrap();
         let expected = store.read(&child, 0, usize::MAX).unwrap().pieces.concat();
-        assert!(store.cold(&child, 0, usize::MAX).is_none(), "just written");
+        assert!(store.needs_disk(&child, 0, usize::MAX).is_none(), "just written");
         for _ in 0..2 {
             store.log(b"later").and_then(|log| store.append(&log, b"x", 1)).unwrap();
             store.rotate().unwrap();
@@ -277,10 +277,10 @@ fn a_fork_is_looked_at_as_far_as_it_reaches() {
         let store = open(directory.path(), large);
         let child = store.find(b"child").unwrap();
         for _ in 0..8 {
-            let Some(warming) = store.cold(&child, 0, usize::MAX) else { break };
-            warming.run();
+            let Some(prefetch) = store.needs_disk(&child, 0, usize::MAX) else { break };
+            prefetch.run();
         }
-        assert!(store.cold(&child, 0, usize::MAX).is_none(), "it never becomes warm");
+        assert!(store.needs_disk(&child, 0, usize::MAX).is_none(), "it never becomes warm");
         match store.read(&child, 0, usize::MAX) {
             Ok(read) => assert!(!cut_short && read.pieces.concat() == expected),
             Err(error) => assert!(cut_short, "{error}"),

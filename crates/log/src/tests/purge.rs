@@ -2,7 +2,7 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::{
-    Attached, Births, CommitError, Durability, Fork, Options, Purge, Query, ReadError, Reader, Start, Store,
+    Attached, CommitError, Durability, Fork, NewLogs, Options, Purge, Query, ReadError, Reader, Start, Store,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -376,19 +376,19 @@ fn every_log_is_heard_of_once_when_it_is_visible() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), Options { committer_thread: false, ..small() });
     store.log(b"first").unwrap();
-    let mut births = store.births(true);
-    assert!(births.next().unwrap().is_none(), "not durable yet");
+    let mut new_logs = store.new_logs(true);
+    assert!(new_logs.next().unwrap().is_none(), "not durable yet");
     store.flush().unwrap();
     let name = |log: std::sync::Arc<crate::Log>| String::from_utf8_lossy(log.name()).into_owned();
-    assert_eq!(births.next().unwrap().map(name).as_deref(), Some("first"));
+    assert_eq!(new_logs.next().unwrap().map(name).as_deref(), Some("first"));
     store.log(b"second").unwrap();
     store.log(b"third").unwrap();
-    assert!(births.next().unwrap().is_none());
+    assert!(new_logs.next().unwrap().is_none());
     store.flush().unwrap();
-    assert!(births.wait(Some(std::time::Duration::ZERO)));
-    let rest: Vec<String> = std::iter::from_fn(|| births.next().unwrap().map(name)).collect();
+    assert!(new_logs.wait(Some(std::time::Duration::ZERO)));
+    let rest: Vec<String> = std::iter::from_fn(|| new_logs.next().unwrap().map(name)).collect();
     assert_eq!(rest, ["second", "third"]);
-    assert!(!births.wait(Some(std::time::Duration::from_millis(1))));
+    assert!(!new_logs.wait(Some(std::time::Duration::from_millis(1))));
 }
 
 #[test]
@@ -397,9 +397,9 @@ fn a_neighbour_hears_of_every_log_too_also_of_one_that_takes_an_old_name() {
     let store = open(directory.path(), os());
     let first = store.log(b"first").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let (mut all, mut new) = (attached.births(true).unwrap(), attached.births(false).unwrap());
-    let told = |births: &mut Births| -> Vec<u64> {
-        std::iter::from_fn(|| births.next().unwrap()).map(|log| log.id()).collect()
+    let (mut all, mut new) = (attached.new_logs(true).unwrap(), attached.new_logs(false).unwrap());
+    let told = |new_logs: &mut NewLogs| -> Vec<u64> {
+        std::iter::from_fn(|| new_logs.next().unwrap()).map(|log| log.id()).collect()
     };
     assert_eq!((told(&mut all), told(&mut new)), (vec![first.id()], vec![]));
     assert!(!new.wait(Some(Duration::ZERO)), "nothing was committed since");
@@ -421,11 +421,11 @@ fn logs_made_by_many_at_once_are_heard_of_once_each_by_whoever_listens() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), small());
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let hear = |mut births: Births| {
+    let hear = |mut new_logs: NewLogs| {
         let mut heard = Vec::new();
         while heard.len() < 120 {
-            births.wait(Some(Duration::from_secs(60)));
-            heard.extend(std::iter::from_fn(|| births.next().unwrap()).map(|log| log.name().to_vec()));
+            new_logs.wait(Some(Duration::from_secs(60)));
+            heard.extend(std::iter::from_fn(|| new_logs.next().unwrap()).map(|log| log.name().to_vec()));
         }
         heard.sort_unstable();
         heard
@@ -438,8 +438,8 @@ fn logs_made_by_many_at_once_are_heard_of_once_each_by_whoever_listens() {
     };
     let made: Vec<Vec<u8>> = (0..120).map(|number| format!("log {number:03}").into_bytes()).collect();
     std::thread::scope(|scope| {
-        let heard = [store.births(false), attached.births(false).unwrap()]
-            .map(|births| scope.spawn(move || hear(births)));
+        let heard = [store.new_logs(false), attached.new_logs(false).unwrap()]
+            .map(|new_logs| scope.spawn(move || hear(new_logs)));
         (0..3).for_each(|from| drop(scope.spawn(move || make(from))));
         heard.into_iter().for_each(|heard| assert_eq!(heard.join().unwrap(), made));
     });

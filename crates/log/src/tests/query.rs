@@ -16,7 +16,7 @@ enum Act {
         time: u64,
         bytes: usize,
     },
-    /// So many entries in a row that readers come to expect the next.
+    /// Entries in a row after which readers come to expect the next.
     Alike {
         log: usize,
         time: u64,

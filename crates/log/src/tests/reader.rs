@@ -476,9 +476,9 @@ fn a_task_that_no_thread_would_wake_is_told_and_the_next_one_is_woken() {
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
     *attached.refuse_threads().lock() = 3;
     let mut cursor = attached.reader(&attached.find(b"a").unwrap().unwrap()).follow(&Query::default());
-    let mut births = attached.births(false).unwrap();
-    assert!(cursor.next() == Ok(None) && births.next().unwrap().is_none());
-    assert!(block_on(cursor.changed()).is_err() && block_on(births.changed()).is_err());
+    let mut new_logs = attached.new_logs(false).unwrap();
+    assert!(cursor.next() == Ok(None) && new_logs.next().unwrap().is_none());
+    assert!(block_on(cursor.changed()).is_err() && block_on(new_logs.changed()).is_err());
     assert!(attached.maps().register(std::task::Waker::noop(), || false).is_err());
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| block_on(cursor.changed()));

@@ -31,7 +31,7 @@ fn files(directory: &Path) -> u64 {
     entries.filter_map(|entry| Some(entry.metadata().ok()?.blocks() * 512)).sum()
 }
 
-/// The same, once the committer is done with a segment that it was preparing: at most so many.
+/// The same, once the committer is done with a segment that it was preparing: at most this many.
 #[track_caller]
 fn files_come_to(directory: &Path, most: u64) {
     let begun = std::time::Instant::now();

@@ -174,7 +174,7 @@ fn an_append_on_a_closing_store_says_so_and_what_was_acknowledged_before_is_ther
         store.close().unwrap();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // It stays closed, whoever else opens the directory meanwhile.
+    // It stays closed, also while another store has the directory open.
     let mut transaction = store.transaction(2);
     transaction.append(&log, b"x").unwrap();
     assert_eq!(transaction.commit(), Err(CommitError::Closed));
@@ -345,7 +345,7 @@ fn whoever_waits_hears_that_the_store_is_closed() {
     }
 }
 
-/// Whoever follows a log that was over before is not left asleep.
+/// A cursor that follows a log that was over before is not left asleep.
 #[test]
 fn a_cursor_at_the_tail_of_a_log_that_is_over_hears_so_without_a_commit() {
     let store = Store::memory(small()).unwrap();

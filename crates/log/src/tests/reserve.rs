@@ -1,4 +1,4 @@
-//! A disk that is full: what nobody needs is let go of, whoever filled it, and room comes back.
+//! A disk that is full: what nobody needs is let go of, whatever filled the disk, and room comes back.
 
 use super::store::small;
 use crate::{Attached, CommitError, Durability, Log, Options, RETAIN_NOTE, Store, Time};

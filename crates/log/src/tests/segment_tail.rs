@@ -26,7 +26,7 @@ fn begun(store: Store) -> (Store, WatcherId) {
     store.create(b"a", &config(), None, &payload(b"0"), None).unwrap();
     store.flush().unwrap();
     store.shared.writer.lock().lead.sync_ns = 0;
-    let watcher = store.watcher(Arc::new(Deaf)).unwrap().carrying();
+    let watcher = store.watcher(Arc::new(Deaf)).unwrap().commits_in_turns();
     (store, watcher)
 }
 
@@ -54,7 +54,7 @@ fn what_a_turn_commits_comes_into_the_file_at_its_end_and_by_one_call() {
     assert!(store.staged_end() > before, "it moves with every commit");
     assert_eq!((store.shared.control.file_end(), uncommitted(&store)), (written, b"0".to_vec()));
     assert_eq!(content(&store, b"a"), b"0", "the extent goes on behind what is there");
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert_eq!(store.shared.control.file_end(), store.staged_end());
     assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0123".to_vec(), b"0123".to_vec()));
 }
@@ -86,7 +86,7 @@ fn what_is_committed_otherwise_goes_behind_what_is_staged() {
     assert_eq!(uncommitted(&store), wanted[..wanted.len() - 1]);
     assert!(store.stats().segments > 1);
     drop(store);
-    // Whoever died had not been told of it.
+    // The process that died had not been told of it.
     assert_eq!(content(&open(directory.path(), small()), b"a"), wanted[..wanted.len() - 1]);
 }
 
@@ -127,7 +127,7 @@ fn a_call_that_fails_stops_the_store_and_nothing_that_it_was_to_write_is_acknowl
             b"123".iter().for_each(|byte| stage(&store, &[*byte], watcher));
             sim.fail_write_after(0);
             assert!(act(&store).is_ok() == (way == "turn"), "{way}");
-            store.carry(watcher);
+            store.end_turn(watcher);
             assert!(!sim.fails_a_write(), "no call was made");
             assert!(store.flush().is_err());
             assert_eq!((*told.failed.lock(), *told.complete.lock()), (1, 0), "{way}");
@@ -168,7 +168,7 @@ fn readers_beside_turns_see_whole_prefixes() {
             .map(|writer| {
                 let store = store.clone();
                 scope.spawn(move || {
-                    let watcher = store.watcher(Arc::new(Deaf)).unwrap().carrying();
+                    let watcher = store.watcher(Arc::new(Deaf)).unwrap().commits_in_turns();
                     let name = [b'w', writer];
                     store.create(&name, &config(), None, &Commit::default(), Some(watcher)).unwrap();
                     let log = store.find(&name).unwrap();
@@ -179,7 +179,7 @@ fn readers_beside_turns_see_whole_prefixes() {
                             let commit = payload(&bytes[..10 + entry as usize]);
                             store.commit(&log, version, &commit, Some(watcher)).unwrap();
                         }
-                        store.carry(watcher);
+                        store.end_turn(watcher);
                         if turn % 16 == 15 {
                             store.flush().unwrap();
                         }
@@ -213,8 +213,8 @@ fn readers_beside_turns_see_whole_prefixes() {
     }
 }
 
-/// Whoever asks for the record at the staged end, while others stage behind it, gets it or what there is by
-/// now.
+/// A caller that asks for the record at the staged end, while others stage behind it, gets it or what there
+/// is by now.
 #[test]
 fn a_record_is_found_however_others_stage_meanwhile() {
     let directory = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ fn a_record_is_found_however_others_stage_meanwhile() {
         for turn in 0..20_000u32 {
             stage(&store, b"rrrr", watcher);
             if turn % 8 == 7 {
-                store.carry(watcher);
+                store.end_turn(watcher);
             }
         }
         *done.lock().unwrap() = true;

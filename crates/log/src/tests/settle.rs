@@ -162,8 +162,8 @@ fn large_stretches_are_lent_from_one_file() {
     let store = open(&Disk::Real, directory.path(), options);
     let log = store.find(&name(2)).unwrap();
     let mut warmed = 0;
-    while let Some(warming) = store.cold(&log, 0, usize::MAX) {
-        warming.run();
+    while let Some(prefetch) = store.needs_disk(&log, 0, usize::MAX) {
+        prefetch.run();
         warmed += 1;
     }
     assert_eq!(warmed, 2, "what tells where it is, and what is there");
@@ -195,7 +195,7 @@ fn only_what_is_copied_much_is_settled_and_only_once_it_is_sealed() {
     assert_eq!(settled(&store), [1]);
 }
 
-/// Whoever follows a log reads everything, and nothing of it is history.
+/// A cursor that follows a log reads everything, and nothing of it is history.
 #[test]
 fn what_is_read_as_it_comes_is_not_settled() {
     let store = open(&Disk::Sim(SimDisk::new(1, 64 << 20)), Path::new(DIRECTORY), small());
@@ -316,7 +316,7 @@ fn it_goes_with_its_segment() {
     super::compact::reclaim(&store);
     super::compact::reclaim(&store);
     assert_eq!((files(directory.path()), settled(&store)), (0, vec![]), "removed");
-    // What is left of one that is not there any more is removed by whoever opens the store.
+    // What is left of one that is not there any more is removed when the store is opened.
     store.close().unwrap();
     drop((store, last));
     fs::write(directory.path().join(file_name(1)), b"whatever").unwrap();

@@ -5,11 +5,11 @@
 //! visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes,
 //! and a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
 //! lockstep: between two shards of the walk the simulation goes on with its own; before some openings the
-//! newest is lost. Every other commit is a carrying watcher's, who leads some of the groups and is told of no
-//! more than is durable. Some writes take some of their bytes and fail: whatever wrote them goes without, or
-//! says that nothing was applied. What purges and retention, of single logs and of the whole store, let go of
-//! is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
-//! runs more seeds, and `THALWEG_SEED=n` one.
+//! newest is lost. Every other commit is that of a watcher which commits in turns: it leads some of the
+//! groups and is told of no more than is durable. Some writes take some of their bytes and fail: the
+//! operation goes without, or says that nothing was applied. What purges and retention, of single logs and of
+//! the whole store, let go of is read off the logs when they return, and is from then on a commit like all
+//! others. `THALWEG_SEEDS=2000` runs more seeds, and `THALWEG_SEED=n` one.
 
 use super::fork_needs::{Shown, keeps_no_more, needs};
 use crate::log::Phase;
@@ -28,8 +28,8 @@ use thalweg_sys::disk::sim::{Random, SimDisk};
 
 const DIRECTORY: &str = "/store";
 const SPACE: u64 = 8 << 20;
-/// Every other seed's store lets go of entries that are older than so many commits, and every fourth's holds
-/// itself to so many bytes.
+/// Every other seed's store lets go of entries that are more than this many commits old, and every fourth's
+/// is bounded to this many bytes.
 const RETAIN_US: u64 = 60;
 const RETAIN_BYTES: u64 = 48 << 10;
 /// Longer than any segment is written to before it is sealed for its age.
@@ -139,7 +139,8 @@ fn apply(world: &mut World, op: &Op) {
     }
 }
 
-/// Of two that there are: whoever recovers from the older one comes to the same end. Whether there were two.
+/// Recovers from the older of two checkpoints and asserts that it comes to the same end; whether there were
+/// two.
 fn lose_newest_checkpoint(disk: &Disk) -> bool {
     let names = disk.names(Path::new(DIRECTORY)).unwrap_or_default();
     let mut checkpoints: Vec<_> = names.iter().filter(|name| name.starts_with("checkpoint-")).collect();
@@ -237,7 +238,7 @@ impl Simulation {
         }
         self.staged = self.acknowledged.clone();
         self.told = Arc::default();
-        self.watcher = store.watcher(self.told.clone()).map(WatcherId::carrying);
+        self.watcher = store.watcher(self.told.clone()).map(WatcherId::commits_in_turns);
         self.check(&store);
         store
     }
@@ -455,11 +456,11 @@ impl Simulation {
     }
 
     /// The end of a turn, on a disk that is said to be quick.
-    fn carry(&mut self, store: &Store) {
+    fn end_turn(&mut self, store: &Store) {
         store.shared.writer.lock().lead.sync_ns = 0;
         let before = store.durable();
         let watcher = self.watcher.unwrap();
-        self.writing(|| store.carry(watcher));
+        self.writing(|| store.end_turn(watcher));
         self.carried += u32::from(store.durable() > before);
         self.acknowledge(store);
         let lead = &store.shared.writer.lock().lead;
@@ -638,7 +639,7 @@ impl Simulation {
         for _ in 0..self.random.below(120) {
             match self.random.below(49) {
                 0..=25 => self.commit(&store),
-                26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
+                26..=33 if self.commits.is_multiple_of(3) => self.end_turn(&store),
                 26..=33 => {
                     let flushed = self.writing(|| store.flush());
                     self.acknowledge(&store);

@@ -397,15 +397,15 @@ fn cold_bytes_are_known_before_they_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
     let (log, _) = store.create(b"a", &config(), None, &payload(&[7; 9000]), None).unwrap();
-    assert!(store.cold(&log, 0, 10).is_none(), "just written");
+    assert!(store.needs_disk(&log, 0, 10).is_none(), "just written");
     (0..20).for_each(|_| append(&store, b"a", &[8; 9000]));
     store.close().unwrap();
     drop((log, store));
     let store = open(directory.path(), os());
     let log = store.find(b"a").unwrap();
-    let warming = store.cold(&log, 0, 10).expect("never read by this process");
-    warming.run();
-    assert!(store.cold(&log, 0, 10).is_none());
+    let prefetch = store.needs_disk(&log, 0, 10).expect("never read by this process");
+    prefetch.run();
+    assert!(store.needs_disk(&log, 0, 10).is_none());
     assert_eq!(store.read(&log, 0, 10).unwrap().pieces.concat(), vec![7; 9000]);
 }
 

@@ -1,5 +1,5 @@
-//! What one transaction does to several logs is seen at once: whoever sees what it did to one of them sees,
-//! when he looks at another after that, what it did there.
+//! What one transaction does to several logs is seen at once: a reader that sees what it did to one of them
+//! sees, when it looks at another after that, what it did there.
 
 use super::store::{open, os, small};
 use crate::{Attached, Log, Options, Store};

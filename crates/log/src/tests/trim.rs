@@ -208,7 +208,7 @@ fn a_checkpoint_that_saw_a_log_before_its_purge_and_its_fork_after_is_no_damage(
         }
     });
     assert_eq!(store.shared.segments.numbers()[0], 1, "the checkpoint speaks of it");
-    // Whoever opens such a store copes with its loss nevertheless.
+    // Opening such a store copes with its loss nevertheless.
     store.shared.drop_dead_segments();
     assert_ne!(store.shared.segments.numbers()[0], 1, "nobody needs it");
     drop((log, store));
@@ -311,7 +311,7 @@ fn nothing_is_destroyed_while_a_transaction_is_pending_on_any_of_it() {
     assert_ne!(store.log(b"a").unwrap().id(), a.id());
 }
 
-/// Whoever reads while segments go gets whole entries, or is told what happened.
+/// A reader gets whole entries while segments go, or is told what happened.
 #[test]
 fn readers_outlive_whatever_is_purged_under_them() {
     for destroy in [false, true] {
@@ -373,7 +373,7 @@ fn retention_by_age_takes_whole_segments_and_only_when_asked() {
     assert_eq!(times(&store, &rare), [1001]);
 }
 
-/// The clock of whoever wrote one of them was wrong, or its unit.
+/// One of their writers had a wrong clock, or a wrong unit.
 #[test]
 fn entries_from_the_future_do_not_end_retention_by_age() {
     let directory = tempfile::tempdir().unwrap();
@@ -399,7 +399,7 @@ fn entries_from_the_future_do_not_end_retention_by_age() {
     check(&store, &log, 1500, 860..=1200);
     store.close().unwrap();
     drop((store, log));
-    // Whoever opens it remembers nothing of before.
+    // A process that opens it remembers nothing of before.
     let store = open(directory.path(), options());
     let log = store.find(b"a").unwrap();
     assert!(!check(&store, &log, last, 2360..=2700));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
-/// A file in whose place stands what no process can read: whoever tries fails as one without descriptors
+/// A file in whose place stands what no process can read: a reader fails as one without descriptors
 /// does.
 struct Unreadable {
     file: PathBuf,
@@ -64,7 +64,7 @@ fn segments_that_cannot_be_listed_are_not_passed_over() {
     let mut early = attached.reader(&theirs).follow(&Query::default());
     assert_eq!(early.next().unwrap().map(|entry| entry.time), Some(1));
     assert_eq!(early.next(), Ok(None));
-    let mut births = attached.births(false).unwrap();
+    let mut new_logs = attached.new_logs(false).unwrap();
     let unreadable = Unreadable::new(directory.path(), &go_on(&store));
     let mut late: Vec<Cursor> = starts().iter().map(|query| attached.reader(&theirs).follow(query)).collect();
     let mut reader = attached.reader(&theirs);
@@ -87,7 +87,7 @@ fn segments_that_cannot_be_listed_are_not_passed_over() {
         }
         assert!(is_io(&reader.at(early_place())));
         assert!(is_io(&attached.find(b"a")) && is_io(&attached.visit(|_| panic!("one was visited"))));
-        assert!(is_io(&births.next()) && is_io(&attached.births(true).and_then(|mut new| new.next())));
+        assert!(is_io(&new_logs.next()) && is_io(&attached.new_logs(true).and_then(|mut new| new.next())));
     }
     store.append(&store.log(b"b").unwrap(), b"of another", 3).unwrap();
     store.append(&log, b"last", 4).unwrap();
@@ -96,7 +96,7 @@ fn segments_that_cannot_be_listed_are_not_passed_over() {
         std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).collect()
     };
     assert_eq!(times(&mut early), [2, 4]);
-    // Whoever stood at the end then goes on from there.
+    // A reader that stood at the end then goes on from there.
     let expected: [&[Time]; 6] = [&[1, 2, 4], &[2, 4], &[2, 4], &[1, 2, 4], &[2, 4], &[4]];
     for (cursor, expected) in late.iter_mut().zip(expected) {
         assert_eq!(times(cursor), expected);
@@ -105,7 +105,7 @@ fn segments_that_cannot_be_listed_are_not_passed_over() {
         reader.entries(&Query::default()).map(|entry| entry.unwrap().time).collect::<Vec<_>>(),
         [1, 2, 4]
     );
-    assert_eq!(births.next().unwrap().map(|log| log.name().to_vec()), Some(b"b".to_vec()));
+    assert_eq!(new_logs.next().unwrap().map(|log| log.name().to_vec()), Some(b"b".to_vec()));
 }
 
 /// A place that no entry has.

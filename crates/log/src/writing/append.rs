@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The time now, microseconds since the Unix epoch: for whoever has no better one for an entry.
+/// The time now, in microseconds since the Unix epoch: for an entry whose writer has no better one.
 pub fn now() -> Time {
     thalweg_sys::clock::wall_us()
 }
@@ -64,7 +64,7 @@ impl Store {
         self.append_run(log, entries.iter().map(|payload| (time, *payload)))
     }
 
-    /// The same with a time for each: whoever has several entries at hand pays for one commit.
+    /// The same with a time for each: several entries cost one commit.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -116,7 +116,7 @@ impl Store {
             Ok::<_, CommitError>((shared.receipt(placed, first, next), true))
         })?;
         if published {
-            // With nothing held: whoever is woken may append on this very thread.
+            // With no lock held: a task that is woken may append on this very thread.
             self.shared.gate.announce();
         }
         Ok(receipt)

@@ -316,7 +316,7 @@ impl Shared {
         who_syncs: WhoSyncs,
     ) -> Result<Placed, CommitError> {
         batch.make_fit(self.options.batch_bytes_max());
-        let carried = watcher.is_some_and(WatcherId::carries);
+        let carried = watcher.is_some_and(WatcherId::is_in_turns);
         // Readers are not to look for places in what is in no file yet.
         let mode = WriteMode::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
@@ -408,7 +408,7 @@ impl Shared {
         Ok(self.receipt(placed, first, next))
     }
 
-    /// For whoever waits until it is durable, where there is something to be waited for.
+    /// The commit's receipt, with a ticket where the caller can wait until it is durable.
     pub(crate) fn receipt(&self, placed: Placed, first: Offset, next: Offset) -> Receipt {
         let ticket = if self.options.durability == Durability::Sync { placed.end } else { 0 };
         Receipt { ticket, first, next }

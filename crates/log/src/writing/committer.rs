@@ -7,11 +7,11 @@
 //! asking the kernel again would report a success that means nothing. So does a call that fails to write what
 //! is to be synced.
 //!
-//! A reactor commits in turns and leads the group itself at the end of a turn ([`Store::carry`]), as long as
-//! syncs are quick: that spares a wake across processors there and back. If it finds another group under way,
-//! it goes on without waiting: when the leader is done, it tells every watcher that has commits behind the
-//! group. For that `leading` is set, looked at and cleared, and `waiting` looked through, under the writer's
-//! lock. A group that no reactor is going to lead is *owed* by the committer.
+//! A reactor commits in turns and leads the group itself at the end of a turn ([`Store::end_turn`]), as long
+//! as syncs are quick: that spares a wake across processors there and back. If it finds another group under
+//! way, it goes on without waiting: when the leader is done, it tells every watcher that has commits behind
+//! the group. For that `leading` is set, looked at and cleared, and `waiting` looked through, under the
+//! writer's lock. A group that no reactor is going to lead is *owed* by the committer.
 //!
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one:
 //! the committer then leads until a row of quick ones is behind it.
@@ -366,9 +366,9 @@ impl Shared {
 }
 
 impl Store {
-    /// The end of a turn of a [carrying](WatcherId::carrying) watcher: sees to it that what it committed
-    /// becomes durable, by syncing it here and now if that is quick. No system call while there is nothing to
-    /// do.
+    /// Ends a turn of a watcher that [commits in turns](WatcherId::commits_in_turns): what it committed
+    /// becomes durable, by a sync here and now if syncs are quick, or else by the committer. No system call
+    /// while there is nothing to do.
     ///
     /// ```
     /// # use thalweg_log::{Commit, Config, Disk, Lifetime, Options, Position, Store, Watch, WatcherId};
@@ -386,18 +386,18 @@ impl Store {
     /// # let directory = tempfile::tempdir()?;
     /// # let (store, _) = Store::open(&Disk::Real, directory.path(), Options::default())?;
     /// let (sender, mailbox) = mpsc::channel();
-    /// let watcher = store.watcher(Arc::new(Mailbox(sender))).map(WatcherId::carrying);
+    /// let watcher = store.watcher(Arc::new(Mailbox(sender))).map(WatcherId::commits_in_turns);
     /// let commit = Commit { payload: b"a turn's first", ..Commit::default() };
     /// let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
     /// let (_, receipt) = store.create(b"log", &config, None, &commit, watcher)?;
     /// // Everything else of the turn, and then its end. Turns go on until what it waits for is durable.
-    /// watcher.into_iter().for_each(|watcher| store.carry(watcher));
+    /// watcher.into_iter().for_each(|watcher| store.end_turn(watcher));
     /// while mailbox.recv()? < receipt.ticket {
-    ///     watcher.into_iter().for_each(|watcher| store.carry(watcher));
+    ///     watcher.into_iter().for_each(|watcher| store.end_turn(watcher));
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn carry(&self, watcher: WatcherId) {
+    pub fn end_turn(&self, watcher: WatcherId) {
         let shared = &self.shared;
         let taken =
             self.durability() == Durability::Sync && shared.control.staged_end() > shared.control.durable();

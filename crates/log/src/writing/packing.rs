@@ -1,6 +1,6 @@
 //! Which entries are appended together, where many come one after the other.
 //!
-//! Purpose: a commit costs the same for one entry as for hundreds, so whoever has many appends them in runs
+//! Purpose: a commit costs the same for one entry as for hundreds, so a writer of many appends them in runs
 //! ([`Store::append_timed`]). A run is bounded: by what takes its place in any segment without one being made
 //! for it, and by what others wait for who append meanwhile.
 

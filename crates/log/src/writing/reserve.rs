@@ -9,8 +9,8 @@
 //! Ownership: the writer's, behind its lock; a checkpoint or a compaction borrows the room and gives it back.
 //! The file stays when a store is closed and is found when it is opened.
 //!
-//! Invariants: the file is lent to one at a time, though what it held is free for whoever is quicker
-//! meanwhile; what could not be set aside is tried for again with each segment that is wanted and with each
+//! Invariants: the file is lent to one borrower at a time, though any writer may take the room meanwhile;
+//! what could not be set aside is tried for again with each segment that is wanted and with each
 //! housekeeping. *Checked by* its own tests and by the crash simulation, whose disk fills.
 
 use crate::error::is_full;
@@ -94,13 +94,13 @@ impl Reserve {
         self.lent
     }
 
-    /// Whether there was a file: whoever took it away took the room as well.
+    /// Whether there was a file: if another process removed it, the room is gone as well.
     fn give_up(&mut self) -> bool {
         self.held_bytes = 0;
         self.place.as_ref().is_some_and(|(disk, path)| disk.unlink(path).is_ok())
     }
 
-    /// Whoever borrowed it is done.
+    /// Notes that the borrower is done.
     pub(crate) fn give_back(&mut self) {
         if std::mem::take(&mut self.lent) {
             self.restore();

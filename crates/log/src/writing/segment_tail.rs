@@ -12,7 +12,7 @@
 //! flushed first; it is bounded; nothing that is staged is published. Where a call fails, what is staged
 //! stays so for good, and the store takes nothing more: the bytes do not go through the map instead, because
 //! a store to a page that the file system has no room for, or lets nobody write to any more, ends the
-//! process. Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind
+//! process. Checked by the tests of [turns](crate::committer), which read what is staged before and behind
 //! the flush, and by the crash simulation, half of whose commits are a turn's, and some of whose calls take
 //! some of the bytes and fail.
 

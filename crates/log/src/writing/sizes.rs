@@ -15,7 +15,7 @@ use crate::options::{BOUND_PARTS, PAGE_BYTES};
 use crate::spare::SegmentPurpose;
 use crate::writer::Writer;
 
-/// Beyond so many segments the next one of a bounded store is larger.
+/// A bounded store that has more segments than this makes the next one larger.
 const PARTS_MAX: usize = 4 * BOUND_PARTS as usize;
 
 impl Writer {

@@ -15,7 +15,7 @@ fn next() -> SegmentHeader {
 /// Whose it is, where it begins, and what it holds.
 type Record = (LogId, Offset, Vec<u8>);
 
-/// Logs in the order of their ids, each of records of so many bytes behind gaps of so many offsets.
+/// Logs in the order of their ids, each of records of given lengths behind gaps of given numbers of offsets.
 type Logs = Vec<Vec<(u64, usize)>>;
 
 fn logs() -> impl Strategy<Value = Logs> {
@@ -115,8 +115,8 @@ fn what_makes_sense_is_believed() {
     }
 }
 
-/// What was verified is changed, by a disk that gives it back otherwise or by whoever may write there: nobody
-/// falls over it.
+/// What was verified is changed, by a disk that gives back other bytes or by another process: no
+/// reader fails.
 #[test]
 fn what_changes_behind_ones_back_leads_nowhere_that_harms() {
     let directory = tempfile::tempdir().unwrap();

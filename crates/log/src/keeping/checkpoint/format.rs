@@ -148,7 +148,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let flags = cutter.cut(4)?;
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
     let Created { name, config, branch } = format::decode_create(cutter.piece()?).filter(branches_off)?;
-    // Who its parent is to whoever reads all records.
+    // The reader of all records finds out which log its parent is.
     let lineage = branch.map(|branch| Lineage::of(branch, None));
     if id >= ID_END || first > tail {
         return None;

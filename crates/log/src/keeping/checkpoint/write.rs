@@ -121,14 +121,14 @@ impl Store {
         self.checkpoint_throttled()
     }
 
-    /// The same for whoever does not wait for it.
+    /// The same for a caller that is in no hurry.
     pub(crate) fn checkpoint_throttled(&self) -> io::Result<()> {
         let _one_at_a_time = self.shared.maintenance_locks.replacing.lock();
         self.checkpoint_alone()
     }
 
-    /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the
-    /// disk refuses it may do later.
+    /// A checkpoint for a caller that goes on without it: none is written while another is under way, and an
+    /// error of the disk is only logged.
     pub(crate) fn checkpoint_unless_under_way(&self) {
         let _waits = self.shared.throttle.hurry();
         if let Some(_one_at_a_time) = self.shared.maintenance_locks.replacing.try_lock()

@@ -47,7 +47,7 @@ impl Recovery {
     }
 
     /// Begins anew from the newest checkpoint, up to a position: segments went before this process came to
-    /// read them. Logs that are known stay who they are, so that whoever reads them reads on.
+    /// read them. Logs that are known stay who they are, so that their readers read on.
     pub(crate) fn renew(&mut self, to: Position) -> Result<(), OpenError> {
         let mut fresh = Recovery::new(&self.disk, &self.directory, &self.control, Some(to));
         fresh.catalogue.succeed(&self.catalogue);

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the last step of opening. The segment that holds the end becomes the active one: later segments
 //! go, the torn end is blanked, and what might not be on the disk is written again. Where a segment is
-//! missing that should be there, its place is taken by one that says so to whoever comes by.
+//! missing that should be there, its place is taken by one that says so to readers.
 
 use super::{End, Recovery, is_missing};
 use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -23,7 +23,7 @@ impl Recovery {
         let (segments, mut sealed) = (Segments::default(), Vec::new());
         for (number, header) in self.headers.range(..active) {
             let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
-            // What a shortened file has lost is found missing by whoever reads it.
+            // What a shortened file has lost is found missing by its readers.
             let length = header.file_bytes().min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
             let untouched = (length, length);
             let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);

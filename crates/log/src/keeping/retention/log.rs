@@ -27,8 +27,8 @@ pub const RETAIN_NOTE: &[u8] = b"\0retain";
 
 /// Logs looked at in one call at the most.
 const LOOKS_MAX: usize = 1024;
-/// A log goes beyond its size by so much before it is trimmed, or by an eighth of it: then many entries go at
-/// once.
+/// A log is trimmed once it is this many bytes larger than its bound, or an eighth of the bound, so that
+/// many entries go at once.
 const SLACK_BYTES: u64 = 64 << 10;
 /// One that could not be trimmed is looked at again after so long.
 const AGAIN_US: Time = 10_000_000;
@@ -186,7 +186,7 @@ struct Beyond {
     log: LogId,
 }
 
-/// Where a log goes beyond so many bytes; `None` unless it does.
+/// Where a log goes beyond `bytes` bytes; `None` unless it does.
 fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
     let keep_from = inner.tail_visible.checked_sub(bytes).filter(|from| *from > inner.first_visible)?;
     let parts = read_parts(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;

@@ -4,9 +4,9 @@
 //! trimmed by [`Store::maintain`], as a purge would. A segment that is never full is sealed once its entries
 //! are of a good part of the age that they may reach, so that retention comes to it too.
 //!
-//! Times are whatever the writers of entries say. One that lies in the future of whoever keeps house says
-//! nothing about how old its segment is: that is judged by the other entries in it, or, where there are none,
-//! by the segments behind.
+//! Times are whatever the writers of entries say. One that lies in the future, by the clock of housekeeping,
+//! says nothing about how old its segment is: that is judged by the other entries in it, or, where there are
+//! none, by the segments behind.
 //!
 //! Owns: what housekeeping remembers from one look to the next. *Checked by* the tests of purging and of
 //! trimming.

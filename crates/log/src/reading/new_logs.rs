@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Hears of logs as they become visible, each once, in the order of their creation.
 #[derive(Clone, Debug)]
-pub struct Births {
+pub struct NewLogs {
     context: ReadContext,
     register: Register,
     ready: VecDeque<Arc<Log>>,
@@ -49,20 +49,20 @@ impl Store {
     /// ```
     /// use thalweg_log::{Options, Store};
     /// let store = Store::memory(Options::default())?;
-    /// let mut births = store.births(false);
-    /// assert!(births.next()?.is_none());
+    /// let mut new_logs = store.new_logs(false);
+    /// assert!(new_logs.next()?.is_none());
     /// store.log(b"orders")?;
-    /// assert_eq!(births.next()?.map(|log| log.name().to_vec()), Some(b"orders".to_vec()));
-    /// assert!(births.next()?.is_none());
+    /// assert_eq!(new_logs.next()?.map(|log| log.name().to_vec()), Some(b"orders".to_vec()));
+    /// assert!(new_logs.next()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn births(&self, existing: bool) -> Births {
+    pub fn new_logs(&self, existing: bool) -> NewLogs {
         let mut own = Own { store: self.clone(), below: 0, known: BTreeSet::new() };
         if !existing && let Some((sure, visible)) = own.walk() {
             own.below = sure;
             own.known = visible.iter().map(|log| log.id()).filter(|id| *id >= sure).collect();
         }
-        Births::new(self.context(), Register::Own(own))
+        NewLogs::new(self.context(), Register::Own(own))
     }
 }
 
@@ -71,20 +71,20 @@ impl Attached {
     ///
     /// # Errors
     /// [`ReadError::Io`]: it cannot be found out which there are.
-    pub fn births(&self, existing: bool) -> Result<Births, ReadError> {
+    pub fn new_logs(&self, existing: bool) -> Result<NewLogs, ReadError> {
         let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
-        let mut births = Births::new(self.context.clone(), register);
+        let mut new_logs = NewLogs::new(self.context.clone(), register);
         if !existing {
-            births.look()?;
-            births.ready.clear();
+            new_logs.look()?;
+            new_logs.ready.clear();
         }
-        Ok(births)
+        Ok(new_logs)
     }
 }
 
-impl Births {
-    fn new(context: ReadContext, register: Register) -> Births {
-        Births { context, register, ready: VecDeque::new(), seen: Position::MAX }
+impl NewLogs {
+    fn new(context: ReadContext, register: Register) -> NewLogs {
+        NewLogs { context, register, ready: VecDeque::new(), seen: Position::MAX }
     }
 
     /// The next log; `None` when none has come yet.
@@ -117,15 +117,19 @@ impl Births {
     }
 
     fn is_news(&self) -> bool {
-        !self.ready.is_empty() || self.context.control.visible() != self.seen || self.context.access.is_gone()
+        let access = &self.context.access;
+        let moved = self.context.control.visible() != self.seen;
+        !self.ready.is_empty() || moved || !access.is_listed() || access.is_gone()
     }
 
     fn look(&mut self) -> Result<(), ReadError> {
         // In this order: what becomes visible later is seen by the next look.
-        let visible = self.context.control.visible();
+        let (visible, access) = (self.context.control.visible(), &self.context.access);
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if visible == self.seen && !self.context.access.is_gone() => {}
+            // Where the list of segments is not the present one, it may keep removed segments mapped.
+            Register::Neighbour { .. } if visible == self.seen && access.is_listed() && !access.is_gone() => {
+            }
             Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {
@@ -209,13 +213,13 @@ mod tests {
         create(b"there");
         store.flush().unwrap();
         create(b"on its way");
-        let mut births = store.births(false);
-        assert!(births.next().unwrap().is_none());
+        let mut new_logs = store.new_logs(false);
+        assert!(new_logs.next().unwrap().is_none());
         create(b"to come");
-        assert!(births.next().unwrap().is_none());
+        assert!(new_logs.next().unwrap().is_none());
         store.flush().unwrap();
         let told: Vec<_> =
-            std::iter::from_fn(|| births.next().unwrap()).map(|log| log.name().to_vec()).collect();
+            std::iter::from_fn(|| new_logs.next().unwrap()).map(|log| log.name().to_vec()).collect();
         assert_eq!(told, [&b"on its way"[..], b"to come"]);
     }
 
@@ -223,7 +227,7 @@ mod tests {
     fn logs_that_are_made_meanwhile_are_told_of_once_and_in_order() {
         const COUNT: u64 = 3_000;
         let store = Store::memory(Options::default()).unwrap();
-        let mut births = store.births(true);
+        let mut new_logs = store.new_logs(true);
         let makers: Vec<_> = (0..2)
             .map(|maker| {
                 let store = store.clone();
@@ -234,14 +238,14 @@ mod tests {
             .collect();
         let mut told = Vec::new();
         while told.len() < COUNT as usize {
-            match births.next().unwrap() {
+            match new_logs.next().unwrap() {
                 Some(log) => told.push(log.id()),
-                None => assert!(births.wait(Some(Duration::from_secs(60))), "{} were told of", told.len()),
+                None => assert!(new_logs.wait(Some(Duration::from_secs(60))), "{} were told of", told.len()),
             }
         }
         makers.into_iter().for_each(|maker| maker.join().unwrap());
         assert!(told.is_sorted_by(|a, b| a < b), "each once, in the order of their creation");
-        assert!(births.next().unwrap().is_none());
+        assert!(new_logs.next().unwrap().is_none());
     }
 
     #[test]

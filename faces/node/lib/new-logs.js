@@ -4,10 +4,10 @@
 
 const { native } = require("./error.js")
 
-class Births {
+class NewLogs {
   constructor(store, existing) {
     this.view = store.view
-    this.births = native(() => store.opening.births(existing))
+    this.newLogs = native(() => store.opening.newLogs(existing))
     this.name = null
     this.ended = null
   }
@@ -15,14 +15,14 @@ class Births {
   /** Whether there is another: its name is here then. */
   next() {
     this.view.check()
-    this.name = native(() => this.births.next())
+    this.name = native(() => this.newLogs.next())
     return this.name !== null
   }
 
   /** Listens no longer. */
   unlisten() {
-    this.births.end()
+    this.newLogs.end()
   }
 }
 
-module.exports = { Births }
+module.exports = { NewLogs }

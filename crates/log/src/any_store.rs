@@ -1,10 +1,10 @@
-//! A store as it was opened: to be written, or to be read along.
+//! Any store, as it was opened: to be written, or to be read along.
 //!
-//! Purpose: whoever has either says so once. What both can do is asked of it; what only the one can that
-//! writes, of [`Opened::own`].
+//! Purpose: a caller that may have either matches on it once. It answers what both can do; what only the
+//! writing process can is asked of [`AnyStore::own`].
 
 use crate::backup::{Backup, BackupError};
-use crate::{Attached, Births, Damage, Log, Maps, ReadError, Reader, Store};
+use crate::{Attached, Damage, Log, Maps, NewLogs, ReadError, Reader, Store};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// A store that this process writes, or one that another does and that is read here. Clones share it.
 ///
 /// ```
-/// use thalweg_log::{Attached, Disk, Opened, Options, Query, Store};
+/// use thalweg_log::{Attached, Disk, AnyStore, Options, Query, Store};
 /// let directory = tempfile::tempdir()?;
 /// let (store, _) = Store::open(&Disk::Real, directory.path(), Options::default())?;
 /// let receipt = store.append(&store.log(b"steps")?, b"one", 1)?;
 /// store.persist(receipt.ticket)?;
-/// for opened in [Opened::Attached(Attached::open(&Disk::Real, directory.path())?), Opened::Own(store)] {
+/// for opened in [AnyStore::Attached(Attached::open(&Disk::Real, directory.path())?), AnyStore::Own(store)] {
 ///     let log = opened.find(b"steps")?.ok_or("it is there")?;
 ///     assert_eq!(opened.reader(&log).entries(&Query::default()).count(), 1);
 ///     opened.close()?;
@@ -25,20 +25,20 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub enum Opened {
+pub enum AnyStore {
     /// This process writes it.
     Own(Store),
     /// Another process does, or did.
     Attached(Attached),
 }
 
-impl Opened {
+impl AnyStore {
     /// The store, if this process writes it.
     #[inline]
     pub fn own(&self) -> Option<&Store> {
         match self {
-            Opened::Own(store) => Some(store),
-            Opened::Attached(_) => None,
+            AnyStore::Own(store) => Some(store),
+            AnyStore::Attached(_) => None,
         }
     }
 
@@ -48,8 +48,8 @@ impl Opened {
     /// As [`Attached::find`]; none of a store of one's own.
     pub fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>, ReadError> {
         match self {
-            Opened::Own(store) => Ok(store.find(name)),
-            Opened::Attached(attached) => attached.find(name),
+            AnyStore::Own(store) => Ok(store.find(name)),
+            AnyStore::Attached(attached) => attached.find(name),
         }
     }
 
@@ -59,8 +59,8 @@ impl Opened {
     /// As [`Attached::visit`]; none of a store of one's own.
     pub fn logs(&self) -> Result<Vec<Arc<Log>>, ReadError> {
         match self {
-            Opened::Own(store) => Ok(store.logs()),
-            Opened::Attached(attached) => {
+            AnyStore::Own(store) => Ok(store.logs()),
+            AnyStore::Attached(attached) => {
                 let mut logs = Vec::new();
                 attached.visit(|log| logs.extend(log.visible().map(|_| log.clone())))?;
                 logs.sort_unstable_by(|a, b| a.name().cmp(b.name()));
@@ -73,35 +73,35 @@ impl Opened {
     /// on.
     ///
     /// # Errors
-    /// As [`Attached::births`]; none of a store of one's own.
-    pub fn births(&self, existing: bool) -> Result<Births, ReadError> {
+    /// As [`Attached::new_logs`]; none of a store of one's own.
+    pub fn new_logs(&self, existing: bool) -> Result<NewLogs, ReadError> {
         match self {
-            Opened::Own(store) => Ok(store.births(existing)),
-            Opened::Attached(attached) => attached.births(existing),
+            AnyStore::Own(store) => Ok(store.new_logs(existing)),
+            AnyStore::Attached(attached) => attached.new_logs(existing),
         }
     }
 
     /// A reader of one of the logs that were found here.
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
         match self {
-            Opened::Own(store) => store.reader(log),
-            Opened::Attached(attached) => attached.reader(log),
+            AnyStore::Own(store) => store.reader(log),
+            AnyStore::Attached(attached) => attached.reader(log),
         }
     }
 
     /// The store's maps, for a reader in another language.
     pub fn maps(&self) -> Maps {
         match self {
-            Opened::Own(store) => store.maps(),
-            Opened::Attached(attached) => attached.maps(),
+            AnyStore::Own(store) => store.maps(),
+            AnyStore::Attached(attached) => attached.maps(),
         }
     }
 
     /// Spans that were found damaged when it was opened; of one's own, also by reads since.
     pub fn damage(&self) -> Vec<Damage> {
         match self {
-            Opened::Own(store) => store.damage(),
-            Opened::Attached(attached) => attached.damage().to_vec(),
+            AnyStore::Own(store) => store.damage(),
+            AnyStore::Attached(attached) => attached.damage().to_vec(),
         }
     }
 
@@ -111,18 +111,18 @@ impl Opened {
     /// [`BackupError`]; nothing is left in `to` then, nor `to` itself where it was made.
     pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
         match self {
-            Opened::Own(store) => store.backup(to),
-            Opened::Attached(attached) => attached.backup(to),
+            AnyStore::Own(store) => store.backup(to),
+            AnyStore::Attached(attached) => attached.backup(to),
         }
     }
 
-    /// For whoever is about to close it and waits for those who have it in use: whoever sleeps until there is
-    /// more is woken, to find that it is over, and housekeeping that rests goes on at once
-    /// ([`Store::hurry`]).
+    /// For a caller that is about to close it and waits until nobody has it in use: readers that sleep until
+    /// there is more are woken, to find that it is over, and housekeeping that rests goes on at once
+    /// ([`Store::stop_throttling`]).
     pub fn interrupt(&self) {
         self.maps().wake_all();
-        if let Opened::Own(store) = self {
-            store.hurry();
+        if let AnyStore::Own(store) = self {
+            store.stop_throttling();
         }
     }
 
@@ -132,8 +132,8 @@ impl Opened {
     /// As [`Store::close`].
     pub fn close(&self) -> io::Result<()> {
         match self {
-            Opened::Own(store) => store.close(),
-            Opened::Attached(_) => Ok(()),
+            AnyStore::Own(store) => store.close(),
+            AnyStore::Attached(_) => Ok(()),
         }
     }
 }
@@ -152,21 +152,21 @@ mod tests {
             store.append(&store.log(name).unwrap(), b"entry", 1).unwrap();
         }
         let attached = Attached::open(&Disk::Real, &directory.path().join("store")).unwrap();
-        let both = [Opened::Own(store), Opened::Attached(attached)];
+        let both = [AnyStore::Own(store), AnyStore::Attached(attached)];
         assert_eq!(both.each_ref().map(|opened| opened.own().is_some()), [true, false]);
         for (number, opened) in both.iter().enumerate() {
             let logs = opened.logs().unwrap();
             assert_eq!(logs.iter().map(|log| log.name()).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
-            let mut births = opened.births(true).unwrap();
-            let births: Vec<_> = std::iter::from_fn(|| births.next().unwrap()).collect();
-            assert_eq!(births.len(), 3);
+            let mut new_logs = opened.new_logs(true).unwrap();
+            let new_logs: Vec<_> = std::iter::from_fn(|| new_logs.next().unwrap()).collect();
+            assert_eq!(new_logs.len(), 3);
             assert_eq!(opened.find(b"b").unwrap().map(|log| log.id()), Some(logs[1].id()));
             assert!(opened.find(b"d").unwrap().is_none() && opened.damage().is_empty());
             assert_eq!(opened.reader(&logs[0]).entries(&Query::default()).count(), 1);
             let copy = directory.path().join(number.to_string());
             opened.backup(&copy).unwrap();
             assert_eq!(
-                Opened::Attached(Attached::open(&Disk::Real, &copy).unwrap()).logs().unwrap().len(),
+                AnyStore::Attached(Attached::open(&Disk::Real, &copy).unwrap()).logs().unwrap().len(),
                 3
             );
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_woken_by_an_interruption() {
-        let store = Opened::Own(Store::memory(Options::default()).unwrap());
+        let store = AnyStore::Own(Store::memory(Options::default()).unwrap());
         let (maps, over) = (store.maps(), parking_lot::Mutex::new(false));
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| maps.wait(None, || *over.lock()));
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn housekeeping_that_rests_goes_on_at_an_interruption() {
         let options = Options { rest_parts: u32::MAX, ..Options::default() };
-        let shared = Closable::new(Opened::Own(Store::memory(options).unwrap()));
+        let shared = Closable::new(AnyStore::Own(Store::memory(options).unwrap()));
         let in_use = shared.enter(|opened| opened.own().cloned().unwrap()).unwrap();
         let lifetime = Lifetime::Until { expires_us: 5 };
         let config = Config { content_type: "text/plain".into(), lifetime };

@@ -10,7 +10,7 @@ use thalweg_log::{Log, ReadError};
 
 /// Who hears of new logs. It holds the store, so it sits where closing that makes it leave.
 struct Listener {
-    births: thalweg_log::Births,
+    new_logs: thalweg_log::NewLogs,
     /// What was found by looking ahead, and nobody took.
     came: Option<Result<Arc<Log>, ReadError>>,
 }
@@ -19,7 +19,7 @@ impl Listener {
     fn next(&mut self) -> Result<Option<Arc<Log>>, ReadError> {
         match self.came.take() {
             Some(came) => came.map(Some),
-            None => self.births.next(),
+            None => self.new_logs.next(),
         }
     }
 
@@ -32,22 +32,22 @@ impl Listener {
 
 impl Sits for Listener {}
 
-/// Hears of logs as they become visible, each once, in the order of their creation. Made by `Store.births`.
+/// Hears of logs as they become visible, each once, in the order of their creation. Made by `Store.new_logs`.
 ///
 /// Iterating over it takes the names there are; a later `next()`, or another loop, goes on with what came
 /// meanwhile, and `async for` waits for them. A name comes again when a log takes it anew.
 #[pyclass(module = "thalweg", frozen)]
-pub(crate) struct Births {
+pub(crate) struct NewLogs {
     seat: Arc<Seat<Listener>>,
 }
 
-impl Births {
-    pub(crate) fn new(shared: &Arc<Shared>, births: thalweg_log::Births) -> PyResult<Births> {
-        Ok(Births { seat: shared.seat(Listener { births, came: None })? })
+impl NewLogs {
+    pub(crate) fn new(shared: &Arc<Shared>, new_logs: thalweg_log::NewLogs) -> PyResult<NewLogs> {
+        Ok(NewLogs { seat: shared.seat(Listener { new_logs, came: None })? })
     }
 }
 
-impl Followed for Births {
+impl Followed for NewLogs {
     fn shared(&self) -> &Arc<Shared> {
         self.seat.shared()
     }
@@ -58,7 +58,7 @@ impl Followed for Births {
 }
 
 #[pymethods]
-impl Births {
+impl NewLogs {
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -83,13 +83,13 @@ impl Births {
     /// handled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        following::wait(py, &self.seat, timeout, |listener| &listener.births)
+        following::wait(py, &self.seat, timeout, |listener| &listener.new_logs)
     }
 
     /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited
     /// for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
-        following::arm(&self.seat, bell, |listener| &listener.births)
+        following::arm(&self.seat, bell, |listener| &listener.new_logs)
     }
 
     /// Why nothing more will come: there is always a next log.

@@ -30,9 +30,9 @@ impl Watch for Told {
     fn advanced(&self, _: u64) {}
 }
 
-fn carrying(store: &Store) -> (Arc<Told>, WatcherId) {
+fn in_turns(store: &Store) -> (Arc<Told>, WatcherId) {
     let told = Arc::new(Told::default());
-    (told.clone(), store.watcher(told).unwrap().carrying())
+    (told.clone(), store.watcher(told).unwrap().commits_in_turns())
 }
 
 fn create(store: &Store, name: &[u8], watcher: impl Into<Option<WatcherId>>) -> Receipt {
@@ -53,14 +53,14 @@ fn the_end_of_a_turn_makes_its_commits_durable_in_one_group() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
     let groups = store.groups().batches.sum;
-    let (told, watcher) = carrying(&store);
+    let (told, watcher) = in_turns(&store);
     create(&store, b"a", watcher);
     let last = create(&store, b"b", watcher);
     assert!(!store.shared.writer.lock().lead.owed, "nobody else is asked");
     assert!(store.durable() < last.ticket);
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert_eq!((store.durable(), &told.0.lock()[..]), (last.ticket, &[last.ticket][..]));
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert_eq!(store.groups().batches.sum, groups + 2, "there was nothing more to do");
 }
 
@@ -68,9 +68,9 @@ fn the_end_of_a_turn_makes_its_commits_durable_in_one_group() {
 fn where_syncs_take_long_the_committer_is_asked_and_the_turn_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, SLOW_NS);
-    let (told, watcher) = carrying(&store);
+    let (told, watcher) = in_turns(&store);
     let receipt = create(&store, b"a", watcher);
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert!(store.shared.writer.lock().lead.owed && told.0.lock().is_empty());
     store.flush().unwrap();
     assert!(!store.shared.writer.lock().lead.owed);
@@ -81,21 +81,21 @@ fn where_syncs_take_long_the_committer_is_asked_and_the_turn_goes_on() {
 fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
-    let ((_, first), (told, second)) = (carrying(&store), carrying(&store));
+    let ((_, first), (told, second)) = (in_turns(&store), in_turns(&store));
     let led = create(&store, b"a", first);
     let meanwhile = {
         let store = store.clone();
         move || {
             create(&store, b"b", second);
-            store.carry(second);
-            assert!(!store.shared.writer.lock().lead.owed, "whoever leads sees to it");
+            store.end_turn(second);
+            assert!(!store.shared.writer.lock().lead.owed, "the leader sees to it");
         }
     };
     *store.shared.probes.before_sync.lock() = Some(Box::new(meanwhile));
     store.shared.lead(led.ticket).unwrap();
     assert_eq!((store.durable(), &told.0.lock()[..]), (led.ticket, &[led.ticket][..]));
     store.shared.writer.lock().lead.sync_ns = QUICK_NS;
-    store.carry(second);
+    store.end_turn(second);
     assert_eq!(told.0.lock().len(), 2, "and now of its own");
     assert_eq!(store.durable(), store.stats().staged_end);
 }
@@ -106,14 +106,14 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
 fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, SLOW_NS);
-    let (_, watcher) = carrying(&store);
+    let (_, watcher) = in_turns(&store);
     create(&store, b"a", watcher);
     let meanwhile = {
         let store = store.clone();
         move || {
             create(&store, b"b", watcher);
             assert!(!store.shared.writer.lock().lead.owed);
-            store.carry(watcher);
+            store.end_turn(watcher);
             assert!(store.shared.writer.lock().lead.owed);
         }
     };
@@ -128,7 +128,7 @@ fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
 fn whoever_is_overtaken_does_not_sync_again() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
-    let (told, watcher) = carrying(&store);
+    let (told, watcher) = in_turns(&store);
     let receipt = create(&store, b"a", watcher);
     let ticket = store.shared.leads(watcher).unwrap();
     store.shared.commit_group().unwrap();
@@ -142,16 +142,16 @@ fn whoever_is_overtaken_does_not_sync_again() {
 fn a_turn_that_committed_nothing_waits_for_nobody_elses_commits() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
-    let ((told, writes), (_, reads)) = (carrying(&store), carrying(&store));
+    let ((told, writes), (_, reads)) = (in_turns(&store), in_turns(&store));
     let receipt = create(&store, b"a", writes);
-    store.carry(reads);
+    store.end_turn(reads);
     assert!(store.durable() < receipt.ticket && told.0.lock().is_empty());
     assert_eq!(store.wait_for(receipt.ticket, Some(reads)), Ok(receipt.ticket), "now it waits for them too");
-    store.carry(reads);
+    store.end_turn(reads);
     assert_eq!((store.durable(), &told.0.lock()[..]), (receipt.ticket, &[receipt.ticket][..]));
-    store.carry(writes);
+    store.end_turn(writes);
     create(&store, b"b", None);
-    store.carry(reads);
+    store.end_turn(reads);
     assert_eq!(store.durable(), receipt.ticket, "what it waited for is over");
 }
 
@@ -160,14 +160,14 @@ fn a_turn_that_committed_nothing_waits_for_nobody_elses_commits() {
 fn after_one_slow_sync_the_committer_has_the_job() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
-    let (told, watcher) = carrying(&store);
+    let (told, watcher) = in_turns(&store);
     let slow = create(&store, b"a", watcher);
     let takes_its_time = || std::thread::sleep(Duration::from_nanos(2 * QUICK_NS_MAX));
     *store.shared.probes.before_sync.lock() = Some(Box::new(takes_its_time));
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert_eq!(told.0.lock()[..], [slow.ticket], "nobody could know before");
     let next = create(&store, b"b", watcher);
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert!(store.durable() < next.ticket, "the turn went on");
     assert!(store.shared.writer.lock().lead.owed);
 }
@@ -198,15 +198,15 @@ fn a_sync_that_fails_at_the_end_of_a_turn_stops_all_writing() {
     create(&store, b"before", None);
     store.flush().unwrap();
     store.shared.writer.lock().lead.sync_ns = QUICK_NS;
-    let ((told, watcher), (others, other)) = (carrying(&store), carrying(&store));
+    let ((told, watcher), (others, other)) = (in_turns(&store), in_turns(&store));
     let lost = create(&store, b"a", watcher);
     disk.fail_sync_after(0);
-    store.carry(watcher);
+    store.end_turn(watcher);
     assert!(store.durable() < lost.ticket && told.0.lock().is_empty() && others.0.lock().is_empty());
     assert_eq!((*told.1.lock(), *others.1.lock()), (1, 1), "everybody is told once that it failed");
     disk.mend();
-    store.carry(watcher);
-    store.carry(other);
+    store.end_turn(watcher);
+    store.end_turn(other);
     assert!(store.durable() < lost.ticket, "it is not tried again");
     let refused = store.create(b"b", &config(), None, &payload(b"1"), Some(watcher));
     assert!(matches!(refused, Err(CommitError::Failed(_))));
@@ -226,7 +226,7 @@ impl Watch for Bell {
 /// Turns of three at once, beside commits that the committer sees to, across segments: nobody is
 /// left asleep.
 #[test]
-fn nobody_who_carries_is_forgotten() {
+fn no_watcher_that_commits_in_turns_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), small());
     std::thread::scope(|scope| {
@@ -234,16 +234,16 @@ fn nobody_who_carries_is_forgotten() {
             let store = &store;
             scope.spawn(move || {
                 let (bell, rung) = channel();
-                let watcher = store.watcher(Arc::new(Bell(bell))).unwrap().carrying();
+                let watcher = store.watcher(Arc::new(Bell(bell))).unwrap().commits_in_turns();
                 for turn in 0..200u16 {
                     // Now and then syncs are found to take long, now and then not.
                     store.shared.writer.lock().lead.sync_ns = if turn % 7 < 4 { QUICK_NS } else { SLOW_NS };
                     let name = [&[reactor][..], &turn.to_le_bytes()].concat();
                     let receipt = create(store, &name, watcher);
-                    store.carry(watcher);
+                    store.end_turn(watcher);
                     while store.durable() < receipt.ticket {
                         rung.recv_timeout(Duration::from_secs(60)).expect("told of the end of a group");
-                        store.carry(watcher);
+                        store.end_turn(watcher);
                     }
                 }
             });

@@ -6,9 +6,9 @@ const test = require("node:test")
 const { Worker } = require("node:worker_threads")
 const { folder, open, store } = require("./helpers.js")
 
-async function take(births, count) {
+async function take(newLogs, count) {
   const names = []
-  for await (const name of births) {
+  for await (const name of newLogs) {
     names.push(name)
     if (names.length === count) break
   }
@@ -19,7 +19,7 @@ for (const durability of ["memory", "os", "sync"]) {
   test(`${durability}: every new log is heard of once, in the order of their creation`, async (context) => {
     const opened = store(context, { durability })
     await opened.log("first").append("x")
-    const [fresh, all] = [take(opened.births(), 20), take(opened.births({ existing: true }), 21)]
+    const [fresh, all] = [take(opened.newLogs(), 20), take(opened.newLogs({ existing: true }), 21)]
     const made = Array.from({ length: 20 }, (_, n) => `log ${n}`)
     for (const name of made) {
       opened.log(name)
@@ -33,13 +33,13 @@ for (const durability of ["memory", "os", "sync"]) {
 
 test("logs that another thread makes are heard of, and one that takes an old name", async (context) => {
   const opened = store(context, { durability: "os" })
-  const births = opened.births()
+  const newLogs = opened.newLogs()
   opened.log("a")
-  assert.deepEqual(await births.next(), { value: "a", done: false })
+  assert.deepEqual(await newLogs.next(), { value: "a", done: false })
   await opened.purge({ log: "a", destroy: true })
   opened.log("a")
-  assert.deepEqual(await births.next(), { value: "a", done: false })
-  const third = births.next()
+  assert.deepEqual(await newLogs.next(), { value: "a", done: false })
+  const third = newLogs.next()
   const program = `const { open } = require(${JSON.stringify(process.env.THALWEG_PACKAGE ?? require.resolve(".."))})
     const { workerData: path } = require("node:worker_threads")
     const store = open(path, { durability: "os" })
@@ -47,7 +47,7 @@ test("logs that another thread makes are heard of, and one that takes an old nam
     store.close()`
   await once(new Worker(program, { eval: true, workerData: opened.path }), "exit")
   assert.deepEqual(await third, { value: "by a worker", done: false })
-  await births.return()
+  await newLogs.return()
 })
 
 test("a neighbour that only reads hears of what the writer makes", async (context) => {
@@ -56,7 +56,7 @@ test("a neighbour that only reads hears of what the writer makes", async (contex
   writer.log("a")
   const reader = open(path, { readOnly: true })
   context.after(() => reader.close())
-  const [fresh, all] = [take(reader.births(), 2), take(reader.births({ existing: true }), 3)]
+  const [fresh, all] = [take(reader.newLogs(), 2), take(reader.newLogs({ existing: true }), 3)]
   writer.log("b")
   await new Promise(setImmediate)
   writer.log("c")
@@ -65,26 +65,26 @@ test("a neighbour that only reads hears of what the writer makes", async (contex
 
 test("who listens is told of the end of the store, and return() ends it at once", async (context) => {
   const opened = store(context)
-  const left = opened.births()
+  const left = opened.newLogs()
   const asleep = left.next()
   await left.return()
   assert.deepEqual(await asleep, { value: undefined, done: true })
   const abort = new AbortController()
-  const aborted = assert.rejects(take(opened.births({ signal: abort.signal }), 1), { message: "enough" })
+  const aborted = assert.rejects(take(opened.newLogs({ signal: abort.signal }), 1), { message: "enough" })
   abort.abort(new Error("enough"))
   await aborted
   // One that is over before it begins listens no longer either.
-  const { births: listen } = opened.opening
+  const { newLogs: listen } = opened.opening
   let ended = 0
-  opened.opening.births = (existing) => {
-    const births = listen.call(opened.opening, existing)
-    return { next: () => births.next(), end: () => (ended++, births.end()) }
+  opened.opening.newLogs = (existing) => {
+    const newLogs = listen.call(opened.opening, existing)
+    return { next: () => newLogs.next(), end: () => (ended++, newLogs.end()) }
   }
-  await assert.rejects(opened.births({ signal: abort.signal }).next(), { message: "enough" })
-  delete opened.opening.births
+  await assert.rejects(opened.newLogs({ signal: abort.signal }).next(), { message: "enough" })
+  delete opened.opening.newLogs
   assert.equal(ended, 1)
-  const refused = assert.rejects(take(opened.births(), 1), { code: "CLOSED" })
+  const refused = assert.rejects(take(opened.newLogs(), 1), { code: "CLOSED" })
   await opened.close()
   await refused
-  assert.throws(() => opened.births(), { code: "CLOSED" })
+  assert.throws(() => opened.newLogs(), { code: "CLOSED" })
 })
