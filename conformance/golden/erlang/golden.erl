@@ -222,7 +222,7 @@ count(Value, Last, Count, Send) ->
 carry(Request) ->
     Self = self(),
     erlang:put(items, 0),
-    echo_server:dispatch(?MODULE, iolist_to_binary(Request), fun({Kind, Frame}) ->
+    echo_server:dispatch_unordered(?MODULE, iolist_to_binary(Request), fun({Kind, Frame}) ->
         Self ! {came(Kind), iolist_to_binary(Frame)},
         erlang:put(items, get(items) + 1),
         get(items) < 5

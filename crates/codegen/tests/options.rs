@@ -250,6 +250,28 @@ fn client_and_server_are_written_when_asked_for() {
 }
 
 #[test]
+fn a_dispatch_that_keeps_no_order_says_so_in_every_language() {
+    for (lang, path, unordered, plain) in [
+        (
+            "cpp",
+            "echo_server.hpp",
+            "void dispatch_unordered(",
+            "void dispatch(EchoHandler& handler, thalweg::FrameView",
+        ),
+        ("rust", "server.rs", "pub fn dispatch_unordered<", "pub fn dispatch<"),
+        ("ts", "echo_server.ts", "function dispatchUnordered(", "function dispatch("),
+        ("python", "echo_server.py", "async def dispatch_unordered(", "def dispatch("),
+        ("python", "echo_server.py", "\ndef dispatch_unordered_sync(", "def dispatch_sync("),
+        ("zig", "echo_server.zig", "pub fn dispatchUnordered(", "pub fn dispatchInTurn("),
+        ("erlang", "echo_server.erl", "-export([dispatch_unordered/3, ", "dispatch/3"),
+    ] {
+        let files = generated(lang, &["--server"]).unwrap();
+        let server = text(&files, path);
+        assert!(server.contains(unordered) && !server.contains(plain), "{lang}: {server}");
+    }
+}
+
+#[test]
 fn a_prefix_changes_types_and_never_the_wire() {
     for lang in LANGUAGES {
         let files = generated(lang, &["--prefix", "Mirror"]).unwrap();

@@ -77,19 +77,19 @@ pub fn Dispatcher(comptime Module: type) type {
             };
         };
 
-        /// Hands a request to its method. The allocator is used by whatever thread answers. Where memory ends, the call does
+        /// Hands a request to its method at once, in no order between the calls of a fork. The allocator is used by whatever thread answers. Where memory ends, the call does
         /// too, as abandoned.
-        pub fn dispatch(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
+        pub fn dispatchUnordered(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
             const call = begin(allocator, incoming) orelse return;
             const memory = call.arena.allocator();
             const reply = replyOf(call);
             const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
             // What cannot even be refused was not answered.
-            Module.server.dispatch(handler, memory, frame, reply) catch service.giveUp(reply);
+            Module.server.dispatchUnordered(handler, memory, frame, reply) catch service.giveUp(reply);
         }
 
-        /// The same in the order that the schema says: calls that touch one fork wait for their turn.
-        pub fn dispatchInTurn(
+        /// Hands a request to its method in the order that the schema says: calls that touch one fork wait for their turn.
+        pub fn dispatch(
             allocator: Allocator,
             handler: anytype,
             forks: *Module.Forks,
@@ -99,7 +99,7 @@ pub fn Dispatcher(comptime Module: type) type {
             const memory = call.arena.allocator();
             const reply = replyOf(call);
             const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
-            Module.server.dispatchInTurn(handler, forks, memory, frame, reply) catch service.giveUp(reply);
+            Module.server.dispatch(handler, forks, memory, frame, reply) catch service.giveUp(reply);
         }
 
         fn begin(allocator: Allocator, incoming: server.Incoming) ?*Call {

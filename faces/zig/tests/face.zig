@@ -67,7 +67,7 @@ const Running = struct {
 };
 
 fn dispatch(service: *EchoService, incoming: thalweg.Incoming) void {
-    thalweg.Dispatcher(echo).dispatch(std.heap.c_allocator, service, incoming);
+    thalweg.Dispatcher(echo).dispatchUnordered(std.heap.c_allocator, service, incoming);
 }
 
 const serving: thalweg.ServerOptions = .{ .schema = types.schema_hash, .error_tag = types.error_tag };
@@ -217,7 +217,7 @@ const Hasty = struct {
         holds(false, "that each has its turn at once");
     }
     fn take(_: *EchoService, incoming: thalweg.Incoming) void {
-        thalweg.Dispatcher(echo).dispatchInTurn(watched.allocator(), Hasty{}, &forks, incoming);
+        thalweg.Dispatcher(echo).dispatch(watched.allocator(), Hasty{}, &forks, incoming);
     }
 };
 
