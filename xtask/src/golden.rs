@@ -5,6 +5,7 @@
 //!
 //! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
 
+mod runtimes;
 mod words;
 
 use crate::codegen::LANGUAGES;
@@ -242,7 +243,9 @@ impl Bench {
             let mut build = compiler(&folder);
             passes(tally, &format!("cpp: {service} compile"), build.arg("-fsyntax-only").arg(source))?;
         }
-        Ok(())
+        let [_, forks, _, flowing] = self.compiled("cpp");
+        let services = [&forks, &flowing].map(|(service, folder)| (*service, folder.as_path()));
+        runtimes::judge(tally, &self.work, services)
     }
 
     fn zig(&self, tally: &mut Tally) -> Result<(), String> {

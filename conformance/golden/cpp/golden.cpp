@@ -231,7 +231,7 @@ private:
 class Wire : public thalweg::Transport {
 public:
     std::uint64_t send(FrameView request) override {
-        echo::dispatch(service_, request, std::make_unique<Sink>(queue_));
+        echo::dispatch_unordered(service_, request, std::make_unique<Sink>(queue_));
         return 1;
     }
     FrameView receive(std::uint64_t) override {

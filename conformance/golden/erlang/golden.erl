@@ -27,6 +27,7 @@ main([Directory, Outcomes]) ->
                 {"mutations", fun() -> mutations(Frames, Outcomes) end},
                 {"values are what the frames say", fun() -> values(Golden) end},
                 {"what reading holds in memory is bounded by the frame", fun memory/0},
+                {"what is not counted stays below that bound by itself", fun uncounted/0},
                 {"a frame that is refused leaves nothing behind", fun() -> undefined = get('$thalweg_messagepack_room') end},
                 {"values that do not fit are refused", fun misfits/0},
                 {"calls are answered", fun calls/0},
@@ -78,6 +79,28 @@ refuses_prefixes(Frame) ->
     ].
 
 %% A struct of optional fields is one byte on the wire.
+uncounted() ->
+    Many = 10000,
+    Each = fun(Type, Item) -> {{list, 1, Type}, <<16#dd, Many:32>>, binary:copy(Item, Many)} end,
+    Keys = [Key || High <- lists:seq(0, 127), Low <- lists:seq(0, 127), Key <- [<<High, Low>>]],
+    Entries = << <<16#a2, Key/binary, 16#a0>> || Key <- Keys >>,
+    Values = [
+        Each(string, <<16#a0>>),
+        Each({list, 1, string}, <<16#90>>),
+        Each({map, 1, string}, <<16#80>>),
+        Each({map, 1, string}, <<16#81, 16#a0, 16#a0>>),
+        {{map, 1, string}, <<16#df, (length(Keys)):32>>, Entries}
+    ],
+    [
+        begin
+            Frame = <<16#92, 16#a1, $A, Head/binary, Items/binary>>,
+            {ok, {a, Value}} = thalweg_messagepack:decode(response, [{<<"A">>, a, Type}], Frame),
+            true = erts_debug:flat_size(Value) * erlang:system_info(wordsize) < 64 * byte_size(Frame)
+        end
+     || {Type, Head, Items} <- Values
+    ],
+    ok.
+
 memory() ->
     Names = [integer_to_binary(N) || N <- lists:seq(1, 40)],
     Fields = [{Name, binary_to_atom(<<"f", Name/binary>>), optional, string} || Name <- Names],
@@ -222,7 +245,7 @@ count(Value, Last, Count, Send) ->
 carry(Request) ->
     Self = self(),
     erlang:put(items, 0),
-    echo_server:dispatch(?MODULE, iolist_to_binary(Request), fun({Kind, Frame}) ->
+    echo_server:dispatch_unordered(?MODULE, iolist_to_binary(Request), fun({Kind, Frame}) ->
         Self ! {came(Kind), iolist_to_binary(Frame)},
         erlang:put(items, get(items) + 1),
         get(items) < 5

@@ -254,11 +254,11 @@ class Wire:
         self.frames.append(frame)
 
     async def call(self, request: bytes, **_: object) -> bytes:
-        await server.dispatch(Service(), request, self)
+        await server.dispatch_unordered(Service(), request, self)
         return self.frames.pop(0)
 
     async def stream(self, request: bytes, **_: object) -> AsyncIterator[bytes]:
-        await server.dispatch(Service(), request, self)
+        await server.dispatch_unordered(Service(), request, self)
         while self.frames:
             yield self.frames.pop(0)
 

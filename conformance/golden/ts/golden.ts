@@ -5,7 +5,7 @@ import { deepStrictEqual, match, ok, strictEqual, throws } from "node:assert/str
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_client.js";
-import { dispatch, service as echoService } from "../../../schemas/generated/ts/echo_server.js";
+import { dispatchUnordered, service as echoService } from "../../../schemas/generated/ts/echo_server.js";
 import type { EchoHandler } from "../../../schemas/generated/ts/echo_server.js";
 import * as echo from "../../../schemas/generated/ts/echo_types.js";
 import { DecodeError, EncodeError, Reader } from "../../../schemas/generated/ts/messagepack.js";
@@ -210,7 +210,7 @@ const service: EchoHandler = {
 
 async function carry(request: Uint8Array, handler = service): Promise<Uint8Array[]> {
   const answers: Uint8Array[] = [];
-  await dispatch(handler, request, {
+  await dispatchUnordered(handler, request, {
     signal: new AbortController().signal,
     item: async (frame) => answers.push(frame) < 5,
     end: (frame) => void answers.push(frame),

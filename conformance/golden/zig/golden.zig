@@ -223,7 +223,7 @@ const Wire = struct {
         self.first = 0;
         self.end = 0;
         const reply: echo.service.Reply = .{ .context = self, .ways = &.{ .item = item, .end = finish } };
-        try echo.server.dispatch(Service{}, memory.allocator(), frame, reply);
+        try echo.server.dispatchUnordered(Service{}, memory.allocator(), frame, reply);
         return 7;
     }
 
@@ -310,7 +310,7 @@ fn exhausted() !void {
     var wire: Wire = .{};
     const reply: echo.service.Reply = .{ .context = &wire, .ways = &.{ .item = Wire.item, .end = Wire.finish } };
     const request = named("echo_places_request");
-    if (echo.server.dispatch(Service{}, none.allocator(), request, reply)) return error.Taken else |problem| {
+    if (echo.server.dispatchUnordered(Service{}, none.allocator(), request, reply)) return error.Taken else |problem| {
         try holds(problem == error.OutOfMemory and wire.end == 0);
     }
 }

@@ -14,7 +14,8 @@ use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Service, Type};
 
 /// The runtime: every file's name and text.
-const RUNTIME: [(&str, &str); 6] = [
+const RUNTIME: [(&str, &str); 7] = [
+    ("runtime.hpp", include_str!("../runtime/cpp/runtime.hpp")),
     ("faults.hpp", include_str!("../runtime/cpp/faults.hpp")),
     ("messagepack.hpp", include_str!("../runtime/cpp/messagepack.hpp")),
     ("service.hpp", include_str!("../runtime/cpp/service.hpp")),
@@ -355,4 +356,25 @@ fn access_of(command: &Command) -> (&'static str, Option<String>) {
         Access::Write => "write",
     };
     (access, command.fork().map(|fork| snake(&fork.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RUNTIME;
+    use sha2::{Digest, Sha256};
+
+    /// Two versions under one number would be taken for one, and a program with both would have either.
+    #[test]
+    fn the_runtime_has_the_number_of_its_files() {
+        let mut digest = Sha256::new();
+        let (says, files) = RUNTIME.split_first().unwrap();
+        for (name, text) in files {
+            digest.update(format!("{name} {}\n{text}", text.len()));
+        }
+        let number: String = digest.finalize()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        for line in ["#define THALWEG_RUNTIME 0x", "#define THALWEG_RUNTIME_NAMESPACE runtime_", "!= 0x"] {
+            let whole = format!("{line}{number}\n");
+            assert!(says.1.contains(&whole), "the runtime changed: {} is to say {whole}", says.0);
+        }
+    }
 }

@@ -256,7 +256,7 @@ impl Erlang<'_> {
         let mut text = self.head("The server's side", "server");
         let module = format!("{}_types", self.names.module);
         text.lines(
-            "-export([dispatch/3, handle/3]).\n-export_type([reply/0]).\n\n\
+            "-export([dispatch_unordered/3, handle/3]).\n-export_type([reply/0]).\n\n\
              %% Takes the frames that answer one request. False after an item says that nobody waits for more.\n\
              -type reply() :: fun(({item | last, iodata()}) -> boolean()).\n\
              -type outcome(Response) :: {ok, Response} | {error, unicode:chardata()}.",
@@ -280,8 +280,9 @@ impl Erlang<'_> {
         }
         let error = atom(&self.service.error.stem);
         text.lines(&format!(
-            "\n%% Hands a request's frame to its callback. A frame that is no request is answered with the error.\n\
-             -spec dispatch(module(), binary(), reply()) -> boolean().\ndispatch(Module, Frame, Reply) ->\n    \
+            "\n%% Hands a request's frame to its callback at once, in the process that calls. A frame that is no request is\n\
+             %% answered with the error. A server that keeps the order of a fork's calls asks access_of first.\n\
+             -spec dispatch_unordered(module(), binary(), reply()) -> boolean().\ndispatch_unordered(Module, Frame, Reply) ->\n    \
              case {module}:decode_request(Frame) of\n        {{ok, Request}} -> handle(Module, Request, Reply);\n        \
              {{error, Error}} -> Reply({{last, fail(Error)}})\n    end.\n\n\
              %% Hands a request to its callback, for servers that order calls before they handle them. What it throws is\n\

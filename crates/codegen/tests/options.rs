@@ -250,6 +250,49 @@ fn client_and_server_are_written_when_asked_for() {
 }
 
 #[test]
+fn a_dispatch_that_keeps_no_order_says_so_in_every_language() {
+    for (lang, path, unordered, plain) in [
+        (
+            "cpp",
+            "echo_server.hpp",
+            "void dispatch_unordered(",
+            "void dispatch(EchoHandler& handler, thalweg::FrameView",
+        ),
+        ("rust", "server.rs", "pub fn dispatch_unordered<", "pub fn dispatch<"),
+        ("ts", "echo_server.ts", "function dispatchUnordered(", "function dispatch("),
+        ("python", "echo_server.py", "async def dispatch_unordered(", "def dispatch("),
+        ("python", "echo_server.py", "\ndef dispatch_unordered_sync(", "def dispatch_sync("),
+        ("zig", "echo_server.zig", "pub fn dispatchUnordered(", "pub fn dispatchInTurn("),
+        ("erlang", "echo_server.erl", "-export([dispatch_unordered/3, ", "dispatch/3"),
+    ] {
+        let files = generated(lang, &["--server"]).unwrap();
+        let server = text(&files, path);
+        assert!(server.contains(unordered) && !server.contains(plain), "{lang}: {server}");
+    }
+}
+
+/// What a value takes is each language's own; what a frame's values may take is one bound for all.
+#[test]
+fn what_a_frame_may_take_in_memory_is_the_same_in_every_language() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, per_byte, besides) in [
+        ("runtime/cpp/messagepack.hpp", "held_per_byte = 64;", "held_besides = 16U << 20U;"),
+        ("runtime/erlang/thalweg_messagepack.erl", "(HELD_PER_BYTE, 64).", "(HELD_BESIDES, (16 bsl 20))."),
+        (
+            "runtime/python/messagepack.py",
+            "_HELD_PER_BYTE: Final = 64\n",
+            "_HELD_BESIDES: Final = 16 << 20\n",
+        ),
+        ("runtime/ts/messagepack.ts", "HELD_PER_BYTE = 64;", "HELD_BESIDES = 16 << 20;"),
+        ("runtime/zig/messagepack.zig", "held_per_byte = 64;", "held_besides = 16 << 20;"),
+        ("../wire/src/messagepack/read.rs", "HELD_PER_BYTE: usize = 64;", "HELD_BESIDES: usize = 16 << 20;"),
+    ] {
+        let text = std::fs::read_to_string(folder.join(path)).unwrap();
+        assert!(text.contains(per_byte) && text.contains(besides), "{path}");
+    }
+}
+
+#[test]
 fn a_prefix_changes_types_and_never_the_wire() {
     for lang in LANGUAGES {
         let files = generated(lang, &["--prefix", "Mirror"]).unwrap();

@@ -178,7 +178,7 @@ void throwing_by_turns() {
     int handled = 0;
     const auto take = [&](thalweg::Incoming request) {
         if (std::exchange(throws, false)) throw std::runtime_error("at the first");
-        echo::dispatch(service, request.frame, std::move(request.reply));
+        echo::dispatch_unordered(service, request.frame, std::move(request.reply));
         handled++;
     };
     while (!connected) server.turn(Wait::within(std::chrono::milliseconds(10)), take);
@@ -212,7 +212,7 @@ void in_a_foreign_loop() {
     const auto take = [&](thalweg::Incoming request) {
         clients.insert(request.client);
         holds(!request.deadline);
-        echo::dispatch(service, request.frame, std::move(request.reply));
+        echo::dispatch_unordered(service, request.frame, std::move(request.reply));
     };
     server.turn(Wait::poll(), take);
     while (!server.is_stopped()) {

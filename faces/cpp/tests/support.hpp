@@ -97,7 +97,7 @@ private:
 /// What hands requests to a handler.
 inline Running::Take to(echo::EchoHandler& handler) {
     return [&handler](thalweg::Incoming request) {
-        echo::dispatch(handler, request.frame, std::move(request.reply));
+        echo::dispatch_unordered(handler, request.frame, std::move(request.reply));
     };
 }
 

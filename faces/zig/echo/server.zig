@@ -25,7 +25,7 @@ fn serve(endpoint: [*:0]const u8) !void {
     while (true) {
         _ = try server.turn(.poll);
         while (try server.next()) |incoming| {
-            Dispatcher.dispatchInTurn(service.allocator, &service, &forks, incoming);
+            Dispatcher.dispatch(service.allocator, &service, &forks, incoming);
         }
         if (server.isStopped()) return;
         // What went on may have something to send.

@@ -1,5 +1,8 @@
 //! From a server's requests to the methods of a generated service. What belongs to a request (its bytes, what was read from
 //! them, the memory its answer is written in) lives in an arena of its own until it is answered, on whatever thread.
+//!
+//! A responder is copied freely, so a method may ask `cancelled` or `changed` while another thread answers. Each use of the
+//! library's reply is therefore one thread's alone, which the others wait for: as long as a frame takes to be copied.
 
 const std = @import("std");
 const Allocator = std.mem.Allocator;
@@ -15,16 +18,37 @@ pub fn Dispatcher(comptime Module: type) type {
             reply: server.Reply,
             /// Who still needs all this: its answer, and its method while that runs.
             holders: std.atomic.Value(u32) = .init(1),
-            /// Whether the reply was taken away.
+            /// Whether the reply was taken away, or is about to be.
             answered: std.atomic.Value(bool) = .init(false),
+            /// The thread that is at the reply, by the address of its `mark`, or 0. The library takes a reply from one thread at a
+            /// time, and one that was taken away from none: `answered` only holds for who is here.
+            thread: std.atomic.Value(usize) = .init(0),
+
+            threadlocal var mark: u8 = 0;
 
             fn of(context: *anyopaque) *Call {
                 return @ptrCast(@alignCast(context));
             }
 
+            /// Waits while another thread is at the reply; whether this one has to `leave`. It has not where it is there already, in
+            /// a `wake` that was called at once.
+            fn enter(self: *Call) bool {
+                const here = @intFromPtr(&mark);
+                if (self.thread.load(.monotonic) == here) return false;
+                while (self.thread.cmpxchgWeak(0, here, .acquire, .monotonic)) |_| std.atomic.spinLoopHint();
+                return true;
+            }
+
+            fn leave(self: *Call, entered: bool) void {
+                if (entered) self.thread.store(0, .release);
+            }
+
             fn item(context: *anyopaque, frame: []const u8) service.Flow {
-                if (of(context).answered.load(.acquire)) return .gone;
-                return switch (of(context).reply.item(frame)) {
+                const self = of(context);
+                const entered = self.enter();
+                defer self.leave(entered);
+                if (self.answered.load(.acquire)) return .gone;
+                return switch (self.reply.item(frame)) {
                     .go => .go,
                     .wait => .wait,
                     .gone => .gone,
@@ -32,19 +56,36 @@ pub fn Dispatcher(comptime Module: type) type {
             }
 
             fn end(context: *anyopaque, frame: []const u8) void {
-                of(context).reply.end(frame);
+                const self = of(context);
+                const entered = self.enter();
+                defer self.leave(entered);
+                self.reply.end(frame);
             }
 
             fn fail(context: *anyopaque, fault: service.Fault, message: []const u8) void {
-                of(context).reply.fail(@enumFromInt(@intFromEnum(fault)), message);
+                const self = of(context);
+                const entered = self.enter();
+                defer self.leave(entered);
+                self.reply.fail(@enumFromInt(@intFromEnum(fault)), message);
             }
 
             fn cancelled(context: *anyopaque) bool {
-                return of(context).answered.load(.acquire) or of(context).reply.cancelled();
+                const self = of(context);
+                const entered = self.enter();
+                defer self.leave(entered);
+                return self.answered.load(.acquire) or self.reply.cancelled();
             }
 
             fn changed(context: *anyopaque, wake: service.Wake, to: ?*anyopaque, released: ?service.Wake) void {
-                if (!of(context).answered.load(.acquire)) return of(context).reply.changed(wake, to, released);
+                const self = of(context);
+                // A `wake` that is called at once may end the call.
+                hold(context);
+                defer release(context);
+                {
+                    const entered = self.enter();
+                    defer self.leave(entered);
+                    if (!self.answered.load(.acquire)) return self.reply.changed(wake, to, released);
+                }
                 wake(to);
                 if (released) |releases| releases(to);
             }
@@ -77,19 +118,19 @@ pub fn Dispatcher(comptime Module: type) type {
             };
         };
 
-        /// Hands a request to its method. The allocator is used by whatever thread answers. Where memory ends, the call does
+        /// Hands a request to its method at once, in no order between the calls of a fork. The allocator is used by whatever thread answers. Where memory ends, the call does
         /// too, as abandoned.
-        pub fn dispatch(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
+        pub fn dispatchUnordered(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
             const call = begin(allocator, incoming) orelse return;
             const memory = call.arena.allocator();
             const reply = replyOf(call);
             const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
             // What cannot even be refused was not answered.
-            Module.server.dispatch(handler, memory, frame, reply) catch service.giveUp(reply);
+            Module.server.dispatchUnordered(handler, memory, frame, reply) catch service.giveUp(reply);
         }
 
-        /// The same in the order that the schema says: calls that touch one fork wait for their turn.
-        pub fn dispatchInTurn(
+        /// Hands a request to its method in the order that the schema says: calls that touch one fork wait for their turn.
+        pub fn dispatch(
             allocator: Allocator,
             handler: anytype,
             forks: *Module.Forks,
@@ -99,7 +140,7 @@ pub fn Dispatcher(comptime Module: type) type {
             const memory = call.arena.allocator();
             const reply = replyOf(call);
             const frame = memory.dupe(u8, incoming.frame) catch return service.giveUp(reply);
-            Module.server.dispatchInTurn(handler, forks, memory, frame, reply) catch service.giveUp(reply);
+            Module.server.dispatch(handler, forks, memory, frame, reply) catch service.giveUp(reply);
         }
 
         fn begin(allocator: Allocator, incoming: server.Incoming) ?*Call {

@@ -67,7 +67,7 @@ const Running = struct {
 };
 
 fn dispatch(service: *EchoService, incoming: thalweg.Incoming) void {
-    thalweg.Dispatcher(echo).dispatch(std.heap.c_allocator, service, incoming);
+    thalweg.Dispatcher(echo).dispatchUnordered(std.heap.c_allocator, service, incoming);
 }
 
 const serving: thalweg.ServerOptions = .{ .schema = types.schema_hash, .error_tag = types.error_tag };
@@ -217,7 +217,7 @@ const Hasty = struct {
         holds(false, "that each has its turn at once");
     }
     fn take(_: *EchoService, incoming: thalweg.Incoming) void {
-        thalweg.Dispatcher(echo).dispatchInTurn(watched.allocator(), Hasty{}, &forks, incoming);
+        thalweg.Dispatcher(echo).dispatch(watched.allocator(), Hasty{}, &forks, incoming);
     }
 };
 
@@ -380,6 +380,57 @@ fn waking(folder: []const u8) !void {
     holds(Woken.released == 1 and Woken.released_by_then == 1, "that the answer released what was to be woken");
 }
 
+/// Is answered by another thread while its method still asks, and has itself woken.
+const Shared = struct {
+    var passed_on: echo.server.CountResponder = undefined;
+
+    pub fn count(_: Shared, _: types.EchoCount, responder: echo.server.CountResponder) !void {
+        passed_on = responder;
+        const thread = system.Thread.start(answer, null);
+        while (!responder.cancelled()) responder.changed(wake, null, null);
+        thread.join();
+    }
+    fn answer(_: ?*anyopaque) callconv(.c) ?*anyopaque {
+        passed_on.ok(.{ .count = 7 }) catch holds(false, "an answer of another thread");
+        return null;
+    }
+    fn wake(_: ?*anyopaque) callconv(.c) void {}
+
+    pub const bytes = neither;
+    pub const put = neither;
+    pub const peek = neither;
+    pub const peekCommitted = neither;
+    pub const fields = neither;
+    pub const nested = neither;
+    pub const aliases = neither;
+    pub const blobs = neither;
+    pub const fail = neither;
+    pub const numbers = neither;
+    pub const places = neither;
+
+    fn neither(_: Shared, _: anytype, _: anytype) !void {
+        return error.Unasked;
+    }
+    fn take(_: *EchoService, incoming: thalweg.Incoming) void {
+        thalweg.Dispatcher(echo).dispatchUnordered(std.heap.c_allocator, Shared{}, incoming);
+    }
+};
+
+fn sharing(folder: []const u8) !void {
+    const running = try Running.start(path(folder, "shared.sock"), serving, Shared.take);
+    defer running.end();
+    var client = try Client.open(path(folder, "shared.sock"), calling);
+    defer client.close();
+    const arena = memory.allocator();
+    var waiting = Waiting.init(arena, &client);
+    var answered: usize = 0;
+    for (0..1_000) |_| {
+        const items = try waiting.count(.{ .first = 1, .last = 1 });
+        if ((try items.next(arena)).end.count == 7) answered += 1;
+    }
+    holds(answered == 1_000, "that a reply is taken away from no thread that uses it");
+}
+
 /// Calls at one fork, and an executor that has ended.
 const Ending = struct {
     var ended: usize = 0;
@@ -529,6 +580,7 @@ fn everything(folder: []const u8) !void {
     try leaving(folder, "leaving.shm");
     try meeting(folder);
     try waking(folder);
+    try sharing(folder);
     try ending();
     deadlines();
     try serially(folder);

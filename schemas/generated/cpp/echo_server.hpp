@@ -118,8 +118,9 @@ inline void handle(EchoHandler& handler, const EchoRequestView& request, std::un
     }
 }
 
-/// Hands a request's frame to its method. A frame that is no request is answered with the error.
-inline void dispatch(EchoHandler& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {
+/// Hands a request's frame to its method at once. A frame that is no request is answered with the error.
+/// Calls of one fork may run side by side: `dispatch` keeps the schema's order.
+inline void dispatch_unordered(EchoHandler& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {
     std::optional<EchoRequestView> request;
     try {
         request = decode_request(frame);
@@ -129,8 +130,9 @@ inline void dispatch(EchoHandler& handler, thalweg::FrameView frame, std::unique
     handle(handler, *request, std::move(reply));
 }
 
-/// The same in the order that the schema says: calls that touch one fork wait for their turn. A handler is called
-/// by whoever dispatches and by the executor of the forks, so it takes its own care where these are two threads.
+/// Hands a request's frame to its method in the order that the schema says: calls that touch one fork wait for their
+/// turn. The thread that dispatches calls the handler, and so does the executor of the forks: where these are two
+/// threads, the handler guards what it shares. A frame that is no request is answered with the error.
 inline void dispatch(
     EchoHandler& handler, thalweg::Forks& forks, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply
 ) {

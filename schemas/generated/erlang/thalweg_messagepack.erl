@@ -6,7 +6,10 @@
 -export([decode/3, encode/3, error_frame/3]).
 -export_type([type/0, message/0, decode_error/0, wrong/0, number64/0]).
 
-%% What structs of a frame may take in memory: so much for each of its bytes, and so much besides.
+%% What the values of a frame may take in memory: 64 bytes for each of its bytes, and 16 MiB besides, as in the
+%% other languages. Only structs are counted here: an absent field takes memory and nothing on the wire. Lists, maps and
+%% texts stay below the bound by themselves, since each of their values takes a byte on the wire, and at most a list's
+%% cell (16 bytes) and an empty map or a part of the frame (40 bytes).
 -define(HELD_PER_BYTE, 64).
 -define(HELD_BESIDES, (16 bsl 20)).
 %% What a struct takes, and each of its fields; those of a map with more than so many stand in a tree.

@@ -85,10 +85,11 @@ class EchoHandler(Protocol):
         ...
 
 
-async def dispatch(handler: EchoHandler, frame: bytes, reply: Reply) -> None:
-    """Hands a request's frame to its method.
+async def dispatch_unordered(handler: EchoHandler, frame: bytes, reply: Reply) -> None:
+    """Hands a request's frame to its method at once.
 
     A frame that is no request is answered with the error.
+    Calls of one fork may run side by side: `service` keeps the schema's order.
     """
     try:
         request = types.decode_request(frame)
@@ -217,10 +218,13 @@ class EchoSyncHandler(Protocol):
         ...
 
 
-def dispatch_sync(handler: EchoSyncHandler, frame: bytes, reply: SyncReply) -> None:
-    """Hands a request's frame to its method.
+def dispatch_unordered_sync(
+    handler: EchoSyncHandler, frame: bytes, reply: SyncReply
+) -> None:
+    """Hands a request's frame to its method at once.
 
     A frame that is no request is answered with the error.
+    The schema's order is kept where one call runs after the other.
     """
     try:
         request = types.decode_request(frame)
@@ -274,5 +278,7 @@ def handle_sync(
 def service_sync(handler: EchoSyncHandler) -> SyncService:
     """The handler, ready to be served."""
     return SyncService(
-        partial(dispatch_sync, handler), types.SCHEMA_HASH, "EchoErrorResponse"
+        partial(dispatch_unordered_sync, handler),
+        types.SCHEMA_HASH,
+        "EchoErrorResponse",
     )

@@ -37,8 +37,11 @@ export interface EchoHandler {
   peekCommitted(request: types.EchoPeekCommitted, call: Call): Promise<types.EchoPeekResponse> | types.EchoPeekResponse;
 }
 
-/** Hands a request's frame to its method. A frame that is no request is answered with the error. */
-export async function dispatch(handler: EchoHandler, frame: Uint8Array, reply: Reply): Promise<void> {
+/**
+ * Hands a request's frame to its method at once. A frame that is no request is answered with the error.
+ * Calls of one fork may run side by side: `service` keeps the schema's order.
+ */
+export async function dispatchUnordered(handler: EchoHandler, frame: Uint8Array, reply: Reply): Promise<void> {
   let request: types.EchoRequest;
   try {
     request = types.decodeRequest(frame);

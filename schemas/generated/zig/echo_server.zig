@@ -46,10 +46,11 @@ pub const PeekResponder = service.Responder(types.EchoPeekResponseCodec, service
 /// Answers PeekCommitted.
 pub const PeekCommittedResponder = service.Responder(types.EchoPeekResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
-/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no
-/// request is answered with the error, and so is what a method returns as an error before it has answered. Of
-/// each command the handler has a method `name(request, responder) !void`.
-pub fn dispatch(
+/// Hands a request's frame to its method at once; requests borrow from the frame and the arena. A frame that is
+/// no request is answered with the error, and so is what a method returns as an error before it has answered.
+/// Of each command the handler has a method `name(request, responder) !void`.
+/// Calls of one fork may run side by side: `dispatch` keeps the schema's order.
+pub fn dispatchUnordered(
     handler: anytype,
     arena: std.mem.Allocator,
     frame: []const u8,
@@ -98,10 +99,10 @@ pub fn handle(
     };
 }
 
-/// The same as `dispatch` in the order that the schema says: calls that touch one fork wait for their turn. The
-/// frame and the arena last until the reply is released. Methods are called by whoever dispatches and by the
-/// executor of the forks.
-pub fn dispatchInTurn(
+/// Hands a request's frame to its method in the order that the schema says: calls that touch one fork wait for
+/// their turn. Else as `dispatchUnordered`. The frame and the arena last until the reply is released. Methods
+/// are called by the thread that dispatches and by the executor of the forks.
+pub fn dispatch(
     handler: anytype,
     forks: *Forks,
     arena: std.mem.Allocator,

@@ -18,9 +18,10 @@ pub(super) fn header() -> String {
 
 pub(super) fn plus_plus() -> String {
     let mut text = format!(
-        "// What can go wrong with a call. {NOTICE}\n#ifndef THALWEG_FAULTS_HPP\n#define THALWEG_FAULTS_HPP\n\n"
+        "// What can go wrong with a call. {NOTICE}\n#include \"runtime.hpp\"\n\n#ifndef THALWEG_FAULTS_HPP\n#define THALWEG_FAULTS_HPP\n\n"
     );
-    text.push_str("#include <cstdint>\n#include <string_view>\n\nnamespace thalweg {\n\n");
+    text.push_str("#include <cstdint>\n#include <string_view>\n\n");
+    text.push_str("namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {\n\n");
     text.push_str("/// What went wrong. Codes are never reused; a newer library may know more of them.\n");
     let rows =
         lines(|fault| format!("    /// {}\n    {} = {},", fault.meaning(), fault.word(), fault as u16));

@@ -13,7 +13,7 @@ const WORDS: &str = "
     binary bit bits bitand bool boolean borrow borrowed box break buffer builtin byte bytes call callback callconv callable
     cancel case catch char class classmethod clear client clone close codec coerce command commands comptime concept cond
     connect const constexpr constructor context continue copy count cow crate credit current data dataclass date deadline debug
-    debugger decl declare decltype decode decode-error def default defer deinit del delete describe destroy dict dispatch div do
+    debugger decl declare decltype decode decode-error def default defer deinit del delete describe destroy dict dispatch dispatch-unordered div do
     double drop dump dyn each echo either elif else empty encode end ensure enum err errdefer error errors eval even event
     except exception exec exit explicit export extends extern extra fail false field fields file final finally find finish
     float fn for fork forks format frame frames friend from frozenset fun function future gen generator get global goto

@@ -1,6 +1,8 @@
 // MessagePack as typed services use it. Codecs are found by type. Integers of any width are read where the value fits,
 // and written in the fewest bytes; a field nobody declared is refused, and so is one that comes twice. Reading throws
 // nothing but DecodeError, also where memory does not suffice, and views borrow from the frame they were read from.
+#include "runtime.hpp"
+
 #ifndef THALWEG_MESSAGEPACK_HPP
 #define THALWEG_MESSAGEPACK_HPP
 
@@ -25,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 using Frame = std::vector<std::uint8_t>;
 using FrameView = std::span<const std::uint8_t>;

@@ -1,5 +1,7 @@
 // How a server's handler answers: a Reply carries frames to whoever asked, a Responder writes messages into it. A responder
 // owns its call and nothing is shared, so answering takes no lock: whoever holds it answers, on whatever thread.
+#include "runtime.hpp"
+
 #ifndef THALWEG_REPLY_HPP
 #define THALWEG_REPLY_HPP
 
@@ -9,7 +11,7 @@
 #include <functional>
 #include <memory>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// What a producer of a stream does next: goes on, waits until it hears that something changed, or ends, because nobody
 /// waits for more.

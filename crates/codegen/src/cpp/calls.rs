@@ -155,10 +155,10 @@ impl Cpp<'_> {
         text.line("");
         self.handle(&mut text);
         text.line("");
-        self.dispatch(&mut text);
+        self.dispatch_unordered(&mut text);
         if is_ordered {
             text.line("");
-            self.ordered_dispatch(&mut text);
+            self.dispatch(&mut text);
         }
         text.line("");
         text.line(format!("}} // namespace {}", self.namespace));
@@ -218,11 +218,14 @@ impl Cpp<'_> {
         );
     }
 
-    fn dispatch(&self, text: &mut Text) {
+    fn dispatch_unordered(&self, text: &mut Text) {
         let handler = self.names.own("Handler");
-        text.line("/// Hands a request's frame to its method. A frame that is no request is answered with the error.");
+        text.line("/// Hands a request's frame to its method at once. A frame that is no request is answered with the error.");
+        if self.service.is_ordered() {
+            text.line("/// Calls of one fork may run side by side: `dispatch` keeps the schema's order.");
+        }
         text.block(
-            format!("inline void dispatch({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
+            format!("inline void dispatch_unordered({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
             "}",
             |text| {
                 self.decoded(text);
@@ -231,10 +234,11 @@ impl Cpp<'_> {
         );
     }
 
-    fn ordered_dispatch(&self, text: &mut Text) {
+    fn dispatch(&self, text: &mut Text) {
         let handler = self.names.own("Handler");
-        text.line("/// The same in the order that the schema says: calls that touch one fork wait for their turn. A handler is called");
-        text.line("/// by whoever dispatches and by the executor of the forks, so it takes its own care where these are two threads.");
+        text.line("/// Hands a request's frame to its method in the order that the schema says: calls that touch one fork wait for their");
+        text.line("/// turn. The thread that dispatches calls the handler, and so does the executor of the forks: where these are two");
+        text.line("/// threads, the handler guards what it shares. A frame that is no request is answered with the error.");
         text.line("inline void dispatch(");
         text.line(format!(
             "    {handler}& handler, thalweg::Forks& forks, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply"

@@ -180,11 +180,18 @@ impl Python<'_> {
             let parameters = [format!("handler: {handler}"), of.to_owned(), format!("reply: {}", side.reply)];
             self.signature(&format!("{keyword} {name}{suffix}"), &parameters, "None")
         };
-        text.lines(&head("dispatch", "frame: bytes"));
+        text.lines(&head("dispatch_unordered", "frame: bytes"));
         text.deeper(|text| {
+            let order = match (self.service.is_ordered(), side.lets_others_run) {
+                (true, true) => "\nCalls of one fork may run side by side: `service` keeps the schema's order.",
+                (true, false) => "\nThe schema's order is kept where one call runs after the other.",
+                (false, _) => "",
+            };
             docstring(
                 text,
-                "Hands a request's frame to its method.\n\nA frame that is no request is answered with the error.",
+                &format!(
+                    "Hands a request's frame to its method at once.\n\nA frame that is no request is answered with the error.{order}"
+                ),
             );
             text.lines(&format!(
                 "try:\n    request = types.decode_request(frame)\nexcept Exception as error:\n    \
@@ -218,7 +225,7 @@ impl Python<'_> {
             let how = if orders { ", its calls ordered per fork as the schema says" } else { "" };
             docstring(text, &format!("The handler, ready to be served{how}."));
             let dispatch =
-                if orders { "ordered".to_owned() } else { format!("partial(dispatch{suffix}, handler)") };
+                if orders { "ordered".to_owned() } else { format!("partial(dispatch_unordered{suffix}, handler)") };
             if orders {
                 text.lines(&format!(
                     "forks = Forks()\n\nasync def ordered(frame: bytes, reply: Reply) -> None:\n    try:\n        \

@@ -144,9 +144,14 @@ impl TypeScript<'_> {
             }
         });
         let error = &self.service.error.tag;
+        let order = if self.service.is_ordered() {
+            "\n * Calls of one fork may run side by side: `service` keeps the schema's order."
+        } else {
+            ""
+        };
         text.lines(&format!(
-            "\n/** Hands a request's frame to its method. A frame that is no request is answered with the error. */\n\
-             export async function dispatch(handler: {handler}, frame: Uint8Array, reply: Reply): Promise<void> {{\n  \
+            "\n/**\n * Hands a request's frame to its method at once. A frame that is no request is answered with the error.{order}\n */\n\
+             export async function dispatchUnordered(handler: {handler}, frame: Uint8Array, reply: Reply): Promise<void> {{\n  \
              let request: types.{request};\n  try {{\n    request = types.decodeRequest(frame);\n  }} catch (error) {{\n    \
              return refuse(reply, \"{error}\", error);\n  }}\n  \
              try {{\n    await handle(handler, request, reply);\n  }} catch (error) {{\n    \
@@ -182,7 +187,7 @@ impl TypeScript<'_> {
             if !ordered {
                 text.lines(&format!(
                     "return {{\n  schema: types.SCHEMA_HASH,\n  errorTag: \"{error}\",\n  \
-                     dispatch: (frame, reply) => dispatch(handler, frame, reply),\n}};"
+                     dispatch: (frame, reply) => dispatchUnordered(handler, frame, reply),\n}};"
                 ));
                 return;
             }

@@ -151,10 +151,15 @@ impl Zig<'_> {
         }
         let request = self.names.own("Request");
         text.lines(
-            "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
-             /// request is answered with the error, and so is what a method returns as an error before it has answered. Of\n\
-             /// each command the handler has a method `name(request, responder) !void`.\n\
-             pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
+            "\n/// Hands a request's frame to its method at once; requests borrow from the frame and the arena. A frame that is\n\
+             /// no request is answered with the error, and so is what a method returns as an error before it has answered.\n\
+             /// Of each command the handler has a method `name(request, responder) !void`.",
+        );
+        if self.service.is_ordered() {
+            text.line("/// Calls of one fork may run side by side: `dispatch` keeps the schema's order.");
+        }
+        text.lines(
+            "pub fn dispatchUnordered(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
              reply: service.Reply,\n) mp.EncodeError!void {",
         );
         self.decoded(&mut text);
@@ -188,17 +193,17 @@ impl Zig<'_> {
             },
         );
         if self.service.is_ordered() {
-            self.ordered_dispatch(&mut text);
+            self.dispatch(&mut text);
         }
         text.finish()
     }
 
-    fn ordered_dispatch(&self, text: &mut Text) {
+    fn dispatch(&self, text: &mut Text) {
         text.lines(
-            "\n/// The same as `dispatch` in the order that the schema says: calls that touch one fork wait for their turn. The\n\
-             /// frame and the arena last until the reply is released. Methods are called by whoever dispatches and by the\n\
-             /// executor of the forks.\n\
-             pub fn dispatchInTurn(\n    handler: anytype,\n    forks: *Forks,\n    arena: std.mem.Allocator,\n    \
+            "\n/// Hands a request's frame to its method in the order that the schema says: calls that touch one fork wait for\n\
+             /// their turn. Else as `dispatchUnordered`. The frame and the arena last until the reply is released. Methods\n\
+             /// are called by the thread that dispatches and by the executor of the forks.\n\
+             pub fn dispatch(\n    handler: anytype,\n    forks: *Forks,\n    arena: std.mem.Allocator,\n    \
              frame: []const u8,\n    reply: service.Reply,\n) mp.EncodeError!void {",
         );
         self.decoded(text);

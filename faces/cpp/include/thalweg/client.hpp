@@ -1,5 +1,7 @@
 // A client: one connection, many calls at once, no thread of its own. Generated code calls through it, waiting
 // (`EchoClient`) or not (`EchoAsyncClient`); both may share one.
+#include "runtime.hpp"
+
 #ifndef THALWEG_CLIENT_HPP
 #define THALWEG_CLIENT_HPP
 
@@ -12,7 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// As `thalweg.h` says; made with the defaults.
 struct ClientOptions : thalweg_client_options {

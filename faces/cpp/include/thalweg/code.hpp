@@ -1,4 +1,6 @@
 // The C interface's codes, as exceptions.
+#include "runtime.hpp"
+
 #ifndef THALWEG_CODE_HPP
 #define THALWEG_CODE_HPP
 
@@ -10,7 +12,7 @@
 #include <limits>
 #include <optional>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Throws Error when a function of the C interface has answered with a fault.
 inline void check(std::uint16_t code) {

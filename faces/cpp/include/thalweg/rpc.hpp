@@ -1,4 +1,6 @@
 // A client of JSON-RPC: JSON goes in, JSON comes out, over connections that are kept.
+#include "runtime.hpp"
+
 #ifndef THALWEG_RPC_HPP
 #define THALWEG_RPC_HPP
 
@@ -13,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// As `thalweg.h` says; made with the defaults.
 struct RpcOptions : thalweg_rpc_options {

@@ -1,4 +1,6 @@
 // A server: it hands requests to generated dispatchers and carries what responders say, and has no thread of its own.
+#include "runtime.hpp"
+
 #ifndef THALWEG_SERVER_HPP
 #define THALWEG_SERVER_HPP
 
@@ -9,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// As `thalweg.h` says; made with the defaults.
 struct ServerOptions : thalweg_server_options {

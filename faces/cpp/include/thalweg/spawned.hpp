@@ -1,10 +1,12 @@
 // A service's program: started, waited for, tended and ended. The kernel kills it when the thread that started it ends.
+#include "runtime.hpp"
+
 #ifndef THALWEG_SPAWNED_HPP
 #define THALWEG_SPAWNED_HPP
 
 #include "client.hpp"
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// How a program is started, and what happens when it does not do as it should.
 struct SpawnOptions {

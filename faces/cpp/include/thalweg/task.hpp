@@ -1,5 +1,7 @@
 // A coroutine that returns a T: what `co_await`s Pendings has to be one. It starts when it is awaited or run, and goes on
 // on the thread that drives the transport.
+#include "runtime.hpp"
+
 #ifndef THALWEG_TASK_HPP
 #define THALWEG_TASK_HPP
 
@@ -8,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Work that may wait. Destroyed before it has ended, it ends where it waits.
 template <class T = void> class Task;

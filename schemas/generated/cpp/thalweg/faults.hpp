@@ -1,11 +1,13 @@
 // What can go wrong with a call. Written by `cargo xtask faults` from crates/wire/src/fault.rs. Do not edit.
+#include "runtime.hpp"
+
 #ifndef THALWEG_FAULTS_HPP
 #define THALWEG_FAULTS_HPP
 
 #include <cstdint>
 #include <string_view>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// What went wrong. Codes are never reused; a newer library may know more of them.
 enum class Fault : std::uint16_t {

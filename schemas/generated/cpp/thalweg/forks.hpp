@@ -1,5 +1,7 @@
 // Calls that touch one fork, in their turn: a read waits behind the writes that came before it, a write is alone, and reads of
 // what is committed wait for nobody. A call keeps its turn until it is answered, on whatever thread that is.
+#include "runtime.hpp"
+
 #ifndef THALWEG_FORKS_HPP
 #define THALWEG_FORKS_HPP
 
@@ -13,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Orders calls per fork. Outlives the server whose calls it orders; nothing is kept for a fork that nobody uses.
 class Forks {

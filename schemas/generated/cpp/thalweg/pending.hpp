@@ -1,6 +1,8 @@
 // Calls under way: many at once on one connection, each a Pending or an Items of its own that a coroutine awaits, a
 // callback hears of, or somebody asks whether it is ready. The transport is driven by whoever owns it, and everything here
 // happens on the thread that drives it: nothing is locked.
+#include "runtime.hpp"
+
 #ifndef THALWEG_PENDING_HPP
 #define THALWEG_PENDING_HPP
 
@@ -12,7 +14,7 @@
 #include <functional>
 #include <memory>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Hears of one call, in order: items, then one end or failure. Frames are lent until the method returns.
 class Listener {

@@ -1,5 +1,7 @@
 // What generated code of either side knows of calls: what they answer with, how they fail, how they are ordered, and the
 // Transport under a client that waits. Sockets and rings are the transport's business.
+#include "runtime.hpp"
+
 #ifndef THALWEG_SERVICE_HPP
 #define THALWEG_SERVICE_HPP
 
@@ -8,7 +10,7 @@
 
 #include <variant>
 
-namespace thalweg {
+namespace thalweg::inline THALWEG_RUNTIME_NAMESPACE {
 
 /// Why a call has no response. `what()` says it in words.
 class Error : public std::runtime_error {

@@ -219,7 +219,8 @@ fn end(comptime Codec: type, allocator: Allocator, reply: Reply, value: Codec.T)
 
 /// Answers one request, once, now or later, from any thread; then nothing that came with the request may be used any more.
 /// Zig runs nothing when a value goes out of scope, so each responder has to be answered by hand, on every path; `abandon`
-/// is the answer of who has none. While its method runs, a second answer is dropped.
+/// is the answer of who has none. While its method runs, a second answer is dropped, and the method may ask `cancelled` and
+/// `changed` though another thread answers. Answers and items are written into the allocator: from one thread at a time.
 pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: type) type {
     return struct {
         reply: Reply,
