@@ -5,8 +5,9 @@
 //! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
 //! subscribers ask again.
 //!
-//! What a peer is slow to take lies here as it was read, in maps of files, and may have left memory by the
-//! time its socket has room. So it is looked for again before it is sent, and brought back by the pool.
+//! An answer that cannot leave lies here as it was read, in maps of files: the peer's socket is full, or an
+//! earlier answer of the connection is still awaited. Its pages may have left memory by the time it may go.
+//! So the kernel is asked about them before they are sent, and the pool brings back what has left.
 //!
 //! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
 //! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.
@@ -79,8 +80,9 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Whether what is kept for a peer is still in memory. If it is not, its connection goes on once it is.
-    pub(crate) fn is_output_warm(&mut self, at: &mut At<'_, S>) -> bool {
+    /// Whether all that is kept for a peer is still in memory: unsent bytes, and answers that waited for
+    /// earlier ones. If it is not, its connection goes on once it is.
+    pub(crate) fn is_kept_warm(&mut self, at: &mut At<'_, S>) -> bool {
         if at.active.output_waits {
             return false;
         }
@@ -88,7 +90,7 @@ impl<S: Service> Http<S> {
         if now_ms.wrapping_sub(at.active.present_ms) < slow_ms(self.config.stall_timeout_ms) {
             return true;
         }
-        let gone: Vec<Piece> = at.active.output.pieces.iter().filter(|p| !is_present(p)).cloned().collect();
+        let gone: Vec<Piece> = at.active.kept_pieces().filter(|p| !is_present(p)).cloned().collect();
         let warming = match (gone.is_empty(), at.active.warming) {
             (true, _) => Warming::Done,
             // The pool has another read of this connection, whose report has it ask again.

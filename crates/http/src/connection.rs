@@ -209,9 +209,9 @@ pub(crate) struct Active<T> {
     pub(crate) left_bytes: u64,
     /// How many are a stride; see `patience`.
     pub(crate) stride_bytes: u64,
-    /// When they were last known to be in memory; see `cold`.
+    /// When they, and the replies that wait for others, were last known to be in memory; see `cold`.
     pub(crate) present_ms: u32,
-    /// They are being brought there, and nothing is sent meanwhile.
+    /// Some of them are being brought there, and nothing is sent meanwhile.
     pub(crate) output_waits: bool,
     /// The peer waits for `100 Continue`.
     pub(crate) continue_owed: bool,
@@ -323,6 +323,12 @@ impl<T> Active<T> {
         let reply = self.replies.pop()?;
         self.ready_bytes -= reply.response.body_bytes();
         Some(reply)
+    }
+
+    /// What lies here for the peer: unsent bytes, and the bodies of replies that have not left.
+    pub(crate) fn kept_pieces(&self) -> impl Iterator<Item = &Piece> {
+        let replies = self.replies.answers().flat_map(|reply| &reply.response.body);
+        self.output.pieces.iter().chain(replies)
     }
 
     /// The kernel holds `queued_bytes` of what the peer was sent: the patience with it begins anew if it has

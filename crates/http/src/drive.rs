@@ -4,6 +4,7 @@
 use crate::at::At;
 use crate::connection::Role;
 use crate::live::Pumped;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, read, shutdown_write};
@@ -112,6 +113,10 @@ impl<S: Service> Http<S> {
         if self.draining && at.active.is_quiet() && at.role()? == Role::Request {
             // There may be a request in its socket that no event told of yet.
             self.receive(at)?;
+        }
+        if at.active.stashed_bytes == 0 && at.active.output.is_empty() {
+            // Whatever waits from now on was read a moment ago.
+            at.active.present_ms = now_ms(at.core);
         }
         self.load.stash(at.active.ready_bytes, at.active);
         let live = at.role()? != Role::Request;

@@ -103,7 +103,9 @@ impl<S: Service> Http<S> {
     /// Bytes are kept until the peer takes some of those the kernel has: the patience with that begins.
     pub(crate) fn await_peer(&self, at: &mut At<'_, S>) {
         at.active.progressed_ms = now_ms(at.core);
-        at.active.present_ms = at.active.progressed_ms;
+        if at.active.stashed_bytes == 0 {
+            at.active.present_ms = at.active.progressed_ms;
+        }
         at.active.left_bytes = at.active.output.bytes() + queued(at.core, at.key);
         at.active.stride_bytes = stride_bytes(at.active.output.bytes() as usize) as u64;
         let patience_ms = self.config.stall_timeout_ms;

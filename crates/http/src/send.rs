@@ -62,6 +62,9 @@ impl<S: Service> Http<S> {
         if !at.active.output.is_empty() {
             return Ok(());
         }
+        if at.active.stashed_bytes > 0 && at.active.replies.is_ready() && !self.is_kept_warm(at) {
+            return Ok(());
+        }
         self.date.refresh(at.core.wall_us());
         while let Some(mut reply) = at.active.pop_reply() {
             if self.draining && at.active.replies.pending() == 0 && at.active.starting.is_none() {
@@ -236,7 +239,7 @@ impl<S: Service> Http<S> {
                 self.put_off(at);
                 return Ok(());
             }
-            if !self.is_output_warm(at) {
+            if !self.is_kept_warm(at) {
                 return Ok(());
             }
             let Sent { wire, .. } = self.send_kept(at)?;
