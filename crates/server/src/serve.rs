@@ -351,10 +351,11 @@ impl Control<'_> {
 
     /// Reads again what the configuration in force names, and then the configuration, and brings into force
     /// what can be. One that is wrong changes nothing.
-    fn reload(&mut self, reactors: &[ReactorThread]) {
+    fn reload(&mut self, threads: &Threads) {
         // Neither waits for the other to be right: a token is withdrawn whatever else somebody is writing.
         self.front.reload(&self.configuration.options);
         self.reload_certificate();
+        threads.webhooks.reload();
         let read = match Configuration::load(self.line) {
             Ok(read) => read,
             Err(error) => {
@@ -377,7 +378,7 @@ impl Control<'_> {
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(self.per_reactor.config(options));
-        for reactor in reactors {
+        for reactor in &threads.reactors {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
             }
@@ -464,7 +465,7 @@ fn watch(signals: &Signals, threads: &Threads, control: &mut Control<'_>) -> Res
     loop {
         match wait(signals, WATCHING_MS)? {
             Some(signal @ (Signal::Terminate | Signal::Interrupt)) => return Ok(signal),
-            Some(Signal::HangUp) => control.reload(&threads.reactors),
+            Some(Signal::HangUp) => control.reload(threads),
             None => {}
         }
         if threads.has_ended() {
