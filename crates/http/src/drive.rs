@@ -20,7 +20,7 @@ impl<S: Service> Http<S> {
     where
         W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), Gone>,
     {
-        self.settle_volley(core, key);
+        self.settle_batch(core, key);
         let Some(entry) = core.entry(key) else { return };
         if entry.role == Role::Lingering {
             // It was answered its last, whoever still has something for it.
@@ -29,7 +29,7 @@ impl<S: Service> Http<S> {
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
         let at = &mut At { core, key, active: &mut active };
         let outcome = work(self, at).and_then(|()| self.settle(at));
-        if outcome.is_err() && self.leave_volley(at.core, key) {
+        if outcome.is_err() && self.leave_batch(at.core, key) {
             // Whatever ends it, what was said before is sent before.
             let _ = self.send_staged(at);
         }
@@ -106,7 +106,7 @@ impl<S: Service> Http<S> {
     /// Puts interest, patience and buffers in order after whatever was done. `true`: nothing is in
     /// flight, and the connection is better off without its active part.
     fn settle(&mut self, at: &mut At<'_, S>) -> Result<bool, Gone> {
-        if at.active.ended && self.leave_volley(at.core, at.key) {
+        if at.active.ended && self.leave_batch(at.core, at.key) {
             // What the socket does not take of it keeps the connection.
             self.send_staged(at)?;
         }

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod append_latency;
 mod at;
 mod bodies;
 pub mod client;
@@ -27,26 +28,25 @@ mod config;
 mod connection;
 mod drain;
 mod drive;
-mod guest;
 mod later;
 mod limit;
 mod live;
 mod load;
 mod meters;
+mod overflow;
 mod patience;
-mod posts;
 mod reactor;
 mod receive;
 mod request;
 mod send;
+mod send_batch;
 mod timer;
 pub mod tls;
-mod volley;
 mod warnings;
 
-pub use config::{Config, GUESTS_MAX};
+pub use config::{Config, OVERFLOW_CONNECTIONS_MAX};
 pub use connection::Connection;
 pub use limit::Limit;
 pub use meters::{Calls, Meters, Traffic};
-pub use reactor::{Census, Http, Listening, Message};
+pub use reactor::{ConnectionCounts, Http, Listening, Message};
 pub use warnings::Sparing;

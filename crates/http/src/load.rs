@@ -15,9 +15,9 @@
 
 use crate::at::At;
 use crate::connection::{Active, Peer, Role, Starting};
-use crate::guest::CONNECTIONS;
 use crate::limit::Limit;
 use crate::live::Pumped;
+use crate::overflow::CONNECTIONS;
 use crate::patience::{LOOK_AGAIN_MS, now_ms, slow_ms};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
@@ -52,7 +52,7 @@ pub(crate) struct Load {
     resuming: bool,
     /// Writes came when last asked.
     writes_come: bool,
-    /// Until the pacer's timer.
+    /// Until the rest_timer's timer.
     rests: bool,
     /// When the slow readers were last looked for and did not make enough room.
     looked_ms: u32,
@@ -164,7 +164,7 @@ impl<S: Service> Http<S> {
     ) -> Option<&'static Refusal> {
         let full = match weight {
             Weight::Small => None,
-            Weight::Read | Weight::Write if peer.guest => Some((Limit::Connections, &CONNECTIONS)),
+            Weight::Read | Weight::Write if peer.overflow => Some((Limit::Connections, &CONNECTIONS)),
             Weight::Read => (!self.has_room(core)).then_some((Limit::Unsent, &UNSENT)),
             Weight::Write => {
                 (self.waiting.len() >= self.config.writes_max).then_some((Limit::Writes, &WRITES))
@@ -258,7 +258,7 @@ impl<S: Service> Http<S> {
         let took_ms = (core.fresh_now_ms() as u32).wrapping_sub(now_ms);
         let rest_ms = took_ms.saturating_mul(REST_PARTS).clamp(*REST_MS.start(), *REST_MS.end());
         // Without a timer nobody would end it.
-        self.load.rests = self.pacer.set(core, Role::Pacer, rest_ms);
+        self.load.rests = self.rest_timer.set(core, Role::RestTimer, rest_ms);
         if self.load.rests {
             self.meters.rest();
         }

@@ -142,7 +142,7 @@ impl<S: Service> Http<S> {
         if let Some(status) = self.opening.take() {
             self.meters.response(status);
         }
-        if !self.leave_volley(at.core, at.key) && self.join_staged(at) {
+        if !self.leave_batch(at.core, at.key) && self.join_staged(at) {
             return Ok(());
         }
         let before = at.active.output.bytes();

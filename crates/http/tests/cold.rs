@@ -39,11 +39,11 @@ fn a_reactor_goes_on_while_a_read_waits_for_the_disk() {
         passes.get("/echo");
         assert_eq!(passes.answer().text(), "Get /echo -");
     }
-    assert_eq!(server.census().quiet, 1, "the one that waits keeps its request");
+    assert_eq!(server.counts().quiet, 1, "the one that waits keeps its request");
     drop(closed);
     assert_eq!(waits.answer().body.len(), 9000);
     assert_eq!(waits.answer().text(), "Get /echo/behind -", "in the order of the requests");
-    server.until("quiet", |census| census.quiet == 2);
+    server.until("quiet", |counts| counts.quiet == 2);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
     server.write("history ");
     let mut client = server.connect();
     client.get("/poll/0");
-    server.until("subscribed", |census| census.subscribed == 1 && census.quiet == 0);
+    server.until("subscribed", |counts| counts.subscribed == 1 && counts.quiet == 0);
     server.append("and news");
     let mut passes = server.connect();
     passes.get("/echo");
@@ -93,9 +93,9 @@ fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
     gone.get("/poll/0");
     let mut follows = server.connect();
     follows.get("/sse/0");
-    server.until("subscribed", |census| census.subscribed == 7);
+    server.until("subscribed", |counts| counts.subscribed == 7);
     drop(gone);
-    server.until("one has left", |census| census.subscribed == 6);
+    server.until("one has left", |counts| counts.subscribed == 6);
     drop(closed);
     for client in &mut waiting {
         assert_eq!(client.answer().text(), "history");
@@ -166,7 +166,7 @@ fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_
     server.write("history");
     let mut waits = server.connect();
     waits.get("/poll/0");
-    server.until("subscribed", |census| census.subscribed == 1);
+    server.until("subscribed", |counts| counts.subscribed == 1);
     let mut passes = server.connect();
     // Its time is over by then.
     for path in ["/slow/40", "/echo"] {
@@ -184,10 +184,10 @@ fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
     let closed = gate.lock().unwrap();
     let mut client = server.connect();
     client.get("/big/10");
-    server.until("waiting", |census| census.connections == 1 && census.quiet == 0);
+    server.until("waiting", |counts| counts.connections == 1 && counts.quiet == 0);
     drop(client);
     drop(closed);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     let mut next = server.connect();
     next.get("/big/10");
     assert_eq!(next.answer().body.len(), 10);
@@ -266,7 +266,7 @@ fn read_until_asked(server: &Server, reader: &mut Client) {
             reader.buffer.extend_from_slice(&chunk[..count]);
             assert!(reader.buffer.len() < LENT_BYTES, "it is sent without being asked for");
         }
-        server.census().cold == 1
+        server.counts().cold == 1
     });
     reader.stream.set_nonblocking(false).unwrap();
 }
@@ -325,5 +325,5 @@ fn what_waited_behind_another_answer_is_brought_back_before_it_is_sent() {
     let answer = waits.answer();
     assert_eq!((answer.status, answer.body.len()), (200, LENT_BYTES));
     assert!(answer.body.iter().all(|byte| *byte == b'x'));
-    server.until("quiet", |census| census.quiet == 2 && census.cold == 0);
+    server.until("quiet", |counts| counts.quiet == 2 && counts.cold == 0);
 }

@@ -219,14 +219,14 @@ pub(crate) enum Doing {
 }
 
 /// Services beside another.
-pub(crate) struct Beside<S> {
+pub(crate) struct WithRpc<S> {
     inner: S,
     gateway: Option<Gateway>,
     /// There is nothing but the services here.
     alone: bool,
 }
 
-impl<S: Service> Beside<S> {
+impl<S: Service> WithRpc<S> {
     pub(crate) fn new(inner: S, gateway: Option<Gateway>, doing: Doing) -> Self {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
@@ -242,7 +242,7 @@ impl<S: Service> Beside<S> {
     }
 }
 
-impl<S: Service> Service for Beside<S> {
+impl<S: Service> Service for WithRpc<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {

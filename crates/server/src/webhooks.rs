@@ -48,7 +48,7 @@ const LOOK_MS_MAX: u64 = 60_000;
 /// What other threads tell.
 pub(crate) enum Message {
     /// Something waits in the subscriptions' inbox.
-    Bell,
+    Wake,
     /// A name was looked up.
     Resolved(Arc<str>, io::Result<Resolved>),
     /// The system's certificates may have changed.
@@ -110,7 +110,7 @@ struct Webhooks {
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
     failures: Sparing,
     /// There is something to take up.
-    rung: bool,
+    wake_pending: bool,
 }
 
 /// The thread that drives subscriptions.
@@ -189,13 +189,13 @@ impl Webhooks {
         let control = core.insert_timer(None)?;
         let handle = core.handle();
         let shared: &Arc<Subscriptions<Embedded>> = engine.subscriptions();
-        // A full mailbox holds a bell already, or will be read to its end before this reactor sleeps.
-        shared.hang(Box::new(move || drop(handle.post(Message::Bell))));
+        // A full mailbox holds a wake already, or will be read to its end before this reactor sleeps.
+        shared.set_waker(Box::new(move || drop(handle.post(Message::Wake))));
         let driver = engine.driver()?;
         for (subscription, why) in driver.barred() {
             tracing::warn!(%subscription, why, "a subscription's wakes are not handed over");
         }
-        core.ready_later(Message::Bell);
+        core.ready_later(Message::Wake);
         Ok(Self {
             driver,
             control,
@@ -204,7 +204,7 @@ impl Webhooks {
             trust: Certificates::new(),
             calls: Calls::new(),
             failures: Sparing::default(),
-            rung: false,
+            wake_pending: false,
         })
     }
 
@@ -294,7 +294,7 @@ impl Webhooks {
             }
         }
         // There is room for another look-up now.
-        self.ring(core);
+        self.wake_later(core);
     }
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
@@ -375,13 +375,13 @@ impl Webhooks {
         if let Some(next) = self.driver.finished(attempt, outcome, now) {
             self.begin(core, next);
         }
-        self.ring(core);
+        self.wake_later(core);
     }
 
     /// What comes next is begun from the top, not from within what ended.
-    fn ring(&mut self, core: &mut Core<Self>) {
-        if !std::mem::replace(&mut self.rung, true) {
-            core.ready_later(Message::Bell);
+    fn wake_later(&mut self, core: &mut Core<Self>) {
+        if !std::mem::replace(&mut self.wake_pending, true) {
+            core.ready_later(Message::Wake);
         }
     }
 
@@ -446,8 +446,8 @@ impl Handler for Webhooks {
 
     fn message(&mut self, core: &mut Core<Self>, message: Message) {
         match message {
-            Message::Bell => {
-                self.rung = false;
+            Message::Wake => {
+                self.wake_pending = false;
                 self.take_up(core);
             }
             Message::Resolved(host, outcome) => self.resolved(core, &host, outcome),

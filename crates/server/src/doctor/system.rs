@@ -8,7 +8,7 @@ use crate::memory;
 use std::io;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::machine::clock_source;
-use thalweg_sys::volley::Volley;
+use thalweg_sys::send_ring::SendRing;
 use thalweg_sys::{memory as shared, process};
 
 /// Connections that a server serves with what most systems allow at first.
@@ -28,7 +28,7 @@ pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> 
         memory(limits, memory::available()),
         processors(),
         clock_source_found(),
-        io_uring(options.io_uring == Switch::On, || Volley::new().map(drop), process::locked_bytes_max()),
+        io_uring(options.io_uring == Switch::On, || SendRing::new().map(drop), process::locked_bytes_max()),
         shared_memory(shared::sealed("thalweg-doctor", 4_096, 0).map(drop)),
         children(process::can_watch()),
     ]
