@@ -119,7 +119,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Whether one more handshake may begin. At the bound, the oldest connection makes room that has sent no
-    /// record yet: it costs its peer nothing, and whoever means it sends one at once.
+    /// record yet: that costs its peer nothing, and a real client sends its first record at once.
     fn has_room_for_handshake(&mut self, core: &mut HttpCore<S>) -> bool {
         if self.secure.handshakes() >= self.config.handshakes_max
             && let Some(key) = self.secure.oldest_silent()

@@ -1,9 +1,9 @@
 //! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor goes
-//! on. A request that finds its bytes cold stays in the input and is served again; a subscriber is asked
-//! again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them
-//! to be done: it was promised what comes, and holds nothing meanwhile. The pool is shared, and the end of
-//! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
-//! subscribers ask again.
+//! on. A request whose bytes are cold stays in the input and is served again afterwards; a subscriber is
+//! served again. At the bound on reads that wait for the disk (`cold_reads_max`) a request is refused. A
+//! subscriber waits until one of those reads is done: it was promised what comes, and holds nothing
+//! meanwhile. The pool is shared, and the end of another reactor's read is not reported here. So where this
+//! reactor has no read in the pool, a timer lets those subscribers ask again.
 //!
 //! An answer that cannot leave lies here as it was read, in maps of files: the peer's socket is full, or an
 //! earlier answer of the connection is still awaited. Its pages may have left memory by the time it may go.
@@ -23,9 +23,10 @@ use thalweg_sys::disk::{bring_in, is_present};
 use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
 use thalweg_wire::piece::Piece;
 
-/// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
+/// How many times in a row bytes that were brought in may be gone again before they were sent. Beyond that
+/// memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
-/// After so many milliseconds a pool that other reactors filled is asked for room again.
+/// How long until a pool that other reactors filled is asked for room again.
 const ASK_AGAIN_MS: u32 = 10;
 
 /// What became of work that brings bytes in.

@@ -126,7 +126,7 @@ impl<T> Connection<T> {
     }
 }
 
-/// What is known of whoever asks, beside what is asked.
+/// What is known of the client, beside its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// What it says and hears is sealed.
@@ -142,7 +142,7 @@ pub(crate) struct Peer {
 pub(crate) enum Body {
     /// The head is not whole yet.
     Unknown,
-    /// Head and body together have so many bytes, the head alone so many.
+    /// How many bytes the head has, and head and body together.
     Fixed { head_bytes: usize, total_bytes: usize },
     /// Chunks are being taken out of the input behind the head.
     Chunked { head_bytes: usize, decoder: ChunkedDecoder, decoded: Vec<u8> },

@@ -23,7 +23,7 @@ impl<S: Service> Http<S> {
         self.settle_batch(core, key);
         let Some(entry) = core.entry(key) else { return };
         if entry.role == Role::Lingering {
-            // It was answered its last, whoever still has something for it.
+            // It has its last answer; anything that still comes for it is dropped.
             return;
         }
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();

@@ -12,9 +12,10 @@
 //! - an idle connection (kept alive, parked long-poll or SSE) owns no buffer: its 24-byte slab entry is all;
 //! - a request that arrives in one piece costs one `recv` and one `send`, and nothing is registered anew;
 //! - subscribers that stand alike are sent the same bytes, encoded once;
-//! - whoever does not read is not written for, and is closed after a while;
-//! - bytes that are not in memory are brought there by the pool, and hold back whoever asked for them alone;
-//! - what is small is answered whatever is full, and whoever finds no room is told so;
+//! - nothing is encoded for a client that does not read, and its connection is closed after a while;
+//! - bytes that are not in memory are brought there by the pool, and hold back only the clients that read
+//!   them;
+//! - small requests are answered whatever is full, and a request without room is refused, never ignored;
 //! - draining ends within its grace, and ends what can be ended in good order.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Live requests: subscribed, parked, fanned out to, ended.
 //!
-//! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Whoever stands
-//! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
+//! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Subscribers at the
+//! same position in one walk over a topic are sent the same bytes, encoded once ([`Memo`]).
 
 use crate::at::At;
 use crate::connection::{Flags, Manner, Role, Starting};
@@ -59,8 +59,8 @@ pub(crate) struct Walk {
     again: bool,
 }
 
-/// The steps of one walk, by position. It may outlive a movement of the topic: whoever is then told to
-/// wait too early is served by the walk that the movement starts.
+/// The steps of one walk, by position. It may outlive a movement of the topic: a subscriber that is then told
+/// to wait too early is served by the walk that the movement starts.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     topic_id: Option<u64>,

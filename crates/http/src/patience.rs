@@ -17,18 +17,18 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
 
-/// Patience with a body or an answer begins anew after each stride: so many bytes, or so large a part of it.
-/// A trickle does not keep what is held for it.
+/// The timeout of a body or an answer starts again after each stride: this many bytes, or this part of the
+/// whole if that is more. A trickle of bytes does not extend it.
 const STRIDE_BYTES: usize = 16 * 1024;
 const STRIDE_PART: usize = 64;
 /// A peer that takes longer over a stride than this part of the patience there is with it is slow. Where
 /// there is no room, it makes room.
 const SLOW_PART: u32 = 16;
-/// Where the slow ones did not make enough room, they are looked for again after so many milliseconds: a look
-/// goes over all connections.
+/// Where slow peers did not make enough room, they are looked for again after this many milliseconds: the
+/// search goes over all connections.
 pub(crate) const LOOK_AGAIN_MS: u32 = 100;
 
-/// Bytes of one stride of a body or an answer of so many bytes.
+/// Bytes of one stride of a body or an answer of `total_bytes`.
 pub(crate) fn stride_bytes(total_bytes: usize) -> usize {
     STRIDE_BYTES.max(total_bytes / STRIDE_PART)
 }

@@ -102,7 +102,7 @@ pub(crate) struct Waiting {
     pub(crate) read_us: u64,
 }
 
-/// A connection's end, on its way up to whoever holds it.
+/// How a connection ends, on its way up to `with_active`, which ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// Close the socket now.
@@ -490,7 +490,7 @@ impl<S: Service> Handler for Http<S> {
                 let Config { connections_max, overflow_connections_max, head_limits, .. } = self.config;
                 self.config = Config { connections_max, overflow_connections_max, head_limits, ..*config };
             }
-            // Whoever asked may have gone.
+            // The thread that asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),
             Message::Look => self.look(core),
@@ -505,7 +505,7 @@ impl<S: Service> Handler for Http<S> {
     }
 
     fn turn_ended(&mut self, core: &mut Core<Self>) {
-        // Whoever waits for an answer does not wait for what the service does now.
+        // Answers leave first: no client waits for what the service does now.
         self.end_turn_batch(core);
         if self.owes_look {
             self.look(core);

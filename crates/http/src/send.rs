@@ -22,8 +22,8 @@ use thalweg_wire::piece::Piece;
 /// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
 const COPIED_BYTES_MAX: usize = 2 * 1024;
 
-/// The kernel is asked to take so many bytes or more from their file: smaller pieces go together in one
-/// write. Whoever lends none so large need not say where it lies.
+/// The least size of a piece that the kernel is asked to take from its file: smaller pieces go together in
+/// one write. A service that lends only smaller ones need not say where they lie.
 const HELD_BYTES_MIN: usize = 64 * 1024;
 
 /// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number).

@@ -1,17 +1,17 @@
-//! What goes out together: where many connections are served one after the other, what each is sent is handed
-//! to the kernel in one call, if the kernel takes such calls.
+//! Batched sends: where many connections are served one after the other, what each is sent is handed to the
+//! kernel in one call (io_uring), if the kernel allows that.
 //!
 //! Purpose: a delivery to many subscribers, the answers to many writes that became durable together, and
-//! those to many requests that were ready in one turn, are many small writes, each a system call of its own
-//! otherwise. What is small joins; whatever comes behind it on the same connection takes it out again and is
-//! sent with it, and so does the connection's end, so that order is the connection's. What a socket does not
-//! take is kept as ever.
+//! those to many requests that were ready in one turn, are many small writes. Each would be a system call of
+//! its own. Small writes join the batch. A later write on the same connection takes the earlier one out again
+//! and is sent with it, and so does the connection's end, so that each connection keeps its order. What a
+//! socket does not take is kept as usual.
 //!
 //! Invariants: nothing is collected but between [`SendBatch::begin`] and [`Http::end_batch`], or between
-//! [`SendBatch::begin_turn`] and [`Http::end_turn_batch`], and nothing is left behind those; a connection is in
-//! the batch once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of it;
-//! it is not ended while it is in it. *Checked by* `tests/send_batch.rs` and the tests of live reads, which run
-//! with it.
+//! [`SendBatch::begin_turn`] and [`Http::end_turn_batch`], and nothing is left behind those; a connection is
+//! in the batch once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of
+//! it; it is not ended while it is in it. *Checked by* `tests/send_batch.rs` and the tests of live reads,
+//! which run with it.
 
 use crate::at::At;
 use crate::connection::Flags;
@@ -27,7 +27,7 @@ use thalweg_wire::exchange::Service;
 
 /// Fewer connections than this are sent to one by one.
 const TOGETHER_MIN: usize = 8;
-/// So many go at a time; the more the better.
+/// Writes in one batch at most; the more the better.
 const TOGETHER_MAX: usize = 512;
 /// What is larger goes by itself.
 const JOINS_BYTES_MAX: usize = 2 * 1024;
@@ -59,7 +59,7 @@ impl Delivery {
         }
     }
 
-    /// What is left of it behind so many bytes.
+    /// What is left of it behind its first `taken` bytes.
     fn rest(&self, copied: &[u8], taken: usize) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(taken..),
@@ -87,17 +87,17 @@ impl SendBatch {
         SendBatch { ring, turn: false, round: false, deliveries: Vec::new(), copied: Vec::new() }
     }
 
-    /// So many connections are ready in this turn, which ends with [`Http::end_turn_batch`].
+    /// A turn begins in which `connections` are ready. It ends with [`Http::end_turn_batch`].
     pub(crate) fn begin_turn(&mut self, connections: usize) {
         self.turn = self.turn || self.is_worth(connections);
     }
 
-    /// So many connections are served now, until [`Http::end_batch`].
+    /// A round begins in which `connections` are served. It ends with [`Http::end_batch`].
     pub(crate) fn begin(&mut self, connections: usize) {
         self.round = self.is_worth(connections);
     }
 
-    /// Whether so many writes are better one call, which takes a ring.
+    /// Whether writes to this many connections are worth one call, and there is a ring for it.
     fn is_worth(&mut self, connections: usize) -> bool {
         if connections < TOGETHER_MIN {
             return false;
@@ -114,7 +114,7 @@ impl SendBatch {
         matches!(self.ring, Ring::Ready(_))
     }
 
-    /// Whether nobody waits.
+    /// Whether no delivery waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.deliveries.is_empty()
     }

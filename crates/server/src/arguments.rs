@@ -119,8 +119,8 @@ pub(crate) enum Verb {
     },
     /// Run a server that is a program of its own, and fork it while it serves.
     ///
-    /// Whoever may use the control endpoint can fork, move and end it. Ends when the last of its servers has
-    /// ended.
+    /// A client that may use the control endpoint can fork, move and end it. Ends when the last of its
+    /// servers has ended.
     ForkServer {
         #[command(flatten)]
         options: ForkServerOptions,
@@ -215,8 +215,8 @@ pub(crate) struct ServeOptions {
     /// The certificate's private key (PEM).
     #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Allow addresses that other machines can reach without a token file: whoever reaches them may do
-    /// everything.
+    /// Allow addresses that other machines can reach without a token file: any client that reaches them may
+    /// do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
     /// Origins whose pages may use the streams from a browser: *, none, or one or several such as

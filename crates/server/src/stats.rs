@@ -1,5 +1,5 @@
 //! `GET /v1/stats`: what the server holds and did since it started, in brief: one JSON object of counts, for
-//! `thalweg stats` and whoever wants no parser of Prometheus' format.
+//! `thalweg stats` and for programs that do not parse Prometheus' format.
 //!
 //! Its names are an interface, as those of `/metrics` are. What `thalweg_streams` says there without a server
 //! in front of it is part of it. Counts begin at 0 with each start.

@@ -140,7 +140,7 @@ impl Running {
             };
             let outcome = Reactor::new(config, |core| Webhooks::new(core, &engine, resolver)).and_then(
                 |mut reactor: Reactor<Webhooks>| {
-                    // Whoever started this thread waits for the handle.
+                    // The thread that started this one waits for the handle.
                     let _ = sender.send(Ok(reactor.handle()));
                     reactor.run()
                 },

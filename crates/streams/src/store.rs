@@ -386,7 +386,7 @@ pub trait Store: Clone + Send + 'static {
     /// An announcement was taken up; the next movement announces again.
     fn acknowledge(&self, stream: &Self::Stream);
 
-    /// A number that has grown whenever anything was committed since, by whomever.
+    /// A number that grows with every commit of any writer.
     fn writes(&self) -> u64 {
         0
     }

@@ -50,7 +50,7 @@ impl<const N: usize> Meter<N> {
         self.0[counter].store(value, Ordering::Relaxed);
     }
 
-    /// Adds, whoever else does at the same time.
+    /// Adds; other threads may add at the same time.
     ///
     /// # Panics
     /// There is no such counter.

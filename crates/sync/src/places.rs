@@ -1,4 +1,4 @@
-//! Places of which there are so many in all, for whoever takes one, in whatever thread.
+//! A bounded number of places, taken and given back by any thread.
 //!
 //! Nothing is published by a place, so no ordering is asked of it: only that there are never more takers than
 //! places, and that one given back is there again. Who is refused saw a moment in which all were taken.

@@ -119,7 +119,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// Where the kernel does not let us there is nothing to check, and whoever asks is told.
+    /// `None`, and a line of output, where the kernel forbids it and there is nothing to check.
     fn send_ring() -> Option<SendRing> {
         match SendRing::new() {
             Ok(send_ring) => Some(send_ring),

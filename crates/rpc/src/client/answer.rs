@@ -43,7 +43,7 @@ impl Answers {
         self.parts.is_empty()
     }
 
-    /// The answer to the call at a place: its result as JSON, or the server's error.
+    /// The answer to the call at this index: its result as JSON, or the server's error.
     pub fn at(&self, index: usize) -> Option<Result<&str, &Said>> {
         Some(match self.parts.get(index)? {
             Part::Result(range) => {

@@ -84,7 +84,7 @@ impl Exchange {
     }
 }
 
-/// It is over, and whoever repeats it does nothing twice.
+/// The failure of a call that was never sent, so that repeating it does nothing twice.
 pub(crate) fn never_sent(what: &str) -> Failure {
     Failure::new(Fault::ConnectTimeout, what)
 }

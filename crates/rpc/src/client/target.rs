@@ -25,7 +25,7 @@ impl Target {
     }
 }
 
-/// What a URL says.
+/// A URL, resolved: where it leads, and the head of a request to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResolvedUrl {
     /// Of its host, in the order in which they are tried: at least one.
@@ -85,7 +85,7 @@ pub(crate) struct SiteId(pub(crate) usize);
 pub(crate) struct Sites {
     all: Vec<Site>,
     by_addresses: HashMap<Vec<SocketAddr>, SiteId>,
-    /// Of which no place is left: to be used again.
+    /// Numbers of sites that no URL leads to any more: to be used again.
     free: Vec<SiteId>,
 }
 
@@ -94,12 +94,12 @@ struct Site {
     addresses: Vec<SocketAddr>,
     /// Which of them is tried first: where somebody answered last.
     first: usize,
-    /// How many places are there.
+    /// How many targets lead there.
     names: usize,
 }
 
 impl Sites {
-    /// The host that has these addresses, for one more place.
+    /// The host that has these addresses, for one more target.
     pub(crate) fn with(&mut self, addresses: &[SocketAddr]) -> SiteId {
         if let Some(&known) = self.by_addresses.get(addresses) {
             self.all[known.0].names += 1;
@@ -126,12 +126,12 @@ impl Sites {
         self.by_addresses.len()
     }
 
-    /// How many places are at a host.
+    /// How many targets lead to a host.
     pub(crate) fn names(&self, SiteId(site): SiteId) -> usize {
         self.all.get(site).map_or(0, |site| site.names)
     }
 
-    /// A place of this host is dropped. With the last goes the host: nothing else may know it then.
+    /// A target of this host is dropped. With the last goes the host: nothing else may know it then.
     pub(crate) fn without(&mut self, id: SiteId) {
         let Some(site) = self.all.get_mut(id.0).filter(|site| site.names > 0) else { return };
         site.names -= 1;

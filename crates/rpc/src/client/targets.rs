@@ -22,7 +22,7 @@ pub(crate) struct Targets {
     by_number: HashMap<u32, Named>,
     by_url: HashMap<String, u32>,
     pub(crate) sites: Sites,
-    /// The number that was given last: none is given anew, not even that of a place that was dropped.
+    /// The number that was given last: none is given again, not even that of a target that was dropped.
     last: Option<u32>,
     /// Counts calls and namings.
     moment: u64,
@@ -60,7 +60,7 @@ impl Targets {
         Ok(self.add(url, resolved))
     }
 
-    /// A place under a number of its own.
+    /// Adds a target under a number of its own.
     pub(crate) fn add(&mut self, url: &str, resolved: ResolvedUrl) -> Target {
         let mut number = self.last.map_or(0, |last| last.wrapping_add(1));
         while self.by_number.contains_key(&number) {

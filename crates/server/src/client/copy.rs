@@ -474,7 +474,7 @@ mod tests {
                 "POST /v1/stream/to" => {
                     posts += 1;
                     let expected = |next| scripted::answer(409, &[("Producer-Expected-Seq", next)], "");
-                    // First as whoever copies it from its beginning, then as who copies what is left.
+                    // First for the copy from the beginning, then for the copy of what is left.
                     if posts < 3 { expected(["0", "1"][posts - 1]) } else { at(&token(7, 10), "") }
                 }
                 asked if asked.ends_with(&token(1, 14)) => at(&token(1, 20), "456789"),

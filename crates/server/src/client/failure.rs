@@ -83,7 +83,7 @@ pub(crate) enum Failure {
         /// Why.
         error: io::Error,
     },
-    /// Whoever is to be trusted cannot be read.
+    /// The file of certificates to trust cannot be read.
     Trust(io::Error),
     /// The stream ends before the offset asked for.
     PastEnd {

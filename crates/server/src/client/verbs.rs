@@ -235,7 +235,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         lifetime: Lifetime,
     },
-    /// Close a stream: nothing can be appended any more, and whoever follows it is told.
+    /// Close a stream: nothing more can be appended, and its followers are told.
     Close {
         #[command(flatten)]
         target: Target,

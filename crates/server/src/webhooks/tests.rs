@@ -60,7 +60,7 @@ fn whoever_watches_a_servers_threads_sees_the_end_of_this_one() {
     threads.end(&engine, 0, || false).unwrap();
 }
 
-/// Whoever asks the store through it hears nothing of what becomes durable: here everything is at once.
+/// A watcher that ignores what becomes durable: in memory everything is durable at once.
 struct Deaf;
 
 impl thalweg_log::Watch for Deaf {

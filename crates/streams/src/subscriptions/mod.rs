@@ -173,7 +173,7 @@ struct Inbox {
 
 impl<S: Store> Subscriptions<S> {
     /// The subscriptions that `store` keeps. What was never finished is deleted; what is not understood stays
-    /// as it is, and can only be deleted by whoever asks for that ([`Subscriptions::foreign`]).
+    /// as it is, and can only be deleted by a request for that ([`Subscriptions::foreign`]).
     pub fn open(store: &S, secret: Secret) -> Arc<Self> {
         let mut found = Vec::new();
         store.visit(&mut |name, stream| {
@@ -227,7 +227,7 @@ impl<S: Store> Subscriptions<S> {
 
     /// Has the driver woken from now on.
     pub fn set_waker(&self, waker: Waker) {
-        // Hung once, by whoever runs the one driver.
+        // Set once, by the thread that runs the one driver.
         let _ = self.waker.set(waker);
     }
 

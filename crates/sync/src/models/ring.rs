@@ -176,7 +176,7 @@ fn one_bell_does_for_bytes_and_room() {
     });
 }
 
-/// Whoever is up gets no bell.
+/// A side that is awake gets no bell.
 #[test]
 fn a_bell_is_wanted_once_per_sleep_and_only_behind_a_declaration() {
     loom::model(|| {

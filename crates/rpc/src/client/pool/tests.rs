@@ -31,7 +31,7 @@ fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
     assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
 }
 
-/// A client of whoever answers at one of these addresses, as a host's name would have them.
+/// A client of a host with these addresses, as if its name had resolved to them.
 fn pool_of(addresses: &[SocketAddr], options: Options) -> (Pool, Target) {
     let mut pool = Pool::new(options);
     let resolved = ResolvedUrl { addresses: addresses.to_vec(), ..ResolvedUrl::of(NOWHERE, None).unwrap() };
