@@ -110,7 +110,7 @@ impl Policy {
         }
         let name = |origin: &Origin| match origin {
             Origin::One(name) => Ok(name.clone()),
-            other => Err(format!("the origin {other} stands alone, not beside others")),
+            other => Err(format!("the origin {other} must stand alone, not beside others")),
         };
         let names = origins.iter().map(name).collect::<Result<Vec<_>, _>>()?;
         if names.len() > ORIGINS_MAX {

@@ -126,7 +126,7 @@ impl Front {
     pub(crate) fn warn(&self) {
         if self.keys.as_ref().is_some_and(|keys| keys.count() == 0) {
             tracing::warn!(
-                "the token file has no token: nobody may do anything but ask for what takes none, such as /healthz"
+                "the token file has no token: only requests that take none, such as /healthz, are answered"
             );
         }
     }

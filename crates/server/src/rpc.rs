@@ -65,7 +65,7 @@ impl FromStr for Wish {
             return Err("expected on, off, or NAME=SCHEMA,ENDPOINT".to_owned());
         };
         if !Gateway::takes(name) {
-            return Err(format!("{name:?} cannot stand in a path as it is"));
+            return Err(format!("{name:?} cannot be part of a path as it is"));
         }
         let endpoint = path_endpoint(endpoint)?;
         Ok(Self::Elsewhere { name: name.to_owned(), schema: schema.to_owned(), endpoint })
@@ -115,9 +115,7 @@ impl Rpc {
     /// A schema cannot be read, or a name is taken.
     pub(crate) fn of(options: &ServeOptions) -> Result<Option<Self>, Failure> {
         if options.rpc.contains(&Wish::Off) && options.rpc.iter().any(|wish| *wish != Wish::Off) {
-            return Err(Failure::Rpc(
-                "off stands beside what is to be called: leave one of them out".to_owned(),
-            ));
+            return Err(Failure::Rpc("off is given beside a service: leave one of them out".to_owned()));
         }
         let mut called = Vec::new();
         for wish in &options.rpc {

@@ -105,7 +105,7 @@ impl std::fmt::Display for Failure {
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Certificate(error) => write!(out, "{error}"),
             Self::Unresolved(place, error) => {
-                write!(out, "cannot find the address of {place}: {error}; an address in its place takes no resolver")
+                write!(out, "cannot find the address of {place}: {error}; give an address instead of the name")
             }
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
@@ -123,7 +123,7 @@ impl std::fmt::Display for Failure {
                 })
             }
             Self::Store(why) => write!(out, "{why}"),
-            Self::Service(error) => write!(out, "{error}; --services off does without"),
+            Self::Service(error) => write!(out, "{error}; with --services off the server starts without them"),
             Self::Rpc(why) => write!(out, "--rpc: {why}"),
             Self::Reactors { asked, most } => write!(
                 out,
@@ -136,7 +136,7 @@ impl std::fmt::Display for Failure {
                  raise the limit (ulimit -n, LimitNOFILE=), or have fewer --reactors"
             ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
-            Self::Reactor => write!(out, "a thread ended unasked; see the log above"),
+            Self::Reactor => write!(out, "a thread ended unexpectedly; see the log above"),
         }
     }
 }
@@ -361,7 +361,7 @@ impl Control<'_> {
             Err(error) => {
                 tracing::error!(
                     %error,
-                    "the configuration is not reloaded; the one in force stays. Its tokens and its certificate, where it has any, were read again"
+                    "the configuration is not reloaded; the one in force stays. Its tokens and its certificate, if it has any, were read again"
                 );
                 return;
             }

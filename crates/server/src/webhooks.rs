@@ -146,7 +146,7 @@ impl Running {
                 },
             );
             if let Err(error) = outcome {
-                tracing::error!(%error, "subscriptions are not driven any more");
+                tracing::error!(%error, "subscriptions are no longer driven");
                 let _ = sender.send(Err(error));
             }
         };

@@ -283,7 +283,7 @@ fn walk(source: &mut End, end: u64, patience: Patience) -> Result<Chunk, Failure
         let reached = Token::parse(piece.next.as_bytes()).map_or(0, |token| token.offset);
         if begins_at(&piece)? > end {
             return Err(Failure::Copy(format!(
-                "{} has let go of bytes that the copy lacks: copy it to a new stream",
+                "{} no longer has bytes that the copy lacks: copy it to a new stream",
                 source.address.name
             )));
         }

@@ -149,7 +149,7 @@ fn shared_memory(made: io::Result<()>) -> Finding {
         Err(error) => poor(
             "shared memory",
             format!("memfd is not available: {error}"),
-            "services reach no one through .shm: use their .sock, or allow memfd_create",
+            "no client reaches services through .shm: use their .sock, or allow memfd_create",
         ),
     }
 }
@@ -160,7 +160,7 @@ fn children(watched: io::Result<()>) -> Finding {
         Err(error) => poor(
             "children",
             format!("pidfd is not available: {error}"),
-            "a service's client starts no program without: it takes Linux 5.3, and a sandbox that allows pidfd_open",
+            "without it a service's client starts no program: use Linux 5.3 or newer, and a sandbox that allows pidfd_open",
         ),
     }
 }
