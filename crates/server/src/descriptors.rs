@@ -4,8 +4,8 @@
 //! Each reactor, listener, service here and elsewhere, and file of the store is counted before any is opened.
 //! Of what is left, a part stays free for what comes while the server runs: segments as the log grows, those
 //! that are gone while somebody is still being sent some of them, webhooks, clients of services on this
-//! machine, and overflow connections, which are told that there is no room. The rest is for connections, so that the number
-//! that is said is one that can be had.
+//! machine, and overflow connections, which are told that there is no room. The rest is for connections, so
+//! that the number that is said is one that can be had.
 
 use crate::arguments::{Durability, ServeOptions, Switch};
 use crate::rpc::Wish;
@@ -53,7 +53,7 @@ pub(crate) struct Capacity {
     pub(crate) overflow_connections: usize,
 }
 
-/// There is room for nobody.
+/// There is not room for a single connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooFew {
     pub(crate) limit: u64,
@@ -89,7 +89,8 @@ impl Needs {
         self.open + OWN + self.files + services + self.elsewhere * EACH_ELSEWHERE + reactors
     }
 
-    /// What there is room for when so many descriptors may be open and so many connections are wanted in all.
+    /// What there is room for where `limit` descriptors may be open and `wanted` connections are wanted in
+    /// all.
     ///
     /// # Errors
     /// Not even for one.

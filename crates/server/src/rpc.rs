@@ -158,7 +158,7 @@ impl Rpc {
         Ok((!called.is_empty()).then_some(Self { called, bounds }))
     }
 
-    /// Shared out over so many gateways.
+    /// Shares the bounds out over this many gateways.
     pub(crate) fn share_out(&mut self, gateways: usize) {
         self.bounds.answers_bytes_max = self.bounds.answers_bytes_max.div_ceil(gateways);
     }
@@ -171,7 +171,7 @@ impl Rpc {
     /// What one reactor serves, and the descriptors that it is to watch.
     ///
     /// # Errors
-    /// More reactors than a store announces to; a name that cannot stand in a path; no descriptor left.
+    /// More reactors than a store announces to; a name that cannot be part of a path; no descriptor left.
     pub(crate) fn gateway(
         &self,
         engine: &Engine,

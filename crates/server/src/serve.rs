@@ -387,7 +387,7 @@ impl Control<'_> {
     }
 }
 
-/// The bounds that a server with these options and so many reactors has in all, as far as it could run.
+/// The bounds that a server with these options and this number of reactors has in all, if it can run.
 pub(crate) fn limits(options: &ServeOptions, reactors: usize) -> Limits {
     let per_reactor = PerReactor::of(options, reactors, options.listen.len());
     per_reactor.unwrap_or_else(|_| PerReactor::with_room_for_one(options, reactors)).limits(options)

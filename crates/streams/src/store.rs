@@ -17,7 +17,7 @@ use thalweg_wire::exchange::Work;
 pub enum Lifetime {
     /// Until it is deleted.
     Unlimited,
-    /// Until it has not been read or written for so many seconds.
+    /// Until it has not been read or written for this many seconds.
     Sliding {
         /// The window in seconds.
         ttl_s: u64,

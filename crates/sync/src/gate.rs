@@ -188,7 +188,7 @@ impl Gate {
     }
 
     /// A gate for sleepers who cannot write to the publisher's words and so cannot be woken by it: they look
-    /// by themselves whether it moved, so often. Whoever wakes them through this very gate they hear at once.
+    /// by themselves whether it moved, at this interval. A wake through this very gate reaches them at once.
     ///
     /// # Errors
     /// There is no memory for its words.

@@ -12,7 +12,7 @@ use std::ops::Range;
 pub struct Marks(Box<[AtomicU64]>);
 
 impl Marks {
-    /// None, of so many parts.
+    /// No mark set, for this many parts.
     pub fn new(parts: u32) -> Self {
         Self((0..parts.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect())
     }

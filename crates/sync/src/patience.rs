@@ -22,7 +22,7 @@ pub const QUICK_NS: u64 = 2 * WAKE_NS;
 pub const ALONE_NS: u64 = 5_000;
 /// A yield that takes longer went to somebody.
 const YIELD_NS: u64 = 2_000;
-/// So often others may have the processor for longer than a wake costs.
+/// How many times another thread may have the processor for longer than a wake costs.
 const ABSENCES_MAX: u32 = 2;
 /// A longer wait counts as this much, so that a burst behind it is recognised within a few waits.
 const WAIT_NS_MAX: u64 = 4 * WAKE_NS;

@@ -10,13 +10,13 @@ use crate::primitives::atomic::{AtomicUsize, Ordering};
 pub struct Places(AtomicUsize);
 
 impl Places {
-    /// So many, all free.
+    /// A set of this many places, all free.
     #[cfg(not(loom))]
     pub const fn new(count: usize) -> Self {
         Self(AtomicUsize::new(count))
     }
 
-    /// So many, all free.
+    /// A set of this many places, all free.
     #[cfg(loom)]
     pub fn new(count: usize) -> Self {
         Self(AtomicUsize::new(count))

@@ -49,7 +49,7 @@ impl Piece {
     /// Drops the first `count` bytes.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer.
     pub fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         if let Some((_, at)) = &mut self.file {
@@ -60,7 +60,7 @@ impl Piece {
     /// What follows the first `count` bytes.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer.
     #[must_use]
     pub fn behind(&self, count: usize) -> Piece {
         let mut rest = self.clone();

@@ -37,7 +37,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The socket took so many bytes as they are.
+    /// The socket took this many bytes, unsealed.
     pub(crate) fn unsealed(bytes: usize) -> Self {
         Self { plain: bytes, wire: bytes }
     }

@@ -143,7 +143,7 @@ fn proof(request: &Request<'_>) -> Proof {
     }
 }
 
-/// Whether a body's length is said before it comes, and is no more than so many bytes.
+/// Whether a body's length is announced, and is at most this many bytes.
 fn announces_at_most(request: &Request<'_>, bytes: u64) -> bool {
     request.field(Name::ContentLength).is_some_and(|length| decimal::parse(length, bytes).is_some())
 }

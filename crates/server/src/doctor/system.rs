@@ -18,7 +18,7 @@ const CONNECTIONS_BAD: u64 = 64;
 /// How often the clock is read, and what one time may take: a system call takes more.
 const CLOCK_READS: u64 = 10_000;
 const CLOCK_SLOW_NS: u64 = 250;
-/// Kernels that count a ring as locked memory want about so much.
+/// Locked memory that a ring takes, about, on kernels that count it as such.
 const RING_BYTES: u64 = 64 << 10;
 
 pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> {

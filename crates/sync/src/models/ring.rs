@@ -102,7 +102,7 @@ impl<O: Orderings> Side<O> {
         }
     }
 
-    /// Reads so many bytes, in pieces of at most `most`.
+    /// Reads this many bytes, in pieces of at most `most`.
     fn read_all(&mut self, count: usize, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < count {
