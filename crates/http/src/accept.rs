@@ -1,9 +1,9 @@
 //! New connections, and too many of them.
 
-use crate::config::GUESTS_MAX;
+use crate::config::OVERFLOW_CONNECTIONS_MAX;
 use crate::connection::{Connection, Flags, Role};
-use crate::guest::turn_away;
 use crate::limit::Limit;
+use crate::overflow::turn_away;
 use crate::patience::note_deadline;
 use crate::reactor::{Http, HttpCore};
 use crate::tls::Identity;
@@ -24,7 +24,10 @@ impl<S: Service> Http<S> {
     pub(crate) fn accept(&mut self, core: &mut HttpCore<S>, key: Key) -> usize {
         let (now, now_ms) = (Self::now(core), core.now_ms());
         self.date.refresh(core.wall_us());
-        let places = self.places.free().saturating_add(self.config.guests_max.saturating_sub(self.guests));
+        let places = self
+            .places
+            .free()
+            .saturating_add(self.config.overflow_connections_max.saturating_sub(self.overflow_connections));
         let batch = places.clamp(BATCH_BEYOND, BATCH);
         let Self { doors, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
@@ -73,13 +76,17 @@ impl<S: Service> Http<S> {
     ) {
         let greeted = identity.is_none() || self.has_room_for_handshake(core);
         let room = greeted && self.places.take();
-        let guests_max = if identity.is_some() { 0 } else { self.config.guests_max.min(GUESTS_MAX) };
-        if !room && self.guests >= guests_max {
+        let overflow_connections_max = if identity.is_some() {
+            0
+        } else {
+            self.config.overflow_connections_max.min(OVERFLOW_CONNECTIONS_MAX)
+        };
+        if !room && self.overflow_connections >= overflow_connections_max {
             let limit = if greeted { Limit::Connections } else { Limit::Handshakes };
             return self.refuse_connection(core, connection.as_fd(), identity, limit);
         }
         let mut entry = Connection::new(Role::Request);
-        entry.flags.set(Flags::GUEST, !room);
+        entry.flags.set(Flags::OVERFLOW, !room);
         entry.flags.set(Flags::NAMING, naming);
         let key = match core.insert(connection, entry, Interest::READ) {
             Ok(key) => key,
@@ -92,7 +99,7 @@ impl<S: Service> Http<S> {
             }
         };
         self.connections += 1;
-        self.guests += usize::from(!room);
+        self.overflow_connections += usize::from(!room);
         self.meters.open();
         let patience_ms = match identity {
             Some(identity) => {
@@ -112,7 +119,7 @@ impl<S: Service> Http<S> {
     }
 
     /// Whether one more handshake may begin. At the bound, the oldest connection makes room that has sent no
-    /// record yet: it costs its peer nothing, and whoever means it sends one at once.
+    /// record yet: that costs its peer nothing, and a real client sends its first record at once.
     fn has_room_for_handshake(&mut self, core: &mut HttpCore<S>) -> bool {
         if self.secure.handshakes() >= self.config.handshakes_max
             && let Some(key) = self.secure.oldest_silent()

@@ -2,10 +2,10 @@
 //!
 //! A body has reserved what has come of it, and the next stride of what was announced. Where there is no room
 //! for that, bodies whose peers are slow (`patience`) are answered 408 and make room, the slowest first;
-//! where none is slow, the body that asks is refused. So whoever announces much and sends nothing holds a
-//! stride, and that only until somebody needs it. Heads are not counted, since every connection may have one,
-//! and neither is a request that is no longer than a head may be: whoever holds all the room there is keeps
-//! nobody from what is small. What was reserved is given back when the request is whole, refused or gone.
+//! where none is slow, the body that asks is refused. So a client that announces a large body and sends
+//! nothing holds one stride, and only until another body needs it. Heads are not counted, since every
+//! connection may have one, and neither is a request that is no longer than a head may be: small requests
+//! need no room here. What was reserved is given back when the request is whole, refused or gone.
 //!
 //! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in
 //! `tests/requests.rs`.

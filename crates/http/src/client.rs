@@ -1,6 +1,6 @@
 //! One request of our own and its answer, over a socket that never blocks: what webhooks are called with.
 //!
-//! An [`Exchange`] owns bytes, not sockets: whoever has the connected socket calls [`Exchange::drive`] when
+//! An [`Exchange`] owns bytes, not sockets: the owner of the connected socket calls [`Exchange::drive`] when
 //! it is ready, and is told what to wait for next. With TLS the peer must prove its name; HTTP is the same.
 //! Bounded: the answer's head by the parser, its body by [`BODY_BYTES_MAX`]. Redirects are not followed.
 

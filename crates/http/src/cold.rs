@@ -1,12 +1,13 @@
 //! Bytes that are not in memory: brought there by the pool, while their connection waits and the reactor goes
-//! on. A request that finds its bytes cold stays in the input and is served again; a subscriber is asked
-//! again. Where as many wait for the disk as may, a request is refused and a subscriber waits for one of them
-//! to be done: it was promised what comes, and holds nothing meanwhile. The pool is shared, and the end of
-//! another reactor's read is not reported here. Where this reactor has none in the pool, a timer lets those
-//! subscribers ask again.
+//! on. A request whose bytes are cold stays in the input and is served again afterwards; a subscriber is
+//! served again. At the bound on reads that wait for the disk (`cold_reads_max`) a request is refused. A
+//! subscriber waits until one of those reads is done: it was promised what comes, and holds nothing
+//! meanwhile. The pool is shared, and the end of another reactor's read is not reported here. So where this
+//! reactor has no read in the pool, a timer lets those subscribers ask again.
 //!
-//! What a peer is slow to take lies here as it was read, in maps of files, and may have left memory by the
-//! time its socket has room. So it is looked for again before it is sent, and brought back by the pool.
+//! An answer that cannot leave lies here as it was read, in maps of files: the peer's socket is full, or an
+//! earlier answer of the connection is still awaited. Its pages may have left memory by the time it may go.
+//! So the kernel is asked about them before they are sent, and the pool brings back what has left.
 //!
 //! Invariant: while a subscriber is in `cold`, a read of this reactor is still to be reported, or
 //! `cold_timer` is set. *Checked by* the tests in `tests/cold.rs`.
@@ -22,9 +23,10 @@ use thalweg_sys::disk::{bring_in, is_present};
 use thalweg_wire::exchange::{Announced, Live, Mode, Refusal, Service, Work};
 use thalweg_wire::piece::Piece;
 
-/// So often in a row what was brought in may be gone again before it was sent; then memory is too scarce.
+/// How many times in a row bytes that were brought in may be gone again before they were sent. Beyond that
+/// memory is too scarce.
 const WARMINGS_MAX: u8 = 8;
-/// After so many milliseconds a pool that other reactors filled is asked for room again.
+/// How long until a pool that other reactors filled is asked for room again.
 const ASK_AGAIN_MS: u32 = 10;
 
 /// What became of work that brings bytes in.
@@ -79,8 +81,9 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Whether what is kept for a peer is still in memory. If it is not, its connection goes on once it is.
-    pub(crate) fn is_output_warm(&mut self, at: &mut At<'_, S>) -> bool {
+    /// Whether all that is kept for a peer is still in memory: unsent bytes, and answers that waited for
+    /// earlier ones. If it is not, its connection goes on once it is.
+    pub(crate) fn is_kept_warm(&mut self, at: &mut At<'_, S>) -> bool {
         if at.active.output_waits {
             return false;
         }
@@ -88,7 +91,7 @@ impl<S: Service> Http<S> {
         if now_ms.wrapping_sub(at.active.present_ms) < slow_ms(self.config.stall_timeout_ms) {
             return true;
         }
-        let gone: Vec<Piece> = at.active.output.pieces.iter().filter(|p| !is_present(p)).cloned().collect();
+        let gone: Vec<Piece> = at.active.kept_pieces().filter(|p| !is_present(p)).cloned().collect();
         let warming = match (gone.is_empty(), at.active.warming) {
             (true, _) => Warming::Done,
             // The pool has another read of this connection, whose report has it ask again.

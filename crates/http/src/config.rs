@@ -2,8 +2,8 @@
 
 use thalweg_wire::http1::Limits;
 
-/// Guests that a reactor has room for, whatever is configured.
-pub const GUESTS_MAX: usize = 64;
+/// Overflow connections that a reactor has room for, whatever is configured.
+pub const OVERFLOW_CONNECTIONS_MAX: usize = 64;
 
 /// Bounds and patience, per reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +35,12 @@ pub struct Config {
     /// Response bytes of one connection that are collected into one write before it happens; where they wait
     /// for an answer before them, its reading pauses.
     pub burst_bytes_max: usize,
-    /// Connections at once, of all reactors that [share places](crate::Http::with_places); one more is a
-    /// guest.
+    /// Connections at once, of all reactors that [share places](crate::Http::with_places); one more is an
+    /// overflow connection.
     pub connections_max: usize,
-    /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more
-    /// is answered 503 at once.
-    pub guests_max: usize,
+    /// Overflow connections at once, 64 at most. Each may send one small request; any other is answered 503.
+    /// One connection more is answered 503 at once.
+    pub overflow_connections_max: usize,
     /// TLS handshakes under way at once. For a connection more the oldest is closed that has sent no record
     /// yet; where there is none, the new connection is.
     pub handshakes_max: usize,
@@ -55,8 +55,8 @@ pub struct Config {
     /// For each further 16 KiB of what the peer is sent, 64th part of more than 1 MiB, or what is left of it;
     /// then the connection is cut. What it took is looked at as often, so it may have twice as long.
     pub stall_timeout_ms: u32,
-    /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has
-    /// to ask.
+    /// How long a refused peer's bytes are still read, so that the refusal reaches it; and how long an overflow
+    /// connection has to send its request.
     pub linger_ms: u32,
     /// After which a long-poll with nothing to say is answered.
     pub long_poll_timeout_ms: u32,
@@ -68,7 +68,7 @@ pub struct Config {
     pub writes_apart_ms: u32,
     /// What many connections are sent together is handed to the kernel in one call (io_uring), where it
     /// allows that.
-    pub volleys: bool,
+    pub batched_sends: bool,
 }
 
 impl Default for Config {
@@ -84,7 +84,7 @@ impl Default for Config {
             pipeline_max: 64,
             burst_bytes_max: 256 * 1024,
             connections_max: 65_536,
-            guests_max: GUESTS_MAX,
+            overflow_connections_max: OVERFLOW_CONNECTIONS_MAX,
             handshakes_max: 1_024,
             head_timeout_ms: 30_000,
             handshake_timeout_ms: 10_000,
@@ -96,7 +96,7 @@ impl Default for Config {
             sse_lifetime_ms: 60_000,
             sse_keep_alive_ms: 15_000,
             writes_apart_ms: 100,
-            volleys: true,
+            batched_sends: true,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum Role {
     /// No connection: a descriptor, or a timer, by which the service is told to look.
     Attached,
     /// No socket: the timer that ends a rest.
-    Pacer,
+    RestTimer,
     /// No socket: the timer after which the pool is asked for room again.
     Cold,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Role {
 impl Role {
     /// Whether it is a peer's connection.
     pub(crate) fn is_connection(self) -> bool {
-        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer | Self::Cold)
+        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::RestTimer | Self::Cold)
     }
 }
 
@@ -56,10 +56,10 @@ impl Flags {
     pub(crate) const CLOSE: u8 = 4;
     /// The peer speaks HTTP/1.0.
     pub(crate) const LEGACY: u8 = 8;
-    /// What it is sent waits for others' deliveries. Not about a request, but about now: see `volley`.
+    /// What it is sent waits for others' deliveries. Not about a request, but about now: see `send_batch`.
     pub(crate) const JOINED: u8 = 16;
-    /// It came when there was no room: see `guest`. About the connection for good.
-    pub(crate) const GUEST: u8 = 32;
+    /// It came when there was no room: see `overflow`. About the connection for good.
+    pub(crate) const OVERFLOW: u8 = 32;
     /// How much the kernel holds of what it is sent was bounded, or need not be: see `send`. For good, too.
     pub(crate) const BOUNDED: u8 = 64;
     /// Its requests have to name this server. For good, too.
@@ -75,7 +75,7 @@ impl Flags {
 
     /// Another live request begins.
     pub(crate) fn forget(&mut self) {
-        self.0 &= Self::JOINED | Self::GUEST | Self::BOUNDED | Self::NAMING;
+        self.0 &= Self::JOINED | Self::OVERFLOW | Self::BOUNDED | Self::NAMING;
     }
 }
 
@@ -116,7 +116,7 @@ impl<T> Connection<T> {
 
     pub(crate) fn peer(&self) -> Peer {
         let Self { secure, flags, .. } = *self;
-        Peer { secure, guest: flags.has(Flags::GUEST), naming: flags.has(Flags::NAMING) }
+        Peer { secure, overflow: flags.has(Flags::OVERFLOW), naming: flags.has(Flags::NAMING) }
     }
 
     pub(crate) fn live(&self, offset: u64) -> Live {
@@ -126,13 +126,13 @@ impl<T> Connection<T> {
     }
 }
 
-/// What is known of whoever asks, beside what is asked.
+/// What is known of the client, beside its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// What it says and hears is sealed.
     pub(crate) secure: bool,
-    /// It came when there was no room: see `guest`.
-    pub(crate) guest: bool,
+    /// It came when there was no room: see `overflow`.
+    pub(crate) overflow: bool,
     /// Its requests have to name this server.
     pub(crate) naming: bool,
 }
@@ -142,7 +142,7 @@ pub(crate) struct Peer {
 pub(crate) enum Body {
     /// The head is not whole yet.
     Unknown,
-    /// Head and body together have so many bytes, the head alone so many.
+    /// How many bytes the head has, and head and body together.
     Fixed { head_bytes: usize, total_bytes: usize },
     /// Chunks are being taken out of the input behind the head.
     Chunked { head_bytes: usize, decoder: ChunkedDecoder, decoded: Vec<u8> },
@@ -209,9 +209,9 @@ pub(crate) struct Active<T> {
     pub(crate) left_bytes: u64,
     /// How many are a stride; see `patience`.
     pub(crate) stride_bytes: u64,
-    /// When they were last known to be in memory; see `cold`.
+    /// When they, and the replies that wait for others, were last known to be in memory; see `cold`.
     pub(crate) present_ms: u32,
-    /// They are being brought there, and nothing is sent meanwhile.
+    /// Some of them are being brought there, and nothing is sent meanwhile.
     pub(crate) output_waits: bool,
     /// The peer waits for `100 Continue`.
     pub(crate) continue_owed: bool,
@@ -323,6 +323,12 @@ impl<T> Active<T> {
         let reply = self.replies.pop()?;
         self.ready_bytes -= reply.response.body_bytes();
         Some(reply)
+    }
+
+    /// What lies here for the peer: unsent bytes, and the bodies of replies that have not left.
+    pub(crate) fn kept_pieces(&self) -> impl Iterator<Item = &Piece> {
+        let replies = self.replies.answers().flat_map(|reply| &reply.response.body);
+        self.output.pieces.iter().chain(replies)
     }
 
     /// The kernel holds `queued_bytes` of what the peer was sent: the patience with it begins anew if it has

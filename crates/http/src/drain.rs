@@ -41,7 +41,7 @@ impl<S: Service> Http<S> {
     fn drain_one(&mut self, core: &mut HttpCore<S>, key: Key) {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control | Role::Pacer | Role::Cold => {}
+            Role::Control | Role::RestTimer | Role::Cold => {}
             Role::Listener | Role::Lingering | Role::Attached => {}
             Role::Request => self.with_active(core, key, |_, _| Ok(())),
             Role::LongPoll | Role::Sse => self.with_active(core, key, Self::drain_live),

@@ -4,6 +4,7 @@
 use crate::at::At;
 use crate::connection::Role;
 use crate::live::Pumped;
+use crate::patience::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, read, shutdown_write};
@@ -19,16 +20,16 @@ impl<S: Service> Http<S> {
     where
         W: FnOnce(&mut Self, &mut At<'_, S>) -> Result<(), Gone>,
     {
-        self.settle_volley(core, key);
+        self.settle_batch(core, key);
         let Some(entry) = core.entry(key) else { return };
         if entry.role == Role::Lingering {
-            // It was answered its last, whoever still has something for it.
+            // It has its last answer; anything that still comes for it is dropped.
             return;
         }
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
         let at = &mut At { core, key, active: &mut active };
         let outcome = work(self, at).and_then(|()| self.settle(at));
-        if outcome.is_err() && self.leave_volley(at.core, key) {
+        if outcome.is_err() && self.leave_batch(at.core, key) {
             // Whatever ends it, what was said before is sent before.
             let _ = self.send_staged(at);
         }
@@ -105,13 +106,17 @@ impl<S: Service> Http<S> {
     /// Puts interest, patience and buffers in order after whatever was done. `true`: nothing is in
     /// flight, and the connection is better off without its active part.
     fn settle(&mut self, at: &mut At<'_, S>) -> Result<bool, Gone> {
-        if at.active.ended && self.leave_volley(at.core, at.key) {
+        if at.active.ended && self.leave_batch(at.core, at.key) {
             // What the socket does not take of it keeps the connection.
             self.send_staged(at)?;
         }
         if self.draining && at.active.is_quiet() && at.role()? == Role::Request {
             // There may be a request in its socket that no event told of yet.
             self.receive(at)?;
+        }
+        if at.active.stashed_bytes == 0 && at.active.output.is_empty() {
+            // Whatever waits from now on was read a moment ago.
+            at.active.present_ms = now_ms(at.core);
         }
         self.load.stash(at.active.ready_bytes, at.active);
         let live = at.role()? != Role::Request;

@@ -45,7 +45,7 @@ impl<S: Service> Http<S> {
         self.owes_look = true;
     }
 
-    /// Nobody waits for these answers any more.
+    /// The connection that waited for these answers is gone.
     pub(crate) fn forget_later(&mut self, active: &mut Active<S::Topic>) {
         for later in active.later.drain(..) {
             self.later.remove(&later);

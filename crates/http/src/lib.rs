@@ -12,13 +12,15 @@
 //! - an idle connection (kept alive, parked long-poll or SSE) owns no buffer: its 24-byte slab entry is all;
 //! - a request that arrives in one piece costs one `recv` and one `send`, and nothing is registered anew;
 //! - subscribers that stand alike are sent the same bytes, encoded once;
-//! - whoever does not read is not written for, and is closed after a while;
-//! - bytes that are not in memory are brought there by the pool, and hold back whoever asked for them alone;
-//! - what is small is answered whatever is full, and whoever finds no room is told so;
+//! - nothing is encoded for a client that does not read, and its connection is closed after a while;
+//! - bytes that are not in memory are brought there by the pool, and hold back only the clients that read
+//!   them;
+//! - small requests are answered whatever is full, and a request without room is refused, never ignored;
 //! - draining ends within its grace, and ends what can be ended in good order.
 #![forbid(unsafe_code)]
 
 mod accept;
+mod append_latency;
 mod at;
 mod bodies;
 pub mod client;
@@ -27,26 +29,25 @@ mod config;
 mod connection;
 mod drain;
 mod drive;
-mod guest;
 mod later;
 mod limit;
 mod live;
 mod load;
 mod meters;
+mod overflow;
 mod patience;
-mod posts;
 mod reactor;
 mod receive;
 mod request;
 mod send;
+mod send_batch;
 mod timer;
 pub mod tls;
-mod volley;
 mod warnings;
 
-pub use config::{Config, GUESTS_MAX};
+pub use config::{Config, OVERFLOW_CONNECTIONS_MAX};
 pub use connection::Connection;
 pub use limit::Limit;
 pub use meters::{Calls, Meters, Traffic};
-pub use reactor::{Census, Http, Listening, Message};
+pub use reactor::{ConnectionCounts, Http, Listening, Message};
 pub use warnings::Sparing;

@@ -1,7 +1,7 @@
 //! Live requests: subscribed, parked, fanned out to, ended.
 //!
-//! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Whoever stands
-//! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
+//! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Subscribers at the
+//! same position in one walk over a topic are sent the same bytes, encoded once ([`Memo`]).
 
 use crate::at::At;
 use crate::connection::{Flags, Manner, Role, Starting};
@@ -59,8 +59,8 @@ pub(crate) struct Walk {
     again: bool,
 }
 
-/// The steps of one walk, by position. It may outlive a movement of the topic: whoever is then told to
-/// wait too early is served by the walk that the movement starts.
+/// The steps of one walk, by position. It may outlive a movement of the topic: a subscriber that is then told
+/// to wait too early is served by the walk that the movement starts.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     topic_id: Option<u64>,
@@ -143,7 +143,7 @@ impl<S: Service> Http<S> {
                 Step::Events { plain, chunk, next, end } => {
                     let chunked = self.move_on(at.core, at.key, next)?;
                     let bytes = if chunked { chunk } else { plain };
-                    if !bytes.is_empty() && !self.join_volley(at, &bytes) {
+                    if !bytes.is_empty() && !self.join_batch(at, &bytes) {
                         self.stage_piece(&bytes.into());
                     }
                     if end {
@@ -185,7 +185,7 @@ impl<S: Service> Http<S> {
     /// Ends the response with its last chunk, or with the connection.
     pub(crate) fn end_sse(&mut self, at: &mut At<'_, S>) -> Result<Pumped, Gone> {
         let manner = self.end_live(at)?;
-        let _ = self.leave_volley(at.core, at.key);
+        let _ = self.leave_batch(at.core, at.key);
         if !manner.legacy {
             self.stage_bytes(LAST_CHUNK);
         }
@@ -198,7 +198,7 @@ impl<S: Service> Http<S> {
         let events_begun = at.role()? == Role::Sse && self.segments.is_empty();
         let manner = self.end_live(at)?;
         if events_begun {
-            let _ = self.leave_volley(at.core, at.key);
+            let _ = self.leave_batch(at.core, at.key);
             self.send_staged(at)?;
             // The head of another response has left: the only word left to say is the connection's end.
             at.active.closing = true;
@@ -303,7 +303,7 @@ impl<S: Service> Http<S> {
             tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
         std::mem::swap(&mut self.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
-        self.volley.begin(keys.len());
+        self.batch.begin(keys.len());
         for _ in 0..SLICE {
             let Some(key) = keys.pop() else { break };
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());
@@ -316,7 +316,7 @@ impl<S: Service> Http<S> {
                 break;
             }
         }
-        self.end_volley(core);
+        self.end_batch(core);
         span.record("served", served);
         self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);
         std::mem::swap(&mut self.memo, memo);

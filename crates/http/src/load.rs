@@ -3,8 +3,8 @@
 //!
 //! While writes come, on whichever reactor, large reads also rest after each turn that was full of them, for
 //! several times as long as it took: a herd that catches up would have all processors to itself otherwise,
-//! its clients' beside ours, and each step of a write would wait for one to be free. Who follows a topic and
-//! has everything is no read and never rests.
+//! its clients' beside ours, and each step of a write would wait for one to be free. A subscriber that has
+//! everything is not a large read and never rests.
 //!
 //! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the
 //! answers which wait for others before them, as of each connection's last event, `subscribers` the number of
@@ -15,9 +15,9 @@
 
 use crate::at::At;
 use crate::connection::{Active, Peer, Role, Starting};
-use crate::guest::CONNECTIONS;
 use crate::limit::Limit;
 use crate::live::Pumped;
+use crate::overflow::CONNECTIONS;
 use crate::patience::{LOOK_AGAIN_MS, now_ms, slow_ms};
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
@@ -31,7 +31,7 @@ const TURN_BYTES_BESIDE_WRITES: usize = 512 << 10;
 const WRITE_BYTES_MAX: usize = 4 << 20;
 /// The same while writes come.
 const WRITE_BYTES_BESIDE_WRITES: usize = 256 << 10;
-/// So many times as long as the turn took reads rest after it.
+/// Reads rest this many times as long as the turn took, within `REST_MS`.
 const REST_PARTS: u32 = 3;
 const REST_MS: std::ops::RangeInclusive<u32> = 1..=40;
 
@@ -52,7 +52,7 @@ pub(crate) struct Load {
     resuming: bool,
     /// Writes came when last asked.
     writes_come: bool,
-    /// Until the pacer's timer.
+    /// Until the rest_timer's timer.
     rests: bool,
     /// When the slow readers were last looked for and did not make enough room.
     looked_ms: u32,
@@ -83,12 +83,12 @@ impl Writes {
 }
 
 impl Load {
-    /// So many bytes went out, or were to.
+    /// Counts bytes that were sent, or offered to a socket.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.turn_bytes[usize::from(self.resuming)] += bytes;
     }
 
-    /// A connection's output keeps so many bytes now, and kept so many before.
+    /// Counts anew a connection's unsent output: bytes `before` and `now`.
     pub(crate) fn unsent(&mut self, before: u64, now: u64) {
         self.unsent_bytes = self.unsent_bytes + now - before;
     }
@@ -136,7 +136,7 @@ impl Load {
         self.unsent_bytes + self.stashed_bytes
     }
 
-    /// So much was sent in this turn that what reads has to wait for the next.
+    /// Whether this turn has sent its share of read bytes, so that further reads wait for the next turn.
     pub(crate) fn is_spent(&self) -> bool {
         let most = if self.writes_come { TURN_BYTES_BESIDE_WRITES } else { TURN_BYTES_MAX };
         self.turn_bytes[usize::from(self.resuming)] >= most
@@ -147,7 +147,7 @@ impl Load {
         if self.writes_come { WRITE_BYTES_BESIDE_WRITES } else { WRITE_BYTES_MAX }
     }
 
-    /// Whoever catches up has to wait: for the next turn, or until the rest is over.
+    /// Whether readers that catch up have to wait: for the next turn, or until the rest is over.
     pub(crate) fn reads_wait(&self) -> bool {
         self.rests || self.is_spent()
     }
@@ -155,7 +155,7 @@ impl Load {
 
 impl<S: Service> Http<S> {
     /// Why a request of that weight is refused for want of room, before anything is done about it. What is
-    /// small never is: whoever looks after the server sees it whatever it has to do.
+    /// small never is: an operator can see the server however loaded it is.
     pub(crate) fn overload(
         &mut self,
         core: &mut HttpCore<S>,
@@ -164,7 +164,7 @@ impl<S: Service> Http<S> {
     ) -> Option<&'static Refusal> {
         let full = match weight {
             Weight::Small => None,
-            Weight::Read | Weight::Write if peer.guest => Some((Limit::Connections, &CONNECTIONS)),
+            Weight::Read | Weight::Write if peer.overflow => Some((Limit::Connections, &CONNECTIONS)),
             Weight::Read => (!self.has_room(core)).then_some((Limit::Unsent, &UNSENT)),
             Weight::Write => {
                 (self.waiting.len() >= self.config.writes_max).then_some((Limit::Writes, &WRITES))
@@ -258,7 +258,7 @@ impl<S: Service> Http<S> {
         let took_ms = (core.fresh_now_ms() as u32).wrapping_sub(now_ms);
         let rest_ms = took_ms.saturating_mul(REST_PARTS).clamp(*REST_MS.start(), *REST_MS.end());
         // Without a timer nobody would end it.
-        self.load.rests = self.pacer.set(core, Role::Pacer, rest_ms);
+        self.load.rests = self.rest_timer.set(core, Role::RestTimer, rest_ms);
         if self.load.rests {
             self.meters.rest();
         }

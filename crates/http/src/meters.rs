@@ -74,7 +74,7 @@ pub struct Traffic {
     /// How long each request took that succeeded and [appends](thalweg_wire::exchange::Service::appends),
     /// from the turn that read it whole to the moment its answer might leave, microseconds: as fine as turns
     /// are. Not those that the service answered [later](thalweg_wire::exchange::Answer::Later).
-    pub post_us: Distribution,
+    pub append_us: Distribution,
     /// How long each walk over the subscribers of a topic that moved took, or each part of a long one,
     /// microseconds.
     pub fan_out_us: Distribution,
@@ -97,7 +97,7 @@ impl Traffic {
 #[derive(Debug, Default)]
 pub struct Meters {
     counts: Meter<{ LIMITS + Limit::COUNT }>,
-    post_us: Histogram,
+    append_us: Histogram,
     fan_out_us: Histogram,
 }
 
@@ -121,7 +121,7 @@ impl Meters {
             handshakes: self.counts.read(HANDSHAKES),
             handshakes_failed: self.counts.read(HANDSHAKES_FAILED),
             deliveries: self.counts.read(DELIVERIES),
-            post_us: self.post_us.read(),
+            append_us: self.append_us.read(),
             fan_out_us: self.fan_out_us.read(),
         }
     }
@@ -201,8 +201,8 @@ impl Meters {
         }
     }
 
-    pub(crate) fn posts(&self, count: u64, took_us: u64) {
-        self.post_us.note_times(took_us, count);
+    pub(crate) fn appends(&self, count: u64, took_us: u64) {
+        self.append_us.note_times(took_us, count);
     }
 
     pub(crate) fn fan_out(&self, deliveries: usize, took_us: u64) {

@@ -17,18 +17,18 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::queued_bytes;
 use thalweg_wire::exchange::Service;
 
-/// Patience with a body or an answer begins anew after each stride: so many bytes, or so large a part of it.
-/// A trickle does not keep what is held for it.
+/// The timeout of a body or an answer starts again after each stride: this many bytes, or this part of the
+/// whole if that is more. A trickle of bytes does not extend it.
 const STRIDE_BYTES: usize = 16 * 1024;
 const STRIDE_PART: usize = 64;
 /// A peer that takes longer over a stride than this part of the patience there is with it is slow. Where
 /// there is no room, it makes room.
 const SLOW_PART: u32 = 16;
-/// Where the slow ones did not make enough room, they are looked for again after so many milliseconds: a look
-/// goes over all connections.
+/// Where slow peers did not make enough room, they are looked for again after this many milliseconds: the
+/// search goes over all connections.
 pub(crate) const LOOK_AGAIN_MS: u32 = 100;
 
-/// Bytes of one stride of a body or an answer of so many bytes.
+/// Bytes of one stride of a body or an answer of `total_bytes`.
 pub(crate) fn stride_bytes(total_bytes: usize) -> usize {
     STRIDE_BYTES.max(total_bytes / STRIDE_PART)
 }
@@ -76,7 +76,7 @@ impl<S: Service> Http<S> {
             Body::Unknown => Phase::Idle,
             Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
         };
-        if self.is_guest(at.core, at.key) {
+        if self.is_overflow(at.core, at.key) {
             // The same: whatever it is doing, it has so long for all of it.
             return;
         }
@@ -103,23 +103,25 @@ impl<S: Service> Http<S> {
     /// Bytes are kept until the peer takes some of those the kernel has: the patience with that begins.
     pub(crate) fn await_peer(&self, at: &mut At<'_, S>) {
         at.active.progressed_ms = now_ms(at.core);
-        at.active.present_ms = at.active.progressed_ms;
+        if at.active.stashed_bytes == 0 {
+            at.active.present_ms = at.active.progressed_ms;
+        }
         at.active.left_bytes = at.active.output.bytes() + queued(at.core, at.key);
         at.active.stride_bytes = stride_bytes(at.active.output.bytes() as usize) as u64;
         let patience_ms = self.config.stall_timeout_ms;
         let left_ms =
-            if self.is_guest(at.core, at.key) { deadline_left_ms(at.core, at.key) } else { patience_ms };
+            if self.is_overflow(at.core, at.key) { deadline_left_ms(at.core, at.key) } else { patience_ms };
         at.core.set_timer(at.key, patience_ms.min(left_ms).max(1));
     }
 
     /// A peer took what was kept for it: its time is told in comments, or by its deadline, and no more in
-    /// patience. Meanwhile nothing was read of what it asks for next, so that time begins anew; a guest's
-    /// does not.
+    /// patience. Meanwhile nothing was read of what it asks for next, so that time begins anew; an
+    /// overflow connection's does not.
     pub(crate) fn reader_caught_up(&self, core: &mut HttpCore<S>, key: Key, phase: Phase) {
         let left_ms = deadline_left_ms(core, key);
         match role(core, key) {
             Ok(Role::Sse) => core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1)),
-            Ok(Role::Request) if !self.is_guest(core, key) => {
+            Ok(Role::Request) if !self.is_overflow(core, key) => {
                 let patience_ms = phase.patience_ms(&self.config);
                 note_deadline(core, key, patience_ms);
                 core.set_timer(key, patience_ms);
@@ -139,8 +141,8 @@ impl<S: Service> Http<S> {
     /// too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
-        // However much of its answer is left: others wait for a guest's place.
-        let is_overdue = self.is_guest(core, key) && deadline_left_ms(core, key) == 0;
+        // However much of its answer is left: other clients wait for the place of an overflow connection.
+        let is_overdue = self.is_overflow(core, key) && deadline_left_ms(core, key) == 0;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return false };
         let Some(active) = entry.active.as_mut().filter(|active| !active.output.is_empty()) else {
             return false;
@@ -170,7 +172,7 @@ impl<S: Service> Http<S> {
         }
         match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
             None => {}
-            Some(None) if self.is_guest(core, key) => self.dismiss(core, key),
+            Some(None) if self.is_overflow(core, key) => self.dismiss(core, key),
             Some(None) => self.remove(core, key),
             _ if self.secure.is_handshaking(key) => self.remove(core, key),
             // Its answers are awaited from the store, which has its own patience.
@@ -178,7 +180,7 @@ impl<S: Service> Http<S> {
                 note_deadline(core, key, self.config.idle_timeout_ms);
                 core.set_timer(key, self.config.idle_timeout_ms);
             }
-            Some(Some(Phase::Head | Phase::Body)) if self.is_guest(core, key) => self.dismiss(core, key),
+            Some(Some(Phase::Head | Phase::Body)) if self.is_overflow(core, key) => self.dismiss(core, key),
             Some(Some(Phase::Head | Phase::Body)) => self.with_active(core, key, |http, at| {
                 http.refuse(at, &crate::request::TOO_SLOW);
                 http.drive(at)

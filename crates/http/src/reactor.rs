@@ -1,17 +1,17 @@
 //! The handler itself: what it keeps per reactor, and which part answers which event.
 
+use crate::append_latency::{AppendLatency, succeeded};
 use crate::bodies::Bodies;
-use crate::config::{Config, GUESTS_MAX};
+use crate::config::{Config, OVERFLOW_CONNECTIONS_MAX};
 use crate::connection::{Active, Connection, Flags, Reply, Role};
 use crate::later::Awaited;
 use crate::live::{Memo, Walk};
 use crate::load::Load;
 use crate::meters::{Calls, Meters};
-use crate::posts::{Posts, succeeded};
 use crate::send::Segment;
+use crate::send_batch::SendBatch;
 use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
-use crate::volley::Volley;
 use crate::warnings::Warnings;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -52,7 +52,7 @@ pub enum Message {
     /// Go by these bounds and patience from now on; how many connections there may be stays as it was.
     Configure(Arc<Config>),
     /// Count the connections, and send the count there.
-    Count(Sender<Census>),
+    Count(Sender<ConnectionCounts>),
     /// What a connection needs next is in memory now.
     Warmed {
         /// The connection.
@@ -75,7 +75,7 @@ pub enum Message {
 
 /// How many connections there are, and in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct ConnectionCounts {
     /// Connections in all.
     pub connections: usize,
     /// Those that own nothing but their entry.
@@ -102,7 +102,7 @@ pub(crate) struct Waiting {
     pub(crate) read_us: u64,
 }
 
-/// A connection's end, on its way up to whoever holds it.
+/// How a connection ends, on its way up to `with_active`, which ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// Close the socket now.
@@ -159,12 +159,12 @@ pub struct Http<S: Service> {
     pub(crate) connections: usize,
     /// Of all reactors together.
     pub(crate) places: Arc<Places>,
-    /// Those of them that came when there was no room: see `guest`.
-    pub(crate) guests: usize,
+    /// Those of them that came when there was no room: see `overflow`.
+    pub(crate) overflow_connections: usize,
     pub(crate) bodies: Bodies,
     pub(crate) load: Load,
     pub(crate) meters: Arc<Meters>,
-    pub(crate) posts: Posts,
+    pub(crate) append_latency: AppendLatency,
     pub(crate) draining: bool,
     pub(crate) waiting: ByTicket<Waiting>,
     pub(crate) date: Date,
@@ -186,7 +186,7 @@ pub struct Http<S: Service> {
     /// After which the service looks again.
     pub(crate) ticker: Timer,
     /// After which what rests goes on.
-    pub(crate) pacer: Timer,
+    pub(crate) rest_timer: Timer,
     /// What was put off since the rest began.
     pub(crate) resting: Vec<Key>,
     /// Who was put off because as much waits for the disk as may.
@@ -195,7 +195,7 @@ pub struct Http<S: Service> {
     pub(crate) cold_timer: Timer,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
-    pub(crate) volley: Volley,
+    pub(crate) batch: SendBatch,
 }
 
 pub(crate) type HttpCore<S> = Core<Http<S>>;
@@ -236,11 +236,11 @@ impl<S: Service> Http<S> {
             control,
             connections: 0,
             places: Arc::new(Places::new(config.connections_max)),
-            guests: 0,
+            overflow_connections: 0,
             bodies: Bodies::default(),
             load: Load::default(),
             meters: Arc::default(),
-            posts: Posts::default(),
+            append_latency: AppendLatency::default(),
             draining: false,
             waiting: ByTicket::new(),
             date: Date::at(core.wall_us()),
@@ -255,12 +255,12 @@ impl<S: Service> Http<S> {
             brought: Vec::new(),
             owes_look: false,
             ticker: Timer::default(),
-            pacer: Timer::default(),
+            rest_timer: Timer::default(),
             resting: Vec::new(),
             cold: VecDeque::new(),
             cold_timer: Timer::default(),
             spare: Vec::new(),
-            volley: Volley::new(config.volleys),
+            batch: SendBatch::new(config.batched_sends),
         })
     }
 
@@ -298,7 +298,7 @@ impl<S: Service> Http<S> {
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
     /// beside [`Config::connections_max`], with some for peers that come when there is no room.
     pub fn entries_beside(listeners: usize) -> usize {
-        4 + listeners + GUESTS_MAX
+        4 + listeners + OVERFLOW_CONNECTIONS_MAX
     }
 }
 
@@ -319,7 +319,7 @@ impl<S: Service> Http<S> {
 
     /// Removes a connection, whatever state it is in.
     pub(crate) fn remove(&mut self, core: &mut HttpCore<S>, key: Key) {
-        self.settle_volley(core, key);
+        self.settle_batch(core, key);
         self.goodbye(core, key);
         let Some(removed) = core.remove(key) else { return };
         if removed.entry.secure {
@@ -334,8 +334,8 @@ impl<S: Service> Http<S> {
         self.load.leave(removed.entry.role);
         if removed.entry.role.is_connection() {
             self.connections -= 1;
-            if removed.entry.flags.has(Flags::GUEST) {
-                self.guests -= 1;
+            if removed.entry.flags.has(Flags::OVERFLOW) {
+                self.overflow_connections -= 1;
             } else {
                 self.places.give();
             }
@@ -364,11 +364,11 @@ impl<S: Service> Http<S> {
     /// Hands out the answers whose tickets are complete, then sends: one write per connection.
     fn complete(&mut self, core: &mut HttpCore<S>, up_to: u64) {
         let done = self.waiting.complete(up_to);
-        let now_us = if done.len() > 0 { self.posts.moment_us(core) } else { 0 };
+        let now_us = if done.len() > 0 { self.append_latency.moment_us(core) } else { 0 };
         let meters = &self.meters;
         let released = done.map(|waiting| {
             if succeeded(&waiting.reply) {
-                meters.posts(1, now_us.saturating_sub(waiting.read_us));
+                meters.appends(1, now_us.saturating_sub(waiting.read_us));
             }
             (waiting.key, waiting.sequence, waiting.reply, None)
         });
@@ -391,32 +391,32 @@ impl<S: Service> Http<S> {
 
     /// Lets each of the connections go on, and keeps the list's memory.
     pub(crate) fn drive_each(&mut self, core: &mut HttpCore<S>, mut keys: Vec<Key>) {
-        self.volley.begin(keys.len());
+        self.batch.begin(keys.len());
         for key in keys.drain(..) {
             self.with_active(core, key, Self::drive);
         }
-        self.end_volley(core);
+        self.end_batch(core);
         self.keys = keys;
     }
 
-    fn count(&self, core: &mut HttpCore<S>) -> Census {
+    fn count(&self, core: &mut HttpCore<S>) -> ConnectionCounts {
         let keys: Vec<Key> = core.keys().collect();
-        let mut census = Census {
+        let mut counts = ConnectionCounts {
             waiting: self.waiting.len() + self.later.len(),
             cold: self.load.cold_reads(),
             rests: self.meters.rests(),
             calls: self.meters.calls(),
-            ..Census::default()
+            ..ConnectionCounts::default()
         };
         for key in keys {
-            census.subscribed += usize::from(core.topic_of(key).is_some());
+            counts.subscribed += usize::from(core.topic_of(key).is_some());
             let Some(entry) = core.entry(key) else { continue };
             if entry.role.is_connection() {
-                census.connections += 1;
-                census.quiet += usize::from(entry.is_quiet());
+                counts.connections += 1;
+                counts.quiet += usize::from(entry.is_quiet());
             }
         }
-        census
+        counts
     }
 }
 
@@ -446,11 +446,11 @@ impl<S: Service> Handler for Http<S> {
     type Message = Message;
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
-        self.posts.acted();
-        self.volley.begin_turn(core.ready_left() + 1);
+        self.append_latency.acted();
+        self.batch.begin_turn(core.ready_left() + 1);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control | Role::Pacer | Role::Cold => {}
+            Role::Control | Role::RestTimer | Role::Cold => {}
             Role::Attached => self.look(core),
             Role::Listener => {
                 self.accept(core, key);
@@ -473,13 +473,13 @@ impl<S: Service> Handler for Http<S> {
     fn glance(&mut self, core: &mut Core<Self>, key: Key) -> bool {
         let found = self.glance_at(core, key);
         if found {
-            self.posts.acted();
+            self.append_latency.acted();
         }
         found
     }
 
     fn message(&mut self, core: &mut Core<Self>, message: Message) {
-        self.end_turn_volley(core);
+        self.end_turn_batch(core);
         match message {
             Message::Complete { up_to } => self.complete(core, up_to),
             Message::Failed => self.fail(core),
@@ -487,16 +487,16 @@ impl<S: Service> Handler for Http<S> {
             Message::Walk { topic_id } => self.resume_walk(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             Message::Configure(config) => {
-                let Config { connections_max, guests_max, head_limits, .. } = self.config;
-                self.config = Config { connections_max, guests_max, head_limits, ..*config };
+                let Config { connections_max, overflow_connections_max, head_limits, .. } = self.config;
+                self.config = Config { connections_max, overflow_connections_max, head_limits, ..*config };
             }
-            // Whoever asked may have gone.
+            // The thread that asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),
             Message::Look => self.look(core),
             Message::Resume { key } => self.resume(core, key),
         }
-        self.posts.acted();
+        self.append_latency.acted();
     }
 
     /// The service has something to look at.
@@ -505,24 +505,24 @@ impl<S: Service> Handler for Http<S> {
     }
 
     fn turn_ended(&mut self, core: &mut Core<Self>) {
-        // Whoever waits for an answer does not wait for what the service does now.
-        self.end_turn_volley(core);
+        // Answers leave first: no client waits for what the service does now.
+        self.end_turn_batch(core);
         if self.owes_look {
             self.look(core);
         }
         self.service.turn_ended();
         self.account(core);
         self.secure.turn_ended();
-        self.posts.turn_ended(core, &self.meters);
+        self.append_latency.turn_ended(core, &self.meters);
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
-        self.end_turn_volley(core);
+        self.end_turn_batch(core);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control => self.cut(core),
             Role::Attached => self.look(core),
-            Role::Pacer => self.end_rest(core),
+            Role::RestTimer => self.end_rest(core),
             Role::Cold => self.ask_pool_again(core),
             Role::Listener => self.accept_again(core, key),
             Role::Lingering => self.remove(core, key),

@@ -101,8 +101,8 @@ impl<S: Service> Http<S> {
 }
 
 /// A request is done with: if it took more than a buffer, what came behind it goes on in one that is no
-/// larger than it needs. Whoever sends a byte more would keep the large one otherwise, and nothing counts
-/// that.
+/// larger than it needs. Otherwise a client that sends a byte more would keep the large one, and nothing
+/// counts that.
 pub(crate) fn let_room_go<S: Service>(At { core, active, .. }: &mut At<'_, S>) {
     let room = active.input.capacity();
     // What is copied is a part of what is let go, so that many requests in one buffer are not copied for each

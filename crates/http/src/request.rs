@@ -81,7 +81,7 @@ impl<S: Service> Http<S> {
             Taken::Denied(response) => self.end_with(at.active, response),
             Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(at, work),
             Taken::Whole { answer, mut manner, end } => {
-                manner.close |= peer.guest;
+                manner.close |= peer.overflow;
                 at.active.warmings = 0;
                 at.active.start = end;
                 at.active.body = Body::Unknown;
@@ -170,7 +170,7 @@ impl<S: Service> Http<S> {
     /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that
     /// goes with others.
     fn is_alone(&self, core: &HttpCore<S>) -> bool {
-        core.alone() && self.volley.is_empty()
+        core.alone() && self.batch.is_empty()
     }
 
     /// What becomes of a request whose body is still to come.
@@ -276,7 +276,7 @@ impl<S: Service> Http<S> {
 
     /// Answers as soon as the connection's earlier answers have left.
     fn answer_at_once(&mut self, active: &mut Active<S::Topic>, reply: Reply) {
-        self.posts.answered(&reply);
+        self.append_latency.answered(&reply);
         let sequence = active.replies.expect();
         active.ready(sequence, reply);
     }
@@ -291,7 +291,7 @@ impl<S: Service> Http<S> {
                 return;
             }
             Stands::Complete(Waiting { reply, .. }) => {
-                self.posts.answered(&reply);
+                self.append_latency.answered(&reply);
                 reply
             }
             Stands::Failed(_) => Reply { response: self.service.failed(Self::now(at.core)), manner },

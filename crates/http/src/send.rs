@@ -22,8 +22,8 @@ use thalweg_wire::piece::Piece;
 /// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
 const COPIED_BYTES_MAX: usize = 2 * 1024;
 
-/// The kernel is asked to take so many bytes or more from their file: smaller pieces go together in one
-/// write. Whoever lends none so large need not say where it lies.
+/// The least size of a piece that the kernel is asked to take from its file: smaller pieces go together in
+/// one write. A service that lends only smaller ones need not say where they lie.
 const HELD_BYTES_MIN: usize = 64 * 1024;
 
 /// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number).
@@ -60,6 +60,9 @@ impl<S: Service> Http<S> {
     /// Sends every response whose turn has come, in one write.
     pub(crate) fn send_replies(&mut self, at: &mut At<'_, S>) -> Result<(), Gone> {
         if !at.active.output.is_empty() {
+            return Ok(());
+        }
+        if at.active.stashed_bytes > 0 && at.active.replies.is_ready() && !self.is_kept_warm(at) {
             return Ok(());
         }
         self.date.refresh(at.core.wall_us());
@@ -139,7 +142,7 @@ impl<S: Service> Http<S> {
         if let Some(status) = self.opening.take() {
             self.meters.response(status);
         }
-        if !self.leave_volley(at.core, at.key) && self.join_staged(at) {
+        if !self.leave_batch(at.core, at.key) && self.join_staged(at) {
             return Ok(());
         }
         let before = at.active.output.bytes();
@@ -236,7 +239,7 @@ impl<S: Service> Http<S> {
                 self.put_off(at);
                 return Ok(());
             }
-            if !self.is_output_warm(at) {
+            if !self.is_kept_warm(at) {
                 return Ok(());
             }
             let Sent { wire, .. } = self.send_kept(at)?;

@@ -1,5 +1,5 @@
-//! Warnings that are said once a second at most: whoever floods a server with what it warns about does not
-//! flood its log. Each reactor has its own; what was not said is counted and said with the next.
+//! Warnings that are logged once a second at most: a client that floods a server with what it warns about
+//! does not flood its log. Each reactor has its own; what was not logged is counted and logged with the next.
 
 use crate::limit::Limit;
 use std::num::NonZeroU64;

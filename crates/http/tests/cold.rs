@@ -5,13 +5,13 @@
 mod common;
 
 use bytes::Bytes;
-use common::Server;
+use common::{Client, Server};
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use thalweg_http::Config;
+use thalweg_http::{Config, Message};
 use thalweg_reactor::{Crew, Job, Pool};
 use thalweg_sync::region::Region;
 use thalweg_sys::disk::{Disk, is_present};
@@ -39,11 +39,11 @@ fn a_reactor_goes_on_while_a_read_waits_for_the_disk() {
         passes.get("/echo");
         assert_eq!(passes.answer().text(), "Get /echo -");
     }
-    assert_eq!(server.census().quiet, 1, "the one that waits keeps its request");
+    assert_eq!(server.counts().quiet, 1, "the one that waits keeps its request");
     drop(closed);
     assert_eq!(waits.answer().body.len(), 9000);
     assert_eq!(waits.answer().text(), "Get /echo/behind -", "in the order of the requests");
-    server.until("quiet", |census| census.quiet == 2);
+    server.until("quiet", |counts| counts.quiet == 2);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
     server.write("history ");
     let mut client = server.connect();
     client.get("/poll/0");
-    server.until("subscribed", |census| census.subscribed == 1 && census.quiet == 0);
+    server.until("subscribed", |counts| counts.subscribed == 1 && counts.quiet == 0);
     server.append("and news");
     let mut passes = server.connect();
     passes.get("/echo");
@@ -93,9 +93,9 @@ fn a_subscriber_that_finds_as_many_waiting_as_may_waits_for_one_of_them() {
     gone.get("/poll/0");
     let mut follows = server.connect();
     follows.get("/sse/0");
-    server.until("subscribed", |census| census.subscribed == 7);
+    server.until("subscribed", |counts| counts.subscribed == 7);
     drop(gone);
-    server.until("one has left", |census| census.subscribed == 6);
+    server.until("one has left", |counts| counts.subscribed == 6);
     drop(closed);
     for client in &mut waiting {
         assert_eq!(client.answer().text(), "history");
@@ -166,7 +166,7 @@ fn who_is_late_because_its_bytes_are_brought_in_gets_them_and_nobody_reads_them_
     server.write("history");
     let mut waits = server.connect();
     waits.get("/poll/0");
-    server.until("subscribed", |census| census.subscribed == 1);
+    server.until("subscribed", |counts| counts.subscribed == 1);
     let mut passes = server.connect();
     // Its time is over by then.
     for path in ["/slow/40", "/echo"] {
@@ -184,10 +184,10 @@ fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
     let closed = gate.lock().unwrap();
     let mut client = server.connect();
     client.get("/big/10");
-    server.until("waiting", |census| census.connections == 1 && census.quiet == 0);
+    server.until("waiting", |counts| counts.connections == 1 && counts.quiet == 0);
     drop(client);
     drop(closed);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     let mut next = server.connect();
     next.get("/big/10");
     assert_eq!(next.answer().body.len(), 10);
@@ -232,21 +232,50 @@ fn forgets(path: &Path, bytes: &[u8]) -> bool {
     !is_present(&bytes[bytes.len() / 2..])
 }
 
-#[test]
-fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
-    const BYTES: usize = 16 << 20;
-    const STALL_MS: u32 = 8_000;
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let path = directory.path().join("lent");
-    let file = Disk::Real.create(&path).unwrap();
-    file.write_at(&vec![b'x'; BYTES], 0).unwrap();
+const LENT_BYTES: usize = 16 << 20;
+const STALL_MS: u32 = 8_000;
+/// Bytes that were in memory this long ago are taken to be there still.
+const PRESENT_MS: u32 = STALL_MS / 16;
+
+/// A server that answers `/lent` from the map of a file in `path`; the map's bytes; its pool of one thread.
+fn lending(path: &Path) -> (Server, Bytes, Pool) {
+    let file = Disk::Real.create(path).unwrap();
+    file.write_at(&vec![b'x'; LENT_BYTES], 0).unwrap();
     file.sync_data().unwrap();
-    // SAFETY: nobody but this test has the file, and it was written above.
-    let region = unsafe { Region::sealed(file.map(BYTES, false).unwrap(), BYTES as u32) };
+    // SAFETY: nobody but the test has the file, and it was written above.
+    let region = unsafe { Region::sealed(file.map(LENT_BYTES, false).unwrap(), LENT_BYTES as u32) };
     let lent = Bytes::from_owner(Lent(region));
     let (pool, _) = Pool::crew(Crew { name: "cold", threads: 1, stack_bytes: None, queue_max: 9 });
     let server = Server::start_over(Config { stall_timeout_ms: STALL_MS, ..config() }, pool.clone());
     server.shared.lock().unwrap().lent = Piece::held(lent.clone(), file.descriptor().unwrap(), 0);
+    (server, lent, pool)
+}
+
+/// Has the pool's one thread wait until the gate's lock is let go.
+fn hold_up(pool: &Pool, gate: &Arc<Mutex<()>>) {
+    let gate = Arc::clone(gate);
+    assert!(pool.submit(Box::new(move || drop(gate.lock().unwrap()))).is_ok());
+}
+
+/// Reads on until the server asks the pool for bytes; it must not have sent all of them by then.
+fn read_until_asked(server: &Server, reader: &mut Client) {
+    reader.stream.set_nonblocking(true).unwrap();
+    common::until("asked for", || {
+        let mut chunk = [0; 65_536];
+        while let Ok(count) = reader.stream.read(&mut chunk) {
+            reader.buffer.extend_from_slice(&chunk[..count]);
+            assert!(reader.buffer.len() < LENT_BYTES, "it is sent without being asked for");
+        }
+        server.counts().cold == 1
+    });
+    reader.stream.set_nonblocking(false).unwrap();
+}
+
+#[test]
+fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("lent");
+    let (server, lent, pool) = lending(&path);
     let (mut slow, mut passes) = (server.connect(), server.connect());
     slow.get("/lent");
     let (head, _) = slow.head(false);
@@ -254,27 +283,47 @@ fn what_a_peer_was_slow_to_take_is_brought_back_before_it_is_sent() {
     if !forgets(&path, &lent) {
         return;
     }
-    // So long a peer is not slow yet.
-    passes.get(&format!("/slow/{}", STALL_MS / 16));
+    // For so long a peer is not slow yet.
+    passes.get(&format!("/slow/{PRESENT_MS}"));
     assert_eq!(passes.answer().text(), "slow");
     let gate = Arc::new(Mutex::new(()));
-    let (closed, held) = (gate.lock().unwrap(), Arc::clone(&gate));
-    assert!(pool.submit(Box::new(move || drop(held.lock().unwrap()))).is_ok());
-    slow.stream.set_nonblocking(true).unwrap();
-    common::until("asked for", || {
-        let mut chunk = [0; 65_536];
-        while let Ok(count) = slow.stream.read(&mut chunk) {
-            slow.buffer.extend_from_slice(&chunk[..count]);
-            assert!(slow.buffer.len() < BYTES, "it is sent without being asked for");
-        }
-        server.census().cold == 1
-    });
+    let closed = gate.lock().unwrap();
+    hold_up(&pool, &gate);
+    read_until_asked(&server, &mut slow);
     passes.get("/echo");
     assert_eq!(passes.answer().text(), "Get /echo -");
     drop(closed);
-    slow.stream.set_nonblocking(false).unwrap();
-    while slow.buffer.len() < BYTES {
+    while slow.buffer.len() < LENT_BYTES {
         assert!(slow.fill(), "the connection ended in a body");
     }
     assert!(slow.buffer.iter().all(|byte| *byte == b'x'));
+}
+
+#[test]
+fn what_waited_behind_another_answer_is_brought_back_before_it_is_sent() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("lent");
+    let (server, lent, pool) = lending(&path);
+    let (mut waits, mut passes) = (server.connect(), server.connect());
+    waits.send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /lent HTTP/1.1\r\nHost: t\r\n\r\n");
+    common::until("read", || server.shared.lock().unwrap().calls == 2);
+    if !forgets(&path, &lent) {
+        return;
+    }
+    passes.get(&format!("/slow/{PRESENT_MS}"));
+    assert_eq!(passes.answer().text(), "slow");
+    let gate = Arc::new(Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    hold_up(&pool, &gate);
+    server.post(Message::Complete { up_to: 1 });
+    read_until_asked(&server, &mut waits);
+    assert!(waits.buffer.is_empty(), "nothing is sent meanwhile");
+    passes.get("/echo");
+    assert_eq!(passes.answer().text(), "Get /echo -");
+    drop(closed);
+    assert_eq!(waits.answer().text(), "after 1");
+    let answer = waits.answer();
+    assert_eq!((answer.status, answer.body.len()), (200, LENT_BYTES));
+    assert!(answer.body.iter().all(|byte| *byte == b'x'));
+    server.until("quiet", |counts| counts.quiet == 2 && counts.cold == 0);
 }

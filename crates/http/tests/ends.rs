@@ -25,7 +25,7 @@ fn a_request_that_waits_in_its_socket_while_a_server_ends_is_answered() {
     client.get(&format!("/big/{BYTES}"));
     assert!(client.head(false).0.keep_alive);
     server.post(Message::Drain { grace_ms: 3_600_000 });
-    assert_eq!(server.census().quiet, 0);
+    assert_eq!(server.counts().quiet, 0);
     client.get("/echo/behind");
     read_slowly(&mut client);
     let last = client.answer();
@@ -60,5 +60,5 @@ fn what_is_sent_behind_a_last_request_does_not_cut_its_answer() {
     assert!(client.at_end());
     assert_eq!(server.shared.lock().unwrap().calls, 1);
     drop(client);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
 }

@@ -26,14 +26,14 @@ fn what_comes_later_leaves_in_the_order_of_the_requests() {
     let (mut one, mut other) = (server.connect(), server.connect());
     ask(&mut one, &[1, 2, 3]);
     ask(&mut other, &[4]);
-    server.until("waiting", |census| census.waiting == 4);
+    server.until("waiting", |counts| counts.waiting == 4);
     bring(&server, &[3, 4, 99]);
     assert_eq!(other.answer().text(), "later 4");
     bring(&server, &[2]);
     bring(&server, &[1]);
     let answers: Vec<String> = (0..3).map(|_| one.answer().text()).collect();
     assert_eq!(answers, ["later 1", "later 2", "later 3"]);
-    server.until("quiet", |census| census.quiet == 2 && census.waiting == 0);
+    server.until("quiet", |counts| counts.quiet == 2 && counts.waiting == 0);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn answers_that_wait_for_one_before_them_count_as_unsent() {
     let (mut waits, mut probe) = (server.connect(), server.connect());
     let names: Vec<u64> = (1..=40).collect();
     ask(&mut waits, &names);
-    server.until("waiting", |census| census.waiting == 40);
+    server.until("waiting", |counts| counts.waiting == 40);
     bring(&server, &names[1..]);
     until("counted", || (39 << 20..40 << 20).contains(&server.meters.traffic().unsent_bytes));
     probe.get("/echo");
@@ -57,7 +57,7 @@ fn answers_that_wait_for_one_before_them_count_as_unsent() {
     assert_eq!(probe.answer().status, 200, "there is room again");
     // Who leaves takes along what waited.
     ask(&mut waits, &[41, 42]);
-    server.until("waiting", |census| census.waiting == 2);
+    server.until("waiting", |counts| counts.waiting == 2);
     bring(&server, &[42]);
     until("counted", || server.meters.traffic().unsent_bytes > 0);
     thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&waits.stream)).unwrap();
@@ -80,18 +80,18 @@ fn the_service_hears_of_answers_that_nobody_waits_for_any_more() {
     let server = Server::start(Config::default());
     let mut client = server.connect();
     ask(&mut client, &[1, 2]);
-    server.until("waiting", |census| census.waiting == 2);
+    server.until("waiting", |counts| counts.waiting == 2);
     bring(&server, &[2]);
     drop(client);
     // A peer that only sends nothing more is still answered; one that is gone is noticed when it is.
     bring(&server, &[1]);
-    server.until("closed", |census| census.connections == 0 && census.waiting == 0);
+    server.until("closed", |counts| counts.connections == 0 && counts.waiting == 0);
     let mut client = server.connect();
     ask(&mut client, &[5]);
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&client.stream)).unwrap();
     drop(client);
-    server.until("gone", |census| census.connections == 0 && census.waiting == 0);
+    server.until("gone", |counts| counts.connections == 0 && counts.waiting == 0);
     assert_eq!(server.shared.lock().unwrap().gone, [5]);
 }
 
@@ -111,7 +111,7 @@ fn a_drain_waits_for_what_comes_later() {
     let mut server = Server::start(Config::default());
     let mut client = server.connect();
     ask(&mut client, &[1]);
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     server.post(Message::Drain { grace_ms: 3_600_000 });
     bring(&server, &[1]);
     assert_eq!(client.answer().text(), "later 1");

@@ -28,7 +28,7 @@ fn a_long_poll_is_answered_by_data() {
     let mut client = server.connect();
     for (path, text) in [("/poll/0", "news"), ("/poll/4", "more")] {
         client.get(path);
-        server.until("parked", |census| census.subscribed == 1 && census.quiet == 1);
+        server.until("parked", |counts| counts.subscribed == 1 && counts.quiet == 1);
         server.append(text);
         assert_eq!(client.answer().text(), text);
     }
@@ -60,7 +60,7 @@ fn a_live_request_waits_for_the_answers_before_it() {
     server.write("abc");
     let mut client = server.connect();
     client.send("GET /after/5 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     assert_eq!(server.shared.lock().unwrap().watched, 0);
     server.post(Message::Complete { up_to: 5 });
     let answers: Vec<String> = (0..3).map(|_| client.answer().text()).collect();
@@ -77,7 +77,7 @@ fn events_follow_the_topic_and_end_when_it_closes() {
     assert_eq!((head.status, head.field("transfer-encoding")), (200, Some("chunked")));
     let first = event("one", 3);
     assert_eq!(client.chunks(|body| body.len() >= first.len()), first.as_bytes());
-    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.until("parked", |counts| counts.subscribed == 1 && counts.quiet >= 1);
     server.append("two");
     let second = event("two", 6);
     assert_eq!(client.chunks(|body| body.len() >= second.len()), second.as_bytes());
@@ -109,7 +109,7 @@ fn events_for_an_old_peer_end_with_the_connection() {
     server.write("one");
     let mut client = server.connect();
     client.send("GET /sse/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.until("parked", |counts| counts.subscribed == 1 && counts.quiet >= 1);
     server.shared.lock().unwrap().closed = true;
     server.append("two");
     let answer = client.answer();
@@ -165,8 +165,8 @@ fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
     for client in &mut clients {
         client.get("/sse/0");
     }
-    let census = server.until("parked", |census| census.subscribed == 1_000 && census.quiet >= 1_000);
-    assert_eq!(census.connections, 1_000, "a parked subscriber owns nothing but its entry");
+    let counts = server.until("parked", |counts| counts.subscribed == 1_000 && counts.quiet >= 1_000);
+    assert_eq!(counts.connections, 1_000, "a parked subscriber owns nothing but its entry");
     let before = server.shared.lock().unwrap().advances;
     let rounds = 5;
     for round in 0..rounds {
@@ -197,7 +197,7 @@ fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
         assert_eq!(data_of(&body), text);
     }
     drop(clients);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     assert_eq!(server.shared.lock().unwrap().unwatched, 1);
 }
 
@@ -206,7 +206,7 @@ fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
 fn one_reads(server: &Server, piece: &str) -> [Client; 2] {
     let mut clients = [server.connect(), server.connect()];
     clients.iter_mut().for_each(|client| client.get("/sse/0"));
-    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 2);
+    server.until("parked", |counts| counts.subscribed == 2 && counts.quiet >= 2);
     let [_, quick] = &mut clients;
     quick.head(false);
     let first = event("", 0).len();
@@ -224,7 +224,7 @@ fn for_a_slow_reader_nothing_is_made_while_its_socket_is_full() {
     let server = Server::start(patient());
     let piece = "z".repeat(400_000);
     let _clients = one_reads(&server, &piece);
-    server.until("one is behind", |census| census.subscribed == 2 && census.quiet == 1);
+    server.until("one is behind", |counts| counts.subscribed == 2 && counts.quiet == 1);
     let unsent = server.meters.traffic().unsent_bytes;
     assert!(unsent > 0 && unsent < 3 * piece.len() as u64, "{unsent} bytes are kept for it");
 }
@@ -233,7 +233,7 @@ fn for_a_slow_reader_nothing_is_made_while_its_socket_is_full() {
 fn a_slow_reader_holds_only_itself_back_and_is_cut() {
     let server = Server::start(Config { stall_timeout_ms: 5_000, ..patient() });
     let [_slow, mut quick] = one_reads(&server, &"z".repeat(400_000));
-    server.until("cut", |census| census.connections == 1);
+    server.until("cut", |counts| counts.connections == 1);
     server.append("x");
     assert!(!quick.chunks(|body| !body.is_empty()).is_empty());
 }
@@ -243,7 +243,7 @@ fn a_slow_reader_that_catches_up_has_missed_nothing() {
     let server = Server::start(patient());
     let mut slow = server.connect();
     slow.get("/sse/0");
-    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.until("parked", |counts| counts.subscribed == 1 && counts.quiet >= 1);
     let piece = "z".repeat(500_000);
     for _ in 0..30 {
         server.append(&piece);
@@ -265,10 +265,10 @@ fn a_subscriber_that_hangs_up_is_gone_at_once() {
     sse.get("/sse/0");
     let mut poll = server.connect();
     poll.get("/poll/0");
-    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 2);
+    server.until("parked", |counts| counts.subscribed == 2 && counts.quiet >= 2);
     drop(sse);
     poll.stream.shutdown(Shutdown::Write).unwrap();
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     assert_eq!(server.shared.lock().unwrap().unwatched, 1);
 }
 
@@ -279,7 +279,7 @@ fn a_subscriber_that_says_nothing_more_is_told_the_end() {
     let (mut poll, mut sse, mut late) = (server.connect(), server.connect(), server.connect());
     poll.get("/poll/3");
     sse.send("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
-    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 1);
+    server.until("parked", |counts| counts.subscribed == 2 && counts.quiet >= 1);
     late.send("GET /sse/1 HTTP/1.1\r\nHost: t\r\n\r\n");
     [&poll, &sse, &late].into_iter().for_each(Client::finish);
     assert_eq!(poll.answer().status, 204);
@@ -287,7 +287,7 @@ fn a_subscriber_that_says_nothing_more_is_told_the_end() {
     assert_eq!(sse.answer().text(), "Get /echo -", "and what was asked behind it");
     assert_eq!(late.answer().text(), event("bc", 3));
     assert!(poll.at_end() && sse.at_end() && late.at_end());
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn bytes_that_come_while_a_request_is_live_wait_and_are_bounded() {
     let server = Server::start(patient());
     let mut client = server.connect();
     client.get("/poll/0");
-    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.until("parked", |counts| counts.subscribed == 1 && counts.quiet >= 1);
     let count = 2_000;
     let requests = "GET /echo HTTP/1.1\r\nHost: t\r\n\r\n".repeat(count);
     let mut writer = client.stream.try_clone().unwrap();
@@ -339,12 +339,12 @@ fn draining_ends_in_good_order() {
     sse.get("/sse/0");
     let mut poll = server.connect();
     poll.get("/poll/0");
-    server.until("parked", |census| census.subscribed == 2 && census.quiet == 3);
+    server.until("parked", |counts| counts.subscribed == 2 && counts.quiet == 3);
     let mut waiting = server.connect();
     waiting.get("/after/1");
     let mut uploading = server.connect();
     uploading.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\nbo");
-    server.until("busy", |census| census.connections == 5 && census.waiting == 1);
+    server.until("busy", |counts| counts.connections == 5 && counts.waiting == 1);
     // Sent, and perhaps not even accepted yet.
     let mut late = server.connect();
     late.get("/poll/0");
@@ -379,7 +379,7 @@ fn draining_ends_within_its_grace_whoever_holds_out() {
     half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
     let mut stalled = server.connect();
     stalled.send("GET /big/50000000 HTTP/1.1\r\nHost: t\r\n\r\n");
-    server.until("busy", |census| census.connections == 2 && census.quiet == 0);
+    server.until("busy", |counts| counts.connections == 2 && counts.quiet == 0);
     let start = Instant::now();
     server.post(Message::Drain { grace_ms: 300 });
     server.join();

@@ -30,5 +30,5 @@ fn a_byte_behind_a_body_does_not_keep_the_room_that_the_body_took() {
         client.send("ET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
         assert_eq!(client.answer().text(), "Get /echo -");
     }
-    server.until("quiet", |census| census.quiet == CLIENTS);
+    server.until("quiet", |counts| counts.quiet == CLIENTS);
 }

@@ -22,7 +22,7 @@ fn a_write_too_many_is_refused_before_anything_is_done() {
     let (mut first, mut second, mut third) = (server.connect(), server.connect(), server.connect());
     post(&mut first, "/after/1");
     post(&mut second, "/after/2");
-    server.until("two wait", |census| census.waiting == 2);
+    server.until("two wait", |counts| counts.waiting == 2);
     post(&mut third, "/after/3");
     let refused = third.answer();
     assert_eq!((refused.status, refused.text()), (503, "too-many-writes request".into()));
@@ -48,10 +48,10 @@ fn a_write_whose_chunks_took_their_time_is_refused_when_it_has_come() {
     for client in &mut clients {
         client.send("POST /after/9 HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
     }
-    server.until("both are let in", |census| census.connections - census.quiet == 2);
+    server.until("both are let in", |counts| counts.connections - counts.quiet == 2);
     let [first, second] = &mut clients;
     first.send("0\r\n\r\n");
-    server.until("one waits", |census| census.waiting == 1);
+    server.until("one waits", |counts| counts.waiting == 1);
     second.send("0\r\n\r\n");
     let refused = second.answer();
     assert_eq!((refused.status, refused.text()), (503, "too-many-writes request".into()));
@@ -88,7 +88,7 @@ fn what_is_small_is_answered_in_a_turn_that_has_sent_enough() {
     let server = Server::start(patient());
     let mut herd: Vec<Client> = (0..HERD).map(|_| server.connect()).collect();
     let (mut probe, mut blocker) = (server.connect(), server.connect());
-    server.until("connected", |census| census.connections == HERD + 2);
+    server.until("connected", |counts| counts.connections == HERD + 2);
     let held = server.shared.lock().unwrap();
     blocker.get("/echo");
     herd.iter_mut().for_each(|client| client.get(&format!("/big/{}", 4 << 20)));
@@ -106,7 +106,7 @@ fn a_subscriber_too_many_is_refused_and_its_connection_goes_on() {
     let server = Server::start(Config { subscribers_max: 1, ..patient() });
     let mut first = server.connect();
     first.get("/sse/0");
-    server.until("subscribed", |census| census.subscribed == 1);
+    server.until("subscribed", |counts| counts.subscribed == 1);
     let mut second = server.connect();
     for path in ["/sse/0", "/poll/0"] {
         second.get(path);
@@ -114,11 +114,11 @@ fn a_subscriber_too_many_is_refused_and_its_connection_goes_on() {
     }
     assert_eq!(server.shared.lock().unwrap().watched, 1);
     drop(first);
-    server.until("gone", |census| census.subscribed == 0);
+    server.until("gone", |counts| counts.subscribed == 0);
     for _ in 0..3 {
         // Each gives its place back when it is answered.
         second.get("/poll/0");
-        server.until("subscribed", |census| census.subscribed == 1);
+        server.until("subscribed", |counts| counts.subscribed == 1);
         server.append("news");
         assert_eq!(second.answer().status, 200);
         server.shared.lock().unwrap().log.clear();
@@ -148,14 +148,14 @@ fn what_readers_leave_unread_is_bounded_by_refusing_reads() {
     assert!(refused.keep_alive);
     post(&mut probe, "/echo");
     assert_eq!(probe.answer().status, 200, "writes go on");
-    assert_eq!(server.census().connections, stuck.len() + 1, "nobody was cut");
+    assert_eq!(server.counts().connections, stuck.len() + 1, "nobody was cut");
     // The last one goes on where it was: its answer is whole.
     let mut last = stuck.pop().unwrap();
     while last.buffer.len() < 16 << 20 {
         assert!(last.fill());
     }
     drop(stuck);
-    server.until("gone", |census| census.connections == 2);
+    server.until("gone", |counts| counts.connections == 2);
     probe.get("/echo");
     assert_eq!(probe.answer().status, 200, "there is room again");
 }
@@ -194,10 +194,10 @@ fn subscribers_that_do_not_read_are_cut_when_there_is_no_room_for_more() {
             client
         })
         .collect();
-    server.until("parked", |census| census.subscribed == 24 && census.quiet >= 24);
+    server.until("parked", |counts| counts.subscribed == 24 && counts.quiet >= 24);
     server.append(&"z".repeat(24 << 20));
-    let census = server.until("some are cut", |census| census.connections < 24);
-    assert!(census.subscribed > 0, "no more than it takes");
+    let counts = server.until("some are cut", |counts| counts.connections < 24);
+    assert!(counts.subscribed > 0, "no more than it takes");
     let mut probe = server.connect();
     probe.get("/echo");
     assert_eq!(probe.answer().status, 200, "there is room again");
@@ -210,7 +210,7 @@ fn a_herd_of_large_reads_lets_a_write_through() {
     let server = Server::start(patient());
     let mut herd: Vec<Client> = (0..HERD).map(|_| server.connect()).collect();
     let (mut writer, mut blocker) = (server.connect(), server.connect());
-    server.until("connected", |census| census.connections == HERD + 2);
+    server.until("connected", |counts| counts.connections == HERD + 2);
     // The reactor waits in this one while everybody else's request arrives.
     let held = server.shared.lock().unwrap();
     blocker.get("/echo");
@@ -237,7 +237,7 @@ fn large_reads_rest_while_writes_come_and_only_then() {
     let server = Server::start(patient());
     for writes_come in [false, true] {
         server.shared.lock().unwrap().writes_come = writes_come;
-        let before = server.census().rests;
+        let before = server.counts().rests;
         let readers: Vec<_> = (0..HERD)
             .map(|number| {
                 let mut client = server.connect();
@@ -263,10 +263,10 @@ fn large_reads_rest_while_writes_come_and_only_then() {
             assert_eq!(small.answer().status, 200);
         }
         readers.into_iter().for_each(|reader| reader.join().unwrap());
-        let rests = server.census().rests - before;
+        let rests = server.counts().rests - before;
         assert_eq!(rests > 0, writes_come, "{rests} rests");
     }
-    server.until("all have all", |census| census.connections == census.quiet);
+    server.until("all have all", |counts| counts.connections == counts.quiet);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
     server.shared.lock().unwrap().writes_come = true;
     let connected = |number| {
         let client = server.connect();
-        server.until("connected", |census| census.connections == number);
+        server.until("connected", |counts| counts.connections == number);
         client
     };
     let herd: Vec<Client> = (1..=HERD).map(connected).collect();
@@ -296,7 +296,7 @@ fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
             assert_eq!(writer.answer().status, 200);
         }
     });
-    assert!(server.census().rests > 0, "nobody waited for a turn");
+    assert!(server.counts().rests > 0, "nobody waited for a turn");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn reads_that_wait_for_the_disk_are_bounded() {
     server.shared.lock().unwrap().cold = Some(gate.clone());
     let mut waiting: Vec<Client> = (0..2).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|client| client.get("/big/1"));
-    server.until("two wait", |census| census.connections == 2 && census.quiet == 0);
+    server.until("two wait", |counts| counts.connections == 2 && counts.quiet == 0);
     let mut third = server.connect();
     third.get("/big/1");
     assert_eq!(third.answer().text(), "reads-overloaded request");

@@ -37,7 +37,7 @@ fn what_came_while_the_reactor_was_held_up_is_not_late() {
     let server = Server::start(Config { idle_timeout_ms: IDLE_MS, ..patient() });
     let mut blocker = server.connect();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
-    server.until("there", |census| census.connections == CLIENTS + 1);
+    server.until("there", |counts| counts.connections == CLIENTS + 1);
     // The reactor stays in this one while everybody else's request arrives and all their time passes.
     let gate = std::sync::Arc::clone(&server.shared.lock().unwrap().gate);
     let held = gate.lock().unwrap();
@@ -61,8 +61,8 @@ fn a_body_that_is_not_read_for_now_is_not_late() {
     let text =
         format!("{}{}POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\nbo", later(1), later(2));
     client.send(&text);
-    server.until("all of it has come", |census| {
-        census.waiting == 2 && server.meters.traffic().received_bytes == text.len() as u64
+    server.until("all of it has come", |counts| {
+        counts.waiting == 2 && server.meters.traffic().received_bytes == text.len() as u64
     });
     let bring = |name: u64| {
         server.shared.lock().unwrap().ripe.push(name);
@@ -70,7 +70,7 @@ fn a_body_that_is_not_read_for_now_is_not_late() {
     };
     // What waits for the first answer is more than one connection may have ready.
     bring(2);
-    server.until("one waits", |census| census.waiting == 1);
+    server.until("one waits", |counts| counts.waiting == 1);
     std::thread::sleep(Duration::from_millis(4_500));
     client.send("dy");
     bring(1);

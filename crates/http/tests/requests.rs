@@ -27,7 +27,7 @@ fn responses_leave_in_request_order_whatever_order_tickets_complete_in() {
     client.send(&text);
     let mut other = server.connect();
     other.get("/after/3");
-    server.until("waiting", |census| census.waiting == 4);
+    server.until("waiting", |counts| counts.waiting == 4);
     server.post(Message::Complete { up_to: 3 });
     // A later ticket does not hold an earlier one of another connection back.
     assert_eq!(other.answer().text(), "after 3");
@@ -41,7 +41,7 @@ fn responses_leave_in_request_order_whatever_order_tickets_complete_in() {
     // What is complete already does not wait.
     client.get("/after/5");
     assert_eq!(client.answer().text(), "after 5");
-    server.until("quiet", |census| census.quiet == 2 && census.waiting == 0);
+    server.until("quiet", |counts| counts.quiet == 2 && counts.waiting == 0);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_reads_behind_a_write_waits_for_it() {
     let post = "POST /after/4 HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n";
     let get = "GET /echo HTTP/1.1\r\nHost: t\r\n\r\n";
     client.send(&format!("{post}{post}{get}{post}{get}"));
-    server.until("waiting", |census| census.waiting == 2);
+    server.until("waiting", |counts| counts.waiting == 2);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(server.shared.lock().unwrap().calls, 2, "writes follow writes, a read does not");
     server.post(Message::Complete { up_to: 4 });
@@ -69,7 +69,7 @@ fn what_reads_by_a_request_in_chunks_waits_for_writes_as_well() {
          GET /echo/a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n\
          POST /echo/b HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n",
     );
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     assert_eq!(server.shared.lock().unwrap().calls, 1);
     server.post(Message::Complete { up_to: 4 });
     let answers: Vec<String> = (0..3).map(|_| client.answer().text()).collect();
@@ -102,7 +102,7 @@ fn a_failed_store_answers_whoever_waits() {
     let server = Server::start(patient());
     let mut client = server.connect();
     client.send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     server.post(Message::Failed);
     assert_eq!((client.answer().status, client.answer().status), (500, 200));
 }
@@ -123,7 +123,7 @@ fn whoever_asks_a_store_that_failed_is_answered_at_once() {
     client.get("/after/5");
     client.finish();
     assert_eq!(client.answer().status, 500);
-    server.until("gone", |census| (census.connections, census.waiting) == (0, 0));
+    server.until("gone", |counts| (counts.connections, counts.waiting) == (0, 0));
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn a_connection_that_goes_while_it_waits_is_forgotten() {
     let server = Server::start(patient());
     let mut client = server.connect();
     client.send("GET /echo HTTP/1.1\r\nHost: t\r\n\r\nGET /after/1 HTTP/1.1\r\nHost: t\r\n\r\n");
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     // With an answer unread, closing resets the connection.
     client.stream.peek(&mut [0; 1]).unwrap();
     drop(client);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     let mut next = server.connect();
     next.get("/echo");
     assert_eq!(next.answer().status, 200);
@@ -151,12 +151,12 @@ fn a_request_in_one_piece_costs_one_read_and_one_write() {
     let mut client = server.connect();
     client.get("/echo");
     client.answer();
-    let before = server.census().calls;
+    let before = server.counts().calls;
     for _ in 0..10 {
         client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello");
         client.answer();
     }
-    let calls = server.census().calls;
+    let calls = server.counts().calls;
     assert_eq!((calls.reads - before.reads, calls.writes - before.writes), (10, 10));
     // Nor does an answer that waited, nor a burst of them.
     let mut text = String::new();
@@ -164,10 +164,10 @@ fn a_request_in_one_piece_costs_one_read_and_one_write() {
         text += &format!("POST /after/{ticket} HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello");
     }
     client.send(&text);
-    server.until("waiting", |census| census.waiting == 20);
+    server.until("waiting", |counts| counts.waiting == 20);
     server.post(Message::Complete { up_to: 20 });
     (0..20).for_each(|_| assert_eq!(client.answer().status, 200));
-    let burst = server.census().calls;
+    let burst = server.counts().calls;
     assert_eq!((burst.reads - calls.reads, burst.writes - calls.writes), (1, 1));
     assert_eq!(burst.interests, 0, "nothing is registered anew");
 }
@@ -206,9 +206,9 @@ fn a_deep_pipeline_pauses_reading_and_loses_nothing() {
         );
     }
     client.send(&text);
-    server.until("waiting", |census| census.waiting == 64);
+    server.until("waiting", |counts| counts.waiting == 64);
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(server.census().waiting, 64, "no more than the bound await their answers");
+    assert_eq!(server.counts().waiting, 64, "no more than the bound await their answers");
     server.post(Message::Complete { up_to: 1_000 });
     for index in 0..count {
         assert_eq!(client.answer().text(), format!("after {}", index + 1));
@@ -258,7 +258,7 @@ fn a_peer_that_asks_before_it_sends_is_told_to_go_on() {
     client.send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\n");
     client
         .send("POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     server.post(Message::Complete { up_to: 1 });
     assert_eq!(client.answer().text(), "after 1");
     assert_eq!(client.answer().status, 100);
@@ -292,7 +292,7 @@ fn bodies_share_what_memory_there_is_for_them() {
         |bytes: usize| format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {bytes}\r\n\r\n");
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(&announced(600));
-    server.until("the first body is arriving", |census| census.connections - census.quiet == 1);
+    server.until("the first body is arriving", |counts| counts.connections - counts.quiet == 1);
     // There is no room for it beside the first, and it is told so before it is sent.
     second.send(&announced(601));
     assert_eq!(second.answer().status, 503);
@@ -306,18 +306,18 @@ fn bodies_share_what_memory_there_is_for_them() {
     // For what is no longer than a head may be there is always room.
     let mut rest = server.connect();
     rest.send(&announced(550));
-    server.until("nothing is left", |census| census.connections - census.quiet == 2);
+    server.until("nothing is left", |counts| counts.connections - counts.quiet == 2);
     third.send(&announced(200));
     third.send("x".repeat(200).as_str());
     assert_eq!(third.answer().status, 200);
     drop(rest);
-    server.until("there is room again", |census| census.connections - census.quiet == 1);
+    server.until("there is room again", |counts| counts.connections - counts.quiet == 1);
     // What one gives back another may have: when it is whole, or when its connection is gone.
     third.send(&announced(400));
     third.send("x".repeat(400).as_str());
     assert_eq!(third.answer().status, 200);
     drop(first);
-    server.until("the first is gone", |census| census.connections == 1);
+    server.until("the first is gone", |counts| counts.connections == 1);
     third.send(&announced(1_000));
     third.send("x".repeat(1_000).as_str());
     assert_eq!(third.answer().status, 200);
@@ -325,7 +325,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     let mut chunked = server.connect();
     chunked.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n");
     chunked.send("x".repeat(900).as_str());
-    server.until("chunks arrive", |census| census.connections - census.quiet == 1);
+    server.until("chunks arrive", |counts| counts.connections - counts.quiet == 1);
     chunked.send("\r\n384\r\n");
     chunked.send("x".repeat(900).as_str());
     assert_eq!(chunked.answer().status, 503);
@@ -486,12 +486,12 @@ fn an_idle_connection_owns_nothing_and_is_closed_after_a_while() {
         client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nok");
         assert_eq!(client.answer().status, 200);
     }
-    let census = server.census();
-    assert_eq!((census.connections, census.quiet), (20, 20));
+    let counts = server.counts();
+    assert_eq!((counts.connections, counts.quiet), (20, 20));
     // One that is used stays.
     let mut used = clients.remove(0);
     let start = Instant::now();
-    while server.census().connections > 1 {
+    while server.counts().connections > 1 {
         assert!(start.elapsed() < common::PATIENCE, "nobody is closed");
         used.get("/echo");
         assert_eq!(used.answer().status, 200);
@@ -507,7 +507,7 @@ fn an_idle_connection_is_closed_in_its_time_however_long_its_last_request_might_
     let server = Server::start(Config { idle_timeout_ms: 3_000, head_timeout_ms: 3_600_000, ..patient() });
     let mut client = server.connect();
     client.send("GET /echo HTTP/1.1\r\n");
-    server.until("the head is begun", |census| census.quiet == 0);
+    server.until("the head is begun", |counts| counts.quiet == 0);
     client.send("Host: t\r\n\r\n");
     assert_eq!(client.answer().status, 200);
     assert!(client.at_end(), "the head's patience was not waited for");
@@ -517,7 +517,7 @@ fn an_idle_connection_is_closed_in_its_time_however_long_its_last_request_might_
 fn one_connection_too_many_is_told_so() {
     let server = Server::start(Config { connections_max: 3, ..Config::default() });
     let mut within: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    server.until("three", |census| census.connections == 3);
+    server.until("three", |counts| counts.connections == 3);
     let mut beyond = server.connect();
     beyond.get("/echo");
     let refused = beyond.answer();
@@ -529,7 +529,7 @@ fn one_connection_too_many_is_told_so() {
     }
     drop(within);
     drop(beyond);
-    server.until("none", |census| census.connections == 0);
+    server.until("none", |counts| counts.connections == 0);
     let mut client = server.connect();
     client.get("/echo");
     assert_eq!(client.answer().status, 200);
@@ -585,12 +585,12 @@ fn a_peer_that_stops_sending_still_gets_its_answers() {
     client
         .send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /big/3000000 HTTP/1.1\r\nHost: t\r\n\r\nGET /par");
     client.stream.shutdown(Shutdown::Write).unwrap();
-    server.until("waiting", |census| census.waiting == 1);
+    server.until("waiting", |counts| counts.waiting == 1);
     server.post(Message::Complete { up_to: 1 });
     assert_eq!(client.answer().text(), "after 1");
     assert_eq!(client.answer().body.len(), 3_000_000);
     assert!(client.at_end());
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
 }
 
 /// Takes eight megabytes after longer than three seconds, and says something as soon as all of them have left
@@ -639,7 +639,7 @@ fn whoever_does_not_read_is_not_read_from_and_is_cut_in_the_end() {
     slow.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(60));
     let start = Instant::now();
     let calls = || server.shared.lock().unwrap().calls;
-    server.until("cut", |census| census.connections == 0 && calls() > 0);
+    server.until("cut", |counts| counts.connections == 0 && calls() > 0);
     assert!(calls() < 30, "{} of 60 responses were made for a peer that takes none", calls());
     assert!(start.elapsed() >= Duration::from_millis(300));
 }

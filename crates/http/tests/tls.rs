@@ -124,8 +124,8 @@ fn requests_and_answers_are_the_same_and_an_idle_connection_owns_no_buffer() {
     client.send("POST /echo/b HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhelloGET /echo/c HTTP/1.1\r\nHost: t\r\n\r\n");
     let said = client.until("/echo/c -");
     assert!(said.contains("Post /echo/b -hello"), "{said}");
-    let census = server.until("quiet", |census| census.quiet == census.connections);
-    assert_eq!((census.connections, census.waiting), (1, 0));
+    let counts = server.until("quiet", |counts| counts.quiet == counts.connections);
+    assert_eq!((counts.connections, counts.waiting), (1, 0));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn large_bodies_come_whole_both_ways_however_slowly_they_are_read() {
     client.send(&body);
     client.get("/big/20000000");
     // Nothing is read for now: what the socket does not take waits in the connection's output.
-    server.until("the answer under way", |census| census.quiet == 0 && census.calls.writes > 2);
+    server.until("the answer under way", |counts| counts.quiet == 0 && counts.calls.writes > 2);
     let mut came = 0;
     while came < 20_000_000 {
         assert!(client.fill());
@@ -174,7 +174,7 @@ fn large_bodies_come_whole_both_ways_however_slowly_they_are_read() {
     client.until(&format!("begin {} end", "m".repeat(300_000)));
     client.get("/echo/after");
     client.until("/echo/after");
-    server.until("quiet", |census| census.quiet == 1);
+    server.until("quiet", |counts| counts.quiet == 1);
 }
 
 #[test]
@@ -182,16 +182,16 @@ fn subscribers_are_served_and_a_goodbye_ends_them() {
     let (_directory, server, trust) = secure(Config::default());
     let mut client = Client::ready(&server, &trust);
     client.get("/sse/0");
-    server.until("subscribed", |census| census.subscribed == 1);
+    server.until("subscribed", |counts| counts.subscribed == 1);
     for event in ["one", "two", "three"] {
         server.append(event);
         client.until(&format!("data: {event}\n\n"));
     }
-    server.until("quiet", |census| census.quiet == 1);
+    server.until("quiet", |counts| counts.quiet == 1);
     client.stream.shutdown(Shutdown::Write).unwrap();
     while client.fill() {}
     assert!(client.ended, "the server says goodbye, so that an end can be told from a cut");
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
 }
 
 #[test]
@@ -200,12 +200,12 @@ fn a_live_read_that_ends_with_a_broken_record_gives_its_place_back() {
     for path in ["/sse/0", "/poll/0", "/sse/0", "/poll/0"] {
         let mut client = Client::ready(&server, &trust);
         client.get(path);
-        server.until("subscribed", |census| census.subscribed == 1);
+        server.until("subscribed", |counts| counts.subscribed == 1);
         // No record begins so. What answers it is an alert, whose reader has time to read it.
         client.stream.write_all(&[0xFF; 5]).unwrap();
-        server.until("unsubscribed", |census| census.subscribed == 0);
+        server.until("unsubscribed", |counts| counts.subscribed == 0);
         drop(client);
-        server.until("gone", |census| census.connections == 0);
+        server.until("gone", |counts| counts.connections == 0);
     }
     let shared = server.shared.lock().unwrap();
     assert_eq!((shared.watched, shared.unwatched), (4, 4));
@@ -239,7 +239,7 @@ fn who_speaks_http_is_told_so_and_garbage_gets_an_alert() {
     garbage.stream.write_all(&[22, 3, 1, 0, 5, 2, 0, 0, 1, 0]).unwrap();
     while garbage.fill() {}
     assert_eq!(garbage.buffer[0], 21, "an alert: {:?}", garbage.buffer);
-    server.until("gone", |census| census.connections == 0);
+    server.until("gone", |counts| counts.connections == 0);
     assert_eq!(server.shared.lock().unwrap().calls, 0);
 }
 
@@ -248,7 +248,7 @@ fn a_handshake_has_its_time_and_there_are_only_so_many() {
     let config = Config { handshake_timeout_ms: 3_000, handshakes_max: 1, ..Config::default() };
     let (_directory, server, trust) = secure(config);
     let mut silent = server.connect();
-    server.until("there", |census| census.connections == 1);
+    server.until("there", |counts| counts.connections == 1);
     let mut one_more = server.connect();
     assert!(silent.at_end(), "who has said nothing makes room");
     assert!(one_more.at_end(), "its time is over");
@@ -319,9 +319,9 @@ fn half_a_record_is_a_request_on_its_way() {
     let record = client.outgoing();
     let (half, rest) = record.split_at(record.len() / 2);
     client.stream.write_all(half).unwrap();
-    server.until("half of it has come", |census| census.quiet == 0);
+    server.until("half of it has come", |counts| counts.quiet == 0);
     server.post(Message::Drain { grace_ms: 3_600_000 });
-    assert_eq!(server.census().connections, 1);
+    assert_eq!(server.counts().connections, 1);
     client.stream.write_all(rest).unwrap();
     let said = client.until("Get /echo/half -").to_ascii_lowercase();
     assert!(said.starts_with("http/1.1 200") && said.contains("connection: close"), "{said}");
@@ -367,16 +367,16 @@ fn what_a_lingering_peer_had_asked_for_does_not_end_its_lingering() {
     // Both wait for the disk, one after the other.
     for (client, subscribed) in [(&mut garbles, 1), (&mut waits, 2)] {
         client.get("/poll/0");
-        server.until("subscribed", |census| census.subscribed == subscribed);
+        server.until("subscribed", |counts| counts.subscribed == subscribed);
     }
     // No record begins so.
     garbles.stream.write_all(&[0xFF; 5]).unwrap();
-    server.until("lingering", |census| census.subscribed == 1);
+    server.until("lingering", |counts| counts.subscribed == 1);
     drop(closed);
     waits.until("history");
-    assert_eq!(server.census().connections, 2, "it has time to read why it ends");
+    assert_eq!(server.counts().connections, 2, "it has time to read why it ends");
     drop(garbles);
-    server.until("gone", |census| census.connections == 1);
+    server.until("gone", |counts| counts.connections == 1);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn draining_ends_sealed_connections_in_good_order() {
     let mut idle = Client::ready(&server, &trust);
     let mut live = Client::ready(&server, &trust);
     live.get("/sse/0");
-    server.until("subscribed", |census| census.subscribed == 1);
+    server.until("subscribed", |counts| counts.subscribed == 1);
     server.post(Message::Drain { grace_ms: 3_600_000 });
     while idle.fill() {}
     while live.fill() {}

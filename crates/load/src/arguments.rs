@@ -172,7 +172,7 @@ pub struct Common {
     /// The token that the server asks for.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub token: Option<String>,
-    /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
+    /// The certificates to trust for https:// (a PEM file) in place of the system's.
     #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// What the streams' names begin with; a number follows. By default `load-` for append and create, and

@@ -212,7 +212,7 @@ impl<H: Handler> Core<H> {
         }
         if interest.watch().exclusive || wanted.watch().exclusive {
             // The kernel does not modify exclusive watches. Should it not take the new one, none is left, and
-            // whoever tries again begins with that.
+            // the next attempt begins with that.
             match self.epoll.delete(descriptor.as_fd()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => *interest = Interest::NONE,
@@ -299,9 +299,8 @@ impl<H: Handler> Core<H> {
         self.topics.first(topic_id).map_or(0, |(count, _)| count as usize)
     }
 
-    /// Appends the topic's subscribers to `into`, the latest first. The keys are a snapshot: whoever
-    /// walks them may remove and unsubscribe at will, and asks [`Core::topic_of`] for each whether it
-    /// still belongs.
+    /// Appends the topic's subscribers to `into`, the latest first. The keys are a snapshot: a caller that
+    /// walks them may remove and unsubscribe at will, and asks [`Core::topic_of`] whether each still belongs.
     pub fn subscribers(&self, topic_id: u64, into: &mut Vec<Key>) {
         let Some((count, first)) = self.topics.first(topic_id) else {
             return;

@@ -13,7 +13,7 @@ use thalweg_sys::event::EventFd;
 #[derive(Debug)]
 pub(crate) struct Waker {
     event: EventFd,
-    /// Here because whoever holds a handle reads it, and whoever wakes writes to it.
+    /// Here because holders of a handle read it, and threads that wake the reactor write to it.
     pub(crate) meter: Meter<COUNTERS>,
 }
 

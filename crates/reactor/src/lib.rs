@@ -22,9 +22,8 @@
 //!
 //! # Invariants
 //!
-//! Numbered as in the design, each with a test of the same name in `tests.rs`. (Its fourth, that whoever is
-//! to answer may do so from any thread and is never silent, is `thalweg_service::Reply`'s to keep; the fourth
-//! here is what that stands on.)
+//! Each has a test of the same name in `tests.rs`. (That a reply may be given from any thread, and that none
+//! is lost, is for `thalweg_service::Reply` to keep; the fourth here is what that stands on.)
 //!
 //! 1. Nobody else touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
 //!    generation), which is also its epoll token; what comes for a dead generation is dropped.
@@ -125,7 +124,7 @@ pub trait Handler: Sized {
 pub enum Look {
     /// There are none, or all of them will ring a descriptor.
     Asleep,
-    /// Nothing is there now; whoever may bring something runs on other processors.
+    /// Nothing is there now; what may bring something runs on other processors.
     Quiet,
     /// Nothing is there now; other threads of this program are at work on what will be, and may want this
     /// processor.

@@ -86,6 +86,12 @@ impl<T> Ordered<T> {
         self.head.is_some()
     }
 
+    /// The answers that came and were not popped yet, in the order of the questions, whether or not an
+    /// earlier one is still awaited.
+    pub fn answers(&self) -> impl Iterator<Item = &T> {
+        self.head.iter().chain(self.rest.iter().flatten())
+    }
+
     /// Questions not popped yet, answered or not.
     pub fn pending(&self) -> usize {
         self.pending as usize
@@ -96,6 +102,17 @@ impl<T> Ordered<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn answers_are_seen_before_they_may_leave() {
+        let mut ordered = Ordered::new();
+        let sequences: Vec<_> = (0..4).map(|_| ordered.expect()).collect();
+        assert_eq!(ordered.answers().count(), 0);
+        assert!(ordered.complete(sequences[3], 3) && ordered.complete(sequences[1], 1));
+        assert_eq!(ordered.answers().collect::<Vec<_>>(), [&1, &3]);
+        assert!(ordered.complete(sequences[0], 0));
+        assert_eq!((ordered.pop(), ordered.answers().collect::<Vec<_>>()), (Some(0), vec![&1, &3]));
+    }
 
     #[test]
     fn one_question_at_a_time_never_allocates() {

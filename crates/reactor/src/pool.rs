@@ -45,7 +45,7 @@ pub struct Crew {
 #[derive(Clone)]
 pub struct Pool(Arc<Owner>);
 
-/// Whoever still may hand something over.
+/// Shared by the handles that may still submit a job; the last one to go ends the threads.
 struct Owner(Arc<Shared>);
 
 struct Shared {
@@ -170,7 +170,7 @@ impl Shared {
             {
                 queue.seeking -= 1;
                 queue.asleep += 1;
-                // Whoever wakes it counts it as up.
+                // The thread that wakes it counts it as awake.
                 self.filled.wait(&mut queue);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a slot's generation is another one for each entry that lives in it, so a [`Key`] finds the
 //! entry that it was given for or nobody. [`Slab::get`] and [`Slab::get_mut`] alone compare generations;
-//! whoever has a slot without one has it from a list that only entries are in. *Checked by* the tests of the
+//! a slot without one comes only from a list that only entries are in. *Checked by* the tests of the
 //! reactor's first invariant.
 
 use crate::chunks::{Chunks, Vacancy};

@@ -41,8 +41,8 @@ pub struct Config {
     pub mailbox_max: usize,
     /// Look again for a moment before sleeping while work comes fast. Never with one processor.
     pub spin: bool,
-    /// The same on one processor, making way between any two looks: for work that comes from somewhere else,
-    /// or from whoever is made way for.
+    /// The same on one processor, yielding it between any two looks: for work that comes from another
+    /// machine, or from a thread that runs meanwhile.
     pub spin_on_one: bool,
     /// The same for sources that no descriptor announces, whose peers say themselves where they run: it makes
     /// sense wherever they run elsewhere, whatever this thread may run on.

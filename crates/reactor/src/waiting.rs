@@ -54,7 +54,7 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps. Makes way
-    /// meanwhile: whoever has the work may be waiting for this very processor.
+    /// meanwhile: the thread that has the work may be waiting for this very processor.
     fn look_again(&mut self, limit: usize, began_ns: u64, wait: Wait) -> io::Result<()> {
         let due_ns = self.due_ns(began_ns, wait);
         let mut patience = Patience::for_peer(ALONE_NS);
@@ -68,7 +68,7 @@ impl<H: Handler> Reactor<H> {
                 return Ok(());
             }
             if !patience.lasts() {
-                // Whoever ends the sleep need not be the one that it was.
+                // Another source may end the sleep than the one that brought work before.
                 self.only = None;
                 return self.sleep(limit, wait);
             }

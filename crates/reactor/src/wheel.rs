@@ -8,8 +8,8 @@
 //! down. A 64-bit map per level says which lists hold anything, so that an idle stretch, however long, is
 //! crossed in at most six steps.
 //!
-//! Timers that came due lie in one more list until they are taken one by one: whoever is called for one
-//! may clear or set any other, taken or not.
+//! Timers that came due lie in one more list until they are taken one by one: the handler of one may clear or
+//! set any other, taken or not.
 //!
 //! # Invariants
 //!

@@ -149,7 +149,10 @@ impl Gateway {
     /// endpoint says.
     pub fn mount(&mut self, name: &str, mount: Mount) -> Result<Option<std::os::fd::OwnedFd>, Error> {
         if !Self::takes(name) {
-            return Err(Error::new(Fault::BadArgument, format!("{name:?} cannot stand in a path as it is")));
+            return Err(Error::new(
+                Fault::BadArgument,
+                format!("{name:?} cannot be part of a path as it is"),
+            ));
         }
         if self.served.iter().any(|served| served.name == name) {
             return Err(Error::new(Fault::BadArgument, format!("there is a service {name} already")));

@@ -1,7 +1,7 @@
 //! A service's frames and the JSON that says the same, in each direction, by the schema alone.
 //!
-//! So whoever has a schema can call without generated code, and generated code can call where JSON is spoken
-//! ([`Carrier`](crate::Carrier)).
+//! So a program that has a schema can call without generated code, and generated code can call where JSON is
+//! spoken ([`Carrier`](crate::Carrier)).
 
 use crate::plan::{Method, Plan};
 use crate::request::{self, Unfit};

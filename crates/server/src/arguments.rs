@@ -19,7 +19,7 @@ use thalweg_wire::host::is_name;
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
-    /// How results, and complaints, are printed.
+    /// How results and errors are printed.
     #[arg(long, value_enum, default_value_t = Output::Text, global = true)]
     pub(crate) output: Output,
     #[command(subcommand)]
@@ -57,7 +57,7 @@ fn of_list<T: FromStr>(text: &str) -> Result<T, T::Err> {
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused or failed; 2 wrong command line or \
     configuration; 3 no server reached; 4 no such stream; 5 damage was found; 6 in conflict with what is there \
-    (exists otherwise, closed, written by somebody else, not empty).";
+    (it exists with other properties, is closed, was written by another client, or is not empty).";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -71,18 +71,18 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
     },
-    /// Say whether this machine is one that a server does well on, and what to do where it is not.
+    /// Check whether this machine suits a server, and say what to do where it does not.
     ///
-    /// Looks at descriptors and memory against the limits, processors, clocks, what the kernel allows, and
-    /// the disk beneath the store, by the configuration that a server would have here. Ends with 0 if nothing
-    /// is bad, with 1 if something would keep a server from starting or from staying, or could lose data, and
-    /// with 2 if its configuration is wrong.
+    /// Checks descriptors and memory against the limits, processors, clocks, what the kernel allows, and the
+    /// disk under the store, by the configuration that a server would have here. Ends with 0 if nothing is
+    /// bad, with 1 if something would keep a server from starting or from running on, or could lose data, and
+    /// with 2 if the configuration is wrong.
     Doctor {
         /// Directory of the store, which need not be there yet; by default the configuration's.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        /// The server's configuration file; by default the one that THALWEG_CONFIG names. The rest of the
-        /// environment counts as it does for serve, too.
+        /// The server's configuration file; by default the one that THALWEG_CONFIG names. The other variables
+        /// that serve reads count, too.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -97,9 +97,9 @@ pub(crate) enum Verb {
     },
     /// Back a store up, whether a server has it open or not.
     ///
-    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is
-    /// linked where the file system can, and costs no space, and is not read: `thalweg verify --data TO`
-    /// reads all of a backup.
+    /// It holds everything that was acknowledged before it began, as of one moment. Files that no longer
+    /// change are hard-linked where the file system can: they take no space, and are not read. To read all of
+    /// a backup, use `thalweg verify --data TO`.
     Backup {
         /// Directory of the store.
         #[arg(value_name = "FROM")]
@@ -108,7 +108,7 @@ pub(crate) enum Verb {
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
-    /// Put a backup back, once all of it is verified. The backup stays as it is.
+    /// Restore a backup, once all of it has been verified. The backup stays as it is.
     Restore {
         /// The backup.
         #[arg(value_name = "FROM")]
@@ -119,8 +119,8 @@ pub(crate) enum Verb {
     },
     /// Run a server that is a program of its own, and fork it while it serves.
     ///
-    /// Whoever may use the control endpoint can fork, move and end it. Ends when the last of its servers has
-    /// ended.
+    /// A client that may use the control endpoint can fork, move and end it. Ends when the last of its
+    /// servers has ended.
     ForkServer {
         #[command(flatten)]
         options: ForkServerOptions,
@@ -142,20 +142,20 @@ pub(crate) enum Verb {
         /// What it may do.
         #[arg(long = "scope", value_enum, value_delimiter = ',', default_value = "read")]
         scopes: Vec<Scope>,
-        /// Only streams whose names begin so.
+        /// Only streams whose names begin with this.
         #[arg(long, value_name = "PREFIX", default_value = "")]
         prefix: String,
     },
     /// Load a server and measure it: appends, creates, catching up, fan-out, idle connections.
     #[command(subcommand)]
     Bench(BenchVerb),
-    /// Print what makes a shell complete this command line.
+    /// Print a script that makes a shell complete this command line.
     Completions {
         /// The shell.
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// Print the manual page, of a verb if one is named.
+    /// Print the manual page of the program, or of a verb.
     Man {
         /// The verb: one word, or two as in `bench append`.
         verb: Vec<String>,
@@ -165,7 +165,7 @@ pub(crate) enum Verb {
 /// What a fork-server runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ForkServerOptions {
-    /// Where it is told what to do, by `schemas/forks.jsonc`: a path that ends in .sock or .shm.
+    /// Where it takes calls of `schemas/forks.jsonc`: a path that ends in .sock or .shm.
     #[arg(long, value_name = "ENDPOINT", value_parser = crate::rpc::path_endpoint)]
     pub(crate) control: Endpoint,
     /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed
@@ -175,7 +175,7 @@ pub(crate) struct ForkServerOptions {
     /// Processes at once.
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) servers_max: u32,
-    /// How long a process may take to do what it is told, before it is given up.
+    /// How long a process may take to do what it is told. After that, it is given up.
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) patience_ms: u32,
     /// The program, and its arguments.
@@ -193,8 +193,8 @@ pub(crate) struct ServeOptions {
     /// Print the configuration in force and where each value comes from, and end.
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// Where to listen: an address and port, or unix:/path. May be given several times. Unless it is given,
-    /// listeners handed over by systemd are used instead.
+    /// Where to listen: an address and port, or unix:/path. May be given several times. Where it is not given
+    /// and systemd hands listeners over, those are used instead of the default.
     #[arg(
         long,
         env = "THALWEG_LISTEN",
@@ -208,19 +208,19 @@ pub(crate) struct ServeOptions {
     /// them with `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate chain (PEM) that TLS is spoken with at every TCP address; it takes its key, too. Read
-    /// again on SIGHUP, as its key is.
+    /// The certificate chain (PEM) for TLS at every TCP address. Takes `--tls-key`, too. Both are read again
+    /// on SIGHUP.
     #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Allow addresses that other machines can reach without a token file: whoever reaches them may do
-    /// everything.
+    /// Allow addresses that other machines can reach without a token file: any client that reaches them may
+    /// do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
     /// Origins whose pages may use the streams from a browser: *, none, or one or several such as
-    /// `https://app.example`. What a page of another one would change is refused.
+    /// `https://app.example`. Changes by pages of other origins are refused.
     #[arg(
         long,
         env = "THALWEG_CORS_ORIGINS",
@@ -230,12 +230,12 @@ pub(crate) struct ServeOptions {
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
-    /// Names that this server goes by, beside addresses and localhost. JSON-RPC is refused under another, and
-    /// without a token file so is whatever is asked at a loopback address in the clear: a page's name may be
-    /// made to lead there.
+    /// Names of this server, beside addresses and localhost. JSON-RPC under any other `Host` is refused.
+    /// Without a token file, so is every request at a loopback address without TLS: a web page's name can be
+    /// made to resolve to it (DNS rebinding).
     #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',', value_parser = host)]
     pub(crate) hosts: Vec<String>,
-    /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and
+    /// Whether webhooks of subscriptions may go to this machine itself, as `http://localhost` or
     /// `http://127.0.0.x`.
     #[arg(long, env = "THALWEG_WEBHOOKS_LOOPBACK", value_enum, default_value_t = WebhooksLoopback::Auto)]
     pub(crate) webhooks_loopback: WebhooksLoopback,
@@ -245,35 +245,35 @@ pub(crate) struct ServeOptions {
     /// What an acknowledged append survives.
     #[arg(long, env = "THALWEG_DURABILITY", value_enum, default_value_t = Durability::Sync)]
     pub(crate) durability: Durability,
-    /// After which a long-poll with nothing new is answered.
+    /// How long until a long-poll with nothing new is answered.
     #[arg(long, env = "THALWEG_LONG_POLL_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) long_poll_timeout_ms: u32,
-    /// Around which an SSE response ends and its client reconnects; spread by an eighth either way.
+    /// About how long until an SSE response ends and its client reconnects, give or take an eighth.
     #[arg(long, env = "THALWEG_SSE_LIFETIME_MS", value_name = "MS", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) sse_lifetime_ms: u32,
-    /// After which a connection between two requests is closed.
+    /// How long until a connection between two requests is closed.
     #[arg(long, env = "THALWEG_IDLE_TIMEOUT_MS", value_name = "MS", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) idle_timeout_ms: u32,
-    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body (of a
-    /// body beyond 1 MiB, each 64th part), or what is left of it.
+    /// How long a client may take from the first byte of a request to the end of its head, and then for each
+    /// 16 KiB of its body (of a body beyond 1 MiB, each 64th part). After that, 408.
     #[arg(long, env = "THALWEG_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) request_timeout_ms: u32,
-    /// For each further 16 KiB of what a reader is sent (of an answer beyond 1 MiB, each 64th part), or what
-    /// is left of it; a reader that takes longer is cut off.
+    /// How long a reader may take for each 16 KiB of what it is sent (of an answer beyond 1 MiB, each 64th
+    /// part). A reader that takes longer is cut off.
     #[arg(long, env = "THALWEG_STALL_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) stall_timeout_ms: u32,
     /// Largest request body; a larger one is refused with 413.
     #[arg(long, env = "THALWEG_BODY_MAX_BYTES", value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) body_max_bytes: u64,
     /// Bytes of all request bodies that are still arriving, each with its next 16 KiB or 64th part. At the
-    /// bound bodies that took longer than a 16th of request_timeout_ms over such a part are answered 408;
-    /// where there is none, a body that needs more is refused with 503.
+    /// bound, bodies that took longer than a 16th of request_timeout_ms over such a part are answered 408.
+    /// Where none did, a body that needs more is refused with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
-    /// Bytes of answers and events that readers have not taken, over all connections. At the bound readers
-    /// that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first; where there
-    /// is none, reads are refused with 503. A quarter beyond, the slowest readers are cut, however slow they
-    /// are.
+    /// Bytes of answers and events that readers have not taken, over all connections. At the bound, readers
+    /// that took longer than a 16th of stall_timeout_ms over a part are cut, the slowest first. Where none
+    /// did, reads are refused with 503. A quarter beyond the bound the slowest readers are cut, even those
+    /// that are not that slow.
     #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) unsent_max_bytes: u64,
     /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.
@@ -287,7 +287,7 @@ pub(crate) struct ServeOptions {
     /// Live reads at once; one more is answered 503. By default as many as there may be connections.
     #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) subscribers_max: Option<u32>,
-    /// Connections at once; one more is answered 503; only /healthz, /metrics, /v1/stats, HEAD, OPTIONS and
+    /// Connections at once. One more is answered 503; only /healthz, /metrics, /v1/stats, HEAD, OPTIONS and
     /// the like are still answered. By default as many as the descriptor limit allows, at most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
@@ -297,11 +297,11 @@ pub(crate) struct ServeOptions {
     /// How long a server that was asked to end waits for requests in flight.
     #[arg(long, env = "THALWEG_DRAIN_GRACE_MS", value_name = "MS", default_value_t = 10_000)]
     pub(crate) drain_grace_ms: u32,
-    /// Look again for a moment before sleeping while work comes fast: lower latency for some CPU.
+    /// Spin for a moment before sleeping while work comes fast: lower latency, at the price of some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
-    /// Hand what many connections are sent together to the kernel in one call (io_uring); where it allows
-    /// none each is sent by itself.
+    /// Send to many connections with one system call (io_uring). Where the kernel does not allow that, each
+    /// is sent to with a call of its own.
     #[arg(long, env = "THALWEG_IO_URING", value_enum, default_value_t = Switch::On)]
     pub(crate) io_uring: Switch,
     /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and
@@ -312,15 +312,14 @@ pub(crate) struct ServeOptions {
     /// NAME=SCHEMA,ENDPOINT is one that another program serves. May be given several times.
     #[arg(long, env = "THALWEG_RPC", value_name = "SERVICE", value_delimiter = ';', value_parser = of_list::<Wish>, default_value = "off")]
     pub(crate) rpc: Vec<Wish>,
-    /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
+    /// A listener for JSON-RPC alone. Unless it is given, services are called at the addresses of streams.
     #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',', value_parser = of_list::<Place>)]
     pub(crate) rpc_listen: Vec<Place>,
-    /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no
-    /// such method.
+    /// How long rpc.delay may delay the next body, for tests of clients. At 0 there is no such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,
-    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls that are
-    /// awaited. Calls beyond are answered "overloaded" before they are made.
+    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls under
+    /// way. A call beyond it is answered "overloaded", and not made.
     #[arg(long, env = "THALWEG_RPC_ANSWERS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
     pub(crate) rpc_answers_max_bytes: u64,
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is
@@ -328,24 +327,24 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,
     /// Bytes of changes that all sessions of the state together may hold beside their snapshots, as the log
-    /// would take them; what would be more is refused.
+    /// would store them. A write beyond it is refused.
     #[arg(long, env = "THALWEG_STATE_SESSIONS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) state_sessions_max_bytes: u64,
-    /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be
-    /// had again; trimmed, the store does not grow with them.
+    /// What becomes of a state's changes once an image stands for them. If they are kept, every earlier state
+    /// can still be read; if they are trimmed, the store does not grow with them.
     #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]
     pub(crate) state_history: StateHistory,
-    /// Records older than so many seconds are let go, in whole segments. The state and subscriptions are
-    /// kept.
+    /// Remove records older than this many seconds, in whole segments. Records of the state and of
+    /// subscriptions are kept.
     #[arg(long, env = "THALWEG_RETAIN_SECONDS", value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) retain_seconds: Option<u64>,
-    /// The oldest records are let go, in whole segments, when the store takes more bytes than this.
+    /// Remove the oldest records, in whole segments, while the store takes more bytes than this.
     #[arg(long, env = "THALWEG_RETAIN_BYTES", value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 60))]
     pub(crate) retain_bytes: Option<u64>,
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, env = "THALWEG_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// Which log lines there are.
+    /// The least severe level that is logged.
     #[arg(long, env = "THALWEG_LOG_LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
 }
@@ -356,7 +355,7 @@ fn host(text: &str) -> Result<String, String> {
     if is_name(text) {
         return Ok(text.to_owned());
     }
-    Err("expected a name and nothing else, engine.example: no scheme, port, path or blank; addresses need not be named".to_owned())
+    Err("expected a name alone, such as engine.example: no scheme, port, path or blank; addresses need not be named".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -411,7 +411,7 @@ fn texts(key: Key, value: &DeValue<'_>) -> Result<Vec<String>, String> {
         (Kind::Texts, DeValue::Array(array)) => {
             let text = |value: &toml::Spanned<DeValue<'_>>| value.get_ref().as_str().map(str::to_owned);
             let all: Option<Vec<String>> = array.iter().map(text).collect();
-            return all.ok_or_else(|| format!("`{}` is an array of something else than strings", key.name));
+            return all.ok_or_else(|| format!("`{}` is an array of values that are not strings", key.name));
         }
         (kind, value) => {
             let wanted = match kind {

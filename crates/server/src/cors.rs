@@ -110,7 +110,7 @@ impl Policy {
         }
         let name = |origin: &Origin| match origin {
             Origin::One(name) => Ok(name.clone()),
-            other => Err(format!("the origin {other} stands alone, not beside others")),
+            other => Err(format!("the origin {other} must stand alone, not beside others")),
         };
         let names = origins.iter().map(name).collect::<Result<Vec<_>, _>>()?;
         if names.len() > ORIGINS_MAX {
@@ -264,7 +264,7 @@ impl<S: Service> Service for Cors<S> {
             None => (None, self.named(announced.origin).unwrap_or(Asker(0))),
         };
         let mut response = self.inner.refuse(refusal, Announced { live, ..announced }, now);
-        // Whoever asked for nothing yet may have been about to read a stream.
+        // Before a path has come, the client may have been about to read a stream.
         if announced.path.is_none_or(|path| path.starts_with(SHARED)) {
             self.add(&mut response, asker);
         }

@@ -4,14 +4,14 @@
 //! Each reactor, listener, service here and elsewhere, and file of the store is counted before any is opened.
 //! Of what is left, a part stays free for what comes while the server runs: segments as the log grows, those
 //! that are gone while somebody is still being sent some of them, webhooks, clients of services on this
-//! machine, and guests, who are told that there is no room. The rest is for connections, so that the number
-//! that is said is one that can be had.
+//! machine, and overflow connections, which are told that there is no room. The rest is for connections, so
+//! that the number that is said is one that can be had.
 
 use crate::arguments::{Durability, ServeOptions, Switch};
 use crate::rpc::Wish;
 use std::fs;
 use std::path::Path;
-use thalweg_http::GUESTS_MAX;
+use thalweg_http::OVERFLOW_CONNECTIONS_MAX;
 
 /// Descriptors that stay free, where there are enough to choose.
 pub(crate) const BESIDE: u64 = 512;
@@ -44,16 +44,16 @@ pub(crate) struct Needs {
     pub(crate) files: u64,
 }
 
-/// What there is room for.
+/// How many connections there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// On all reactors together.
     pub(crate) connections: usize,
     /// On each reactor.
-    pub(crate) guests: usize,
+    pub(crate) overflow_connections: usize,
 }
 
-/// There is room for nobody.
+/// There is not room for a single connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooFew {
     pub(crate) limit: u64,
@@ -82,27 +82,28 @@ impl Needs {
         }
     }
 
-    /// Descriptors that it comes to, one guest of each reactor included.
+    /// Descriptors that it comes to, one overflow connection of each reactor included.
     fn sum(&self) -> u64 {
         let services = if self.services { SERVICES } else { 0 };
         let reactors = self.reactors * (EACH_REACTOR + 1) + self.listeners * EACH_LISTENER;
         self.open + OWN + self.files + services + self.elsewhere * EACH_ELSEWHERE + reactors
     }
 
-    /// What there is room for when so many descriptors may be open and so many connections are wanted in all.
+    /// What there is room for where `limit` descriptors may be open and `wanted` connections are wanted in
+    /// all.
     ///
     /// # Errors
     /// Not even for one.
-    pub(crate) fn room(&self, limit: u64, wanted: u64) -> Result<Room, TooFew> {
+    pub(crate) fn capacity(&self, limit: u64, wanted: u64) -> Result<Capacity, TooFew> {
         let left = limit.saturating_sub(self.sum());
         let beside = (left / BESIDE_PARTS).min(BESIDE);
         let connections = (left - beside).min(wanted);
         if connections == 0 {
             return Err(TooFew { limit, needed: self.sum() + 1 });
         }
-        let guests = (beside / BESIDE_PARTS / self.reactors).clamp(1, GUESTS_MAX as u64);
+        let overflow = (beside / BESIDE_PARTS / self.reactors).clamp(1, OVERFLOW_CONNECTIONS_MAX as u64);
         let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        Ok(Room { connections: count(connections), guests: count(guests) })
+        Ok(Capacity { connections: count(connections), overflow_connections: count(overflow) })
     }
 }
 
@@ -129,25 +130,28 @@ mod tests {
 
     #[test]
     fn connections_get_what_is_left_and_never_more() {
-        let room = |limit, wanted| NEEDS.room(limit, wanted).unwrap();
-        assert_eq!(room(1_000_000, 65_536), Room { connections: 65_536, guests: 64 });
-        assert_eq!(room(1_000_000, 1), Room { connections: 1, guests: 64 });
-        assert_eq!(room(SUM + 512 + 20_000, 65_536), Room { connections: 20_000, guests: 64 });
+        let capacity = |limit, wanted| NEEDS.capacity(limit, wanted).unwrap();
+        assert_eq!(capacity(1_000_000, 65_536), Capacity { connections: 65_536, overflow_connections: 64 });
+        assert_eq!(capacity(1_000_000, 1), Capacity { connections: 1, overflow_connections: 64 });
+        assert_eq!(
+            capacity(SUM + 512 + 20_000, 65_536),
+            Capacity { connections: 20_000, overflow_connections: 64 }
+        );
         for limit in SUM + 1..5_000 {
-            let Room { connections, guests } = room(limit, 65_536);
-            assert!((1..=64).contains(&guests));
-            // One guest of each is counted with what is needed.
-            let taken = SUM + (connections + 2 * (guests - 1)) as u64;
-            assert!(taken <= limit, "{limit}: {connections} and {guests} take {taken}");
+            let Capacity { connections, overflow_connections } = capacity(limit, 65_536);
+            assert!((1..=64).contains(&overflow_connections));
+            // One overflow connection of each reactor is counted with what is needed.
+            let taken = SUM + (connections + 2 * (overflow_connections - 1)) as u64;
+            assert!(taken <= limit, "{limit}: {connections} and {overflow_connections} take {taken}");
         }
     }
 
     #[test]
     fn where_there_is_room_for_nobody_it_is_said_how_many_it_takes() {
         for limit in [0, 20, SUM] {
-            let too_few = NEEDS.room(limit, 100).unwrap_err();
+            let too_few = NEEDS.capacity(limit, 100).unwrap_err();
             assert_eq!(too_few.limit, limit);
-            assert!(NEEDS.room(too_few.needed, 100).is_ok());
+            assert!(NEEDS.capacity(too_few.needed, 100).is_ok());
         }
     }
 

@@ -62,7 +62,7 @@ fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io:
     let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
     match (asked, inherited.len()) {
         (asked, 0) => Ok(First::At(asked.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))),
-        (Some(_), _) => Err(wrong("a socket was handed over: leave --address away, or hand none over")),
+        (Some(_), _) => Err(wrong("a socket was handed over: leave --address out, or hand none over")),
         (None, 1) => Ok(First::On(inherited.remove(0))),
         (None, _) => Err(wrong("more than one socket was handed over; a program begins at one")),
     }

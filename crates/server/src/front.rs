@@ -5,7 +5,7 @@ use crate::arguments::ServeOptions;
 use crate::cors::{Cors, Policy};
 use crate::engine::{Engine, Service};
 use crate::metrics::{Board, Metrics};
-use crate::rpc::{Beside, Doing, Rpc};
+use crate::rpc::{Doing, Rpc, WithRpc};
 use crate::serve::Failure;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use thalweg_reactor::{Handle, Pool};
 use thalweg_streams::{Loopback, Sharing};
 
 /// What each reactor serves.
-pub(crate) type Served = Cors<Guard<Metrics<Beside<Service>>>>;
+pub(crate) type Served = Cors<Guard<Metrics<WithRpc<Service>>>>;
 
 /// What one reactor is given.
 pub(crate) struct Fronted {
@@ -103,8 +103,8 @@ impl Front {
         let gateway = rpc.map(|rpc| rpc.gateway(engine, pool, handle.clone())).transpose()?;
         let (gateway, attached) =
             gateway.map_or((None, Vec::new()), |(gateway, attached)| (Some(gateway), attached));
-        let beside = Beside::new(engine.service(handle)?, gateway, doing);
-        let metered = Metrics::new(beside, engine.clone(), self.board.clone());
+        let with_rpc = WithRpc::new(engine.service(handle)?, gateway, doing);
+        let metered = Metrics::new(with_rpc, engine.clone(), self.board.clone());
         let guarded = Guard::new(metered, self.keys.clone());
         let policy = (doing == Doing::Streams).then(|| self.policy.clone());
         Ok(Fronted { served: Cors::new(guarded, policy), meters, attached })
@@ -126,7 +126,7 @@ impl Front {
     pub(crate) fn warn(&self) {
         if self.keys.as_ref().is_some_and(|keys| keys.count() == 0) {
             tracing::warn!(
-                "the token file has no token: nobody may do anything but ask for what takes none, such as /healthz"
+                "the token file has no token: only requests that take none, such as /healthz, are answered"
             );
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Greeting<'a> {
     pub(crate) rpc: &'a [Listen],
     pub(crate) neighbours: &'a [&'a Endpoint],
     pub(crate) limits: &'a Limits,
-    /// Whoever asks has to show a token.
+    /// Clients have to show a token.
     pub(crate) is_guarded: bool,
 }
 
@@ -70,7 +70,7 @@ fn from_here(place: &Listen) -> Option<String> {
     }
 }
 
-/// What works as it stands here, once whoever has to show a token has one.
+/// Commands to try that work as they stand, once a token is set where the server asks for one.
 fn tries(url: &str, is_guarded: bool) -> String {
     let (begin, token) = if is_guarded {
         let begin =

@@ -8,9 +8,9 @@ use crate::costs::{
 use std::fmt;
 use thalweg_http::Config;
 
-/// Streams there may be where nobody says, if there is memory for so many four times over.
+/// The default bound on streams, if there is memory for four times as many.
 const STREAMS_DEFAULT: u64 = 10_000_000;
-/// Of the memory that there is, the share that streams may have where nobody says.
+/// By default, streams may take the memory divided by this.
 const STREAMS_PARTS: u64 = 4;
 
 /// Bounds in force.
@@ -40,7 +40,7 @@ pub(crate) struct Limits {
     /// Of calls of the state that wait for their turn.
     pub(crate) calls_bytes: u64,
     pub(crate) streams: u64,
-    /// What is bounded by request or byte is shared out over so many reactors, evenly.
+    /// How many reactors bounds on requests and bytes are shared out over, evenly.
     pub(crate) reactors: u64,
     /// The reactors among them that serve streams.
     pub(crate) streaming: u64,
@@ -91,7 +91,7 @@ impl Limits {
         self
     }
 
-    /// With so many clients of services on this machine, and what each may leave unsent.
+    /// With the number of clients of services on this machine, and what each may leave unsent.
     pub(crate) const fn with_neighbours(mut self, clients: u64, bytes: u64) -> Self {
         (self.neighbours, self.neighbour_bytes) = (clients, bytes);
         self
@@ -176,7 +176,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// So many of something that takes an s.
+/// A count and its noun, with an s unless the count is one.
 pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
 
 impl fmt::Display for Count {

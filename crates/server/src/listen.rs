@@ -126,7 +126,7 @@ impl Listen {
 pub(crate) struct Keeping<'a> {
     /// In whose name TLS is spoken at TCP addresses.
     pub(crate) identity: Option<&'a Identity>,
-    /// Whoever asks there has to have a token.
+    /// A client has to have a token there.
     pub(crate) guarded: bool,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Doors {
     pub(crate) paths: Vec<BoundPath>,
     /// In whose name TLS is spoken at TCP addresses.
     identity: Option<Identity>,
-    /// Whoever asks there has to have a token.
+    /// A client has to have a token there.
     guarded: bool,
 }
 
@@ -243,7 +243,7 @@ impl Doors {
         let known_hosts_only = self.is_for_known_hosts(&place);
         for own in &mut self.per_reactor {
             let (descriptor, identity) = (socket::duplicate(descriptor.as_fd())?, identity.cloned());
-            // Whoever handed a Unix socket over decided who may connect to it.
+            // The program that handed a Unix socket over decided who may connect to it.
             let same_user_only = false;
             own.push(Listening {
                 descriptor,

@@ -17,7 +17,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// Of the thread that writes.
 const STACK_BYTES: usize = 64 << 10;
-/// For how long an ending program waits for whoever reads the log.
+/// How long a program that ends waits until its log has been read.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Changes which log lines there are while the process runs, and waits a moment for the last of them to be

@@ -1,7 +1,7 @@
 //! How much memory this program may use: what its control group grants, or one above it, or what the machine
 //! has.
 //!
-//! Reads what the system says of itself and nothing else; whoever asks compares. Where a container hides the
+//! Reads what the system says of itself and nothing else; the caller compares. Where a container hides the
 //! groups above its own, what its own root says counts. Swap is no memory here: a server that swaps stalls.
 
 use std::fs;

@@ -160,7 +160,7 @@ impl<S> Metrics<S> {
             classes,
         )?;
         let help = "An append, from the turn that read it whole to the moment its answer might leave.";
-        page.seconds("append_seconds", help, reactors, |traffic| &traffic.post_us)?;
+        page.seconds("append_seconds", help, reactors, |traffic| &traffic.append_us)?;
         let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
         page.seconds("fan_out_seconds", help, reactors, |traffic| &traffic.fan_out_us)
     }

@@ -1,7 +1,7 @@
 //! The bounds of the server, and how they are shared out to its reactors.
 
 use crate::arguments::{ServeOptions, Switch};
-use crate::descriptors::{Needs, Room, TooFew};
+use crate::descriptors::{Capacity, Needs, TooFew};
 use crate::limits::{Bytes, Limits, streams_max};
 use crate::{memory, rpc, services};
 use thalweg_http::Config;
@@ -18,7 +18,7 @@ pub(crate) struct PerReactor {
     streaming: usize,
     /// Reactors that serve HTTP, the one that serves JSON-RPC alone included.
     reactors: usize,
-    room: Room,
+    capacity: Capacity,
     sealed: bool,
 }
 
@@ -31,21 +31,21 @@ impl PerReactor {
     pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Result<Self, TooFew> {
         let wanted = u64::from(options.connections_max.unwrap_or(CONNECTIONS_DEFAULT));
         let limit = raise_descriptors_max(u64::MAX).unwrap_or_else(|_| descriptors_max().0);
-        let room = Needs::of(options, reactors, places).room(limit, wanted)?;
-        Ok(Self { room, ..Self::with_room_for_one(options, reactors) })
+        let capacity = Needs::of(options, reactors, places).capacity(limit, wanted)?;
+        Ok(Self { capacity, ..Self::with_room_for_one(options, reactors) })
     }
 
     /// The same with descriptors for one connection.
     pub(crate) fn with_room_for_one(options: &ServeOptions, reactors: usize) -> Self {
         let streaming = reactors.max(1);
         let reactors = streaming + usize::from(!options.rpc_listen.is_empty());
-        let room = Room { connections: 1, guests: 1 };
-        Self { streaming, reactors, room, sealed: options.tls_certificate.is_some() }
+        let capacity = Capacity { connections: 1, overflow_connections: 1 };
+        Self { streaming, reactors, capacity, sealed: options.tls_certificate.is_some() }
     }
 
     /// Connections in all.
     pub(crate) fn connections(&self) -> usize {
-        self.room.connections
+        self.capacity.connections
     }
 
     /// The bounds of each reactor.
@@ -57,7 +57,7 @@ impl PerReactor {
             body_bytes_max: options.body_max_bytes,
             bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),
             connections_max,
-            guests_max: self.room.guests,
+            overflow_connections_max: self.capacity.overflow_connections,
             writes_max: (options.writes_max as usize).div_ceil(share),
             subscribers_max: options
                 .subscribers_max
@@ -69,7 +69,7 @@ impl PerReactor {
             head_timeout_ms: options.request_timeout_ms,
             body_timeout_ms: options.request_timeout_ms,
             stall_timeout_ms: options.stall_timeout_ms,
-            volleys: options.io_uring == Switch::On,
+            batched_sends: options.io_uring == Switch::On,
             ..Config::default()
         }
     }

@@ -65,7 +65,7 @@ impl FromStr for Wish {
             return Err("expected on, off, or NAME=SCHEMA,ENDPOINT".to_owned());
         };
         if !Gateway::takes(name) {
-            return Err(format!("{name:?} cannot stand in a path as it is"));
+            return Err(format!("{name:?} cannot be part of a path as it is"));
         }
         let endpoint = path_endpoint(endpoint)?;
         Ok(Self::Elsewhere { name: name.to_owned(), schema: schema.to_owned(), endpoint })
@@ -115,9 +115,7 @@ impl Rpc {
     /// A schema cannot be read, or a name is taken.
     pub(crate) fn of(options: &ServeOptions) -> Result<Option<Self>, Failure> {
         if options.rpc.contains(&Wish::Off) && options.rpc.iter().any(|wish| *wish != Wish::Off) {
-            return Err(Failure::Rpc(
-                "off stands beside what is to be called: leave one of them out".to_owned(),
-            ));
+            return Err(Failure::Rpc("off is given beside a service: leave one of them out".to_owned()));
         }
         let mut called = Vec::new();
         for wish in &options.rpc {
@@ -160,7 +158,7 @@ impl Rpc {
         Ok((!called.is_empty()).then_some(Self { called, bounds }))
     }
 
-    /// Shared out over so many gateways.
+    /// Shares the bounds out over this many gateways.
     pub(crate) fn share_out(&mut self, gateways: usize) {
         self.bounds.answers_bytes_max = self.bounds.answers_bytes_max.div_ceil(gateways);
     }
@@ -173,7 +171,7 @@ impl Rpc {
     /// What one reactor serves, and the descriptors that it is to watch.
     ///
     /// # Errors
-    /// More reactors than a store announces to; a name that cannot stand in a path; no descriptor left.
+    /// More reactors than a store announces to; a name that cannot be part of a path; no descriptor left.
     pub(crate) fn gateway(
         &self,
         engine: &Engine,
@@ -219,14 +217,14 @@ pub(crate) enum Doing {
 }
 
 /// Services beside another.
-pub(crate) struct Beside<S> {
+pub(crate) struct WithRpc<S> {
     inner: S,
     gateway: Option<Gateway>,
     /// There is nothing but the services here.
     alone: bool,
 }
 
-impl<S: Service> Beside<S> {
+impl<S: Service> WithRpc<S> {
     pub(crate) fn new(inner: S, gateway: Option<Gateway>, doing: Doing) -> Self {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
@@ -242,7 +240,7 @@ impl<S: Service> Beside<S> {
     }
 }
 
-impl<S: Service> Service for Beside<S> {
+impl<S: Service> Service for WithRpc<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {

@@ -105,7 +105,7 @@ impl std::fmt::Display for Failure {
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Certificate(error) => write!(out, "{error}"),
             Self::Unresolved(place, error) => {
-                write!(out, "cannot find the address of {place}: {error}; an address in its place takes no resolver")
+                write!(out, "cannot find the address of {place}: {error}; give an address instead of the name")
             }
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
@@ -123,7 +123,7 @@ impl std::fmt::Display for Failure {
                 })
             }
             Self::Store(why) => write!(out, "{why}"),
-            Self::Service(error) => write!(out, "{error}; --services off does without"),
+            Self::Service(error) => write!(out, "{error}; with --services off the server starts without them"),
             Self::Rpc(why) => write!(out, "--rpc: {why}"),
             Self::Reactors { asked, most } => write!(
                 out,
@@ -136,7 +136,7 @@ impl std::fmt::Display for Failure {
                  raise the limit (ulimit -n, LimitNOFILE=), or have fewer --reactors"
             ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
-            Self::Reactor => write!(out, "a thread ended unasked; see the log above"),
+            Self::Reactor => write!(out, "a thread ended unexpectedly; see the log above"),
         }
     }
 }
@@ -351,16 +351,17 @@ impl Control<'_> {
 
     /// Reads again what the configuration in force names, and then the configuration, and brings into force
     /// what can be. One that is wrong changes nothing.
-    fn reload(&mut self, reactors: &[ReactorThread]) {
+    fn reload(&mut self, threads: &Threads) {
         // Neither waits for the other to be right: a token is withdrawn whatever else somebody is writing.
         self.front.reload(&self.configuration.options);
         self.reload_certificate();
+        threads.webhooks.reload();
         let read = match Configuration::load(self.line) {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(
                     %error,
-                    "the configuration is not reloaded; the one in force stays. Its tokens and its certificate, where it has any, were read again"
+                    "the configuration is not reloaded; the one in force stays. Its tokens and its certificate, if it has any, were read again"
                 );
                 return;
             }
@@ -377,7 +378,7 @@ impl Control<'_> {
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(self.per_reactor.config(options));
-        for reactor in reactors {
+        for reactor in &threads.reactors {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
             }
@@ -386,7 +387,7 @@ impl Control<'_> {
     }
 }
 
-/// The bounds that a server with these options and so many reactors has in all, as far as it could run.
+/// The bounds that a server with these options and this number of reactors has in all, if it can run.
 pub(crate) fn limits(options: &ServeOptions, reactors: usize) -> Limits {
     let per_reactor = PerReactor::of(options, reactors, options.listen.len());
     per_reactor.unwrap_or_else(|_| PerReactor::with_room_for_one(options, reactors)).limits(options)
@@ -464,7 +465,7 @@ fn watch(signals: &Signals, threads: &Threads, control: &mut Control<'_>) -> Res
     loop {
         match wait(signals, WATCHING_MS)? {
             Some(signal @ (Signal::Terminate | Signal::Interrupt)) => return Ok(signal),
-            Some(Signal::HangUp) => control.reload(&threads.reactors),
+            Some(Signal::HangUp) => control.reload(threads),
             None => {}
         }
         if threads.has_ended() {

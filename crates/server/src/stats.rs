@@ -1,5 +1,5 @@
 //! `GET /v1/stats`: what the server holds and did since it started, in brief: one JSON object of counts, for
-//! `thalweg stats` and whoever wants no parser of Prometheus' format.
+//! `thalweg stats` and for programs that do not parse Prometheus' format.
 //!
 //! Its names are an interface, as those of `/metrics` are. What `thalweg_streams` says there without a server
 //! in front of it is part of it. Counts begin at 0 with each start.
@@ -61,8 +61,8 @@ impl Stats {
             sync_us: groups.took_us.sum,
             connections: sum(Traffic::connections),
             subscribers: sum(|traffic| traffic.subscribers),
-            appends: sum(|traffic| count(&traffic.post_us)),
-            append_us: sum(|traffic| traffic.post_us.sum),
+            appends: sum(|traffic| count(&traffic.append_us)),
+            append_us: sum(|traffic| traffic.append_us.sum),
             delivered: sum(|traffic| traffic.deliveries),
             refusals: sum(|traffic| traffic.overloads_in_all()),
             received_bytes: sum(|traffic| traffic.received_bytes),

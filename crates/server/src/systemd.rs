@@ -39,7 +39,7 @@ fn number(name: &str, value: Option<OsString>, wanted: &str) -> io::Result<Optio
     number.ok_or_else(refused).map(Some)
 }
 
-/// Whoever wants to hear how the service is.
+/// The supervisor that is told the state of the service (`NOTIFY_SOCKET`).
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     socket: Option<OsString>,

@@ -1,7 +1,7 @@
 //! The threads of a server: watched while it serves, and ended in order once it is asked to end.
 //!
 //! Owns them. Waiting for them, and closing the store behind them, is done by a thread of its own, so that
-//! whoever asks a second time is heard whatever the others are at. Checked by the tests of second signals.
+//! a second signal is seen whatever the other threads are doing. Checked by the tests of second signals.
 
 use crate::engine::Engine;
 use crate::housekeeping::Housekeeper;

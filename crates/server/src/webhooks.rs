@@ -48,27 +48,33 @@ const LOOK_MS_MAX: u64 = 60_000;
 /// What other threads tell.
 pub(crate) enum Message {
     /// Something waits in the subscriptions' inbox.
-    Bell,
+    Wake,
     /// A name was looked up.
     Resolved(Arc<str>, io::Result<Resolved>),
+    /// The system's certificates may have changed.
+    Reload,
 }
 
-/// A name's addresses, and whom a call that is encrypted trusts.
+/// A name's addresses, and the authorities that a call over TLS trusts.
 pub(crate) struct Resolved {
     addresses: Vec<IpAddr>,
-    /// Where there was none that is good still.
-    trust: Option<Trust>,
+    /// The system's certificates and when reading them began, where those read before counted no longer.
+    trust: Option<(u64, Trust)>,
 }
 
 /// Finds a name's addresses. May block.
 type Ask = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
-/// How names become addresses.
+/// Reads the system's certificates. Waits for the disk.
+type ReadTrust = dyn Fn() -> io::Result<Trust> + Send + Sync;
+
+/// How names become addresses, and where trust comes from.
 #[derive(Clone)]
 struct Resolver {
     ask: Arc<Ask>,
     /// For how long that is waited for.
     wait_ms_max: u64,
+    read_trust: Arc<ReadTrust>,
 }
 
 /// A webhook being called.
@@ -104,7 +110,7 @@ struct Webhooks {
     /// Calls that failed or were refused: as many as subscriptions ask for, for as long as they are there.
     failures: Sparing,
     /// There is something to take up.
-    rung: bool,
+    wake_pending: bool,
 }
 
 /// The thread that drives subscriptions.
@@ -134,13 +140,13 @@ impl Running {
             };
             let outcome = Reactor::new(config, |core| Webhooks::new(core, &engine, resolver)).and_then(
                 |mut reactor: Reactor<Webhooks>| {
-                    // Whoever started this thread waits for the handle.
+                    // The thread that started this one waits for the handle.
                     let _ = sender.send(Ok(reactor.handle()));
                     reactor.run()
                 },
             );
             if let Err(error) = outcome {
-                tracing::error!(%error, "subscriptions are not driven any more");
+                tracing::error!(%error, "subscriptions are no longer driven");
                 let _ = sender.send(Err(error));
             }
         };
@@ -149,6 +155,13 @@ impl Running {
         let handle = receiver.recv().map_err(|_| Failure::Reactor)?;
         let handle = handle.map_err(|error: io::Error| Failure::System("drive subscriptions", error))?;
         Ok(Running { handle, thread })
+    }
+
+    /// Has it read the system's certificates again before the next call over TLS.
+    pub(crate) fn reload(&self) {
+        if self.handle.post(Message::Reload).is_err() {
+            tracing::error!("webhooks are too far behind to be told of new certificates: send SIGHUP again");
+        }
     }
 
     /// Whether it ended by itself.
@@ -167,7 +180,7 @@ impl Running {
 impl Resolver {
     fn of_system() -> Self {
         let ask = |host: &str| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect());
-        Self { ask: Arc::new(ask), wait_ms_max: LOOK_UP_MS_MAX }
+        Self { ask: Arc::new(ask), wait_ms_max: LOOK_UP_MS_MAX, read_trust: Arc::new(Trust::of_system) }
     }
 }
 
@@ -176,13 +189,13 @@ impl Webhooks {
         let control = core.insert_timer(None)?;
         let handle = core.handle();
         let shared: &Arc<Subscriptions<Embedded>> = engine.subscriptions();
-        // A full mailbox holds a bell already, or will be read to its end before this reactor sleeps.
-        shared.hang(Box::new(move || drop(handle.post(Message::Bell))));
+        // A full mailbox holds a wake already, or will be read to its end before this reactor sleeps.
+        shared.set_waker(Box::new(move || drop(handle.post(Message::Wake))));
         let driver = engine.driver()?;
         for (subscription, why) in driver.barred() {
             tracing::warn!(%subscription, why, "a subscription's wakes are not handed over");
         }
-        core.ready_later(Message::Bell);
+        core.ready_later(Message::Wake);
         Ok(Self {
             driver,
             control,
@@ -191,7 +204,7 @@ impl Webhooks {
             trust: Certificates::new(),
             calls: Calls::new(),
             failures: Sparing::default(),
-            rung: false,
+            wake_pending: false,
         })
     }
 
@@ -252,9 +265,10 @@ impl Webhooks {
     /// Has a name looked up, and the certificates read, elsewhere.
     fn look_up(&self, core: &Core<Self>, host: Arc<str>) -> io::Result<()> {
         let permit = core.handle().reserve().ok_or_else(|| io::Error::other("too much is under way"))?;
-        let (resolver, is_trust_good) = (self.resolver.clone(), self.trust.good(core.now_ms()).is_some());
+        let (resolver, began_ms) = (self.resolver.clone(), core.now_ms());
+        let is_trust_good = self.trust.good(began_ms).is_some();
         let run = move || {
-            let resolved = resolve(&host, &resolver, is_trust_good);
+            let resolved = resolve(&host, &resolver, began_ms, is_trust_good);
             permit.post(Message::Resolved(host, resolved));
         };
         let builder = std::thread::Builder::new().name("look-up".into()).stack_size(LOOK_UP_STACK_BYTES);
@@ -265,8 +279,8 @@ impl Webhooks {
     fn resolved(&mut self, core: &mut Core<Self>, host: &Arc<str>, outcome: io::Result<Resolved>) {
         let waiting = self.names.answered(host);
         let outcome = outcome.map(|Resolved { addresses, trust }| {
-            if let Some(trust) = trust {
-                self.trust.read(core.now_ms(), trust);
+            if let Some((began_ms, trust)) = trust {
+                self.trust.read(began_ms, trust);
             }
             addresses
         });
@@ -280,7 +294,7 @@ impl Webhooks {
             }
         }
         // There is room for another look-up now.
-        self.ring(core);
+        self.wake_later(core);
     }
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
@@ -361,13 +375,13 @@ impl Webhooks {
         if let Some(next) = self.driver.finished(attempt, outcome, now) {
             self.begin(core, next);
         }
-        self.ring(core);
+        self.wake_later(core);
     }
 
     /// What comes next is begun from the top, not from within what ended.
-    fn ring(&mut self, core: &mut Core<Self>) {
-        if !std::mem::replace(&mut self.rung, true) {
-            core.ready_later(Message::Bell);
+    fn wake_later(&mut self, core: &mut Core<Self>) {
+        if !std::mem::replace(&mut self.wake_pending, true) {
+            core.ready_later(Message::Wake);
         }
     }
 
@@ -432,11 +446,12 @@ impl Handler for Webhooks {
 
     fn message(&mut self, core: &mut Core<Self>, message: Message) {
         match message {
-            Message::Bell => {
-                self.rung = false;
+            Message::Wake => {
+                self.wake_pending = false;
                 self.take_up(core);
             }
             Message::Resolved(host, outcome) => self.resolved(core, &host, outcome),
+            Message::Reload => self.trust.outdate(core.now_ms()),
         }
     }
 
@@ -470,10 +485,10 @@ fn known_addresses(target: &Target) -> Option<VecDeque<SocketAddr>> {
     Some(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
 }
 
-/// May block.
-fn resolve(host: &str, resolver: &Resolver, is_trust_good: bool) -> io::Result<Resolved> {
+/// Looks a host up, and reads the certificates unless those that were read before still count. May block.
+fn resolve(host: &str, resolver: &Resolver, began_ms: u64, is_trust_good: bool) -> io::Result<Resolved> {
     let addresses = host.parse().map_or_else(|_| (resolver.ask)(host), |address| Ok(vec![address]))?;
-    let trust = if is_trust_good { None } else { Some(Trust::of_system()?) };
+    let trust = if is_trust_good { None } else { Some((began_ms, (resolver.read_trust)()?)) };
     Ok(Resolved { addresses, trust })
 }
 

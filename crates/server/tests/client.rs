@@ -61,7 +61,7 @@ fn lines_of_json_are_messages_in_and_out() {
     // Bytes would have the brackets and commas of an array between them.
     says(url, &["create", "t"]);
     let (code, complaint) = fails(url, &["append", "t", "--json", "1", "2"]);
-    assert!(code == 2 && complaint.contains("leave it away"), "{complaint}");
+    assert!(code == 2 && complaint.contains("leave --json out"), "{complaint}");
     assert_eq!(says(url, &["read", "t"]), "");
 }
 
@@ -570,7 +570,7 @@ fn a_copy_of_what_is_left_of_a_stream_has_each_byte_once() {
         assert_eq!(bytes(&format!("{done}-copy")), 150_000);
         // Of one that lacks what is gone nobody makes a whole.
         let (code, complaint) = fails(url, &["cp", &begun, &format!("{begun}-copy")]);
-        assert!(code == 6 && complaint.contains("let go of bytes"), "{complaint}");
+        assert!(code == 6 && complaint.contains("no longer has bytes"), "{complaint}");
         assert_eq!(bytes(&format!("{begun}-copy")), 50_000);
     }
 }

@@ -122,7 +122,7 @@ fn what_is_handed_over_is_one_tcp_socket_or_none() {
     let unix = UnixListener::bind(directory.path().join("x.sock")).unwrap();
     for (complaint, says) in [
         (refused(&tcp, 2, &[]), "more than one socket"),
-        (refused(&tcp, 1, &["--address", "127.0.0.1:0"]), "leave --address away"),
+        (refused(&tcp, 1, &["--address", "127.0.0.1:0"]), "leave --address out"),
         (refused(&unix, 1, &[]), "not one that listens at TCP"),
     ] {
         assert!(complaint.contains(says), "{complaint}");

@@ -181,7 +181,7 @@ fn common_mistakes_are_answered_with_what_to_do() {
     assert!(code == 4 && complaint.contains("thalweg create"), "{complaint}");
     let secure = server.url.replace("http:", "https:");
     let (code, complaint) = fails(&secure, &["ls"]);
-    assert!(code == 3 && complaint.contains("if not, it is http://"), "{complaint}");
+    assert!(code == 3 && complaint.contains("If not, use http://"), "{complaint}");
     assert_eq!(fails("http://127.0.0.1:99999", &["ls"]).0, 2);
     server.end();
 

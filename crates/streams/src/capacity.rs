@@ -1,7 +1,7 @@
 //! How many streams there may be: each costs memory for as long as it is kept, whether anybody uses it or
 //! not.
 //!
-//! Whoever would make one too many is told so before anything is done for it, and before its body has come.
+//! A create beyond the bound is refused before anything is done for it, and before its body has come.
 //! What exists goes on: a create that finds its stream is answered as ever, and so is everything that is no
 //! create.
 

@@ -12,7 +12,7 @@ use thalweg_wire::http1::{BodyLength, HeadParser, Limits, parse_response};
 const NOW: Now = Now { time_us: 1_767_225_600_000_000, entropy: 7 };
 
 /// Requests as they come over a connection: each is answered by a response that can be sent as it is, and a
-/// stream that was created is there for whoever asks for the same again.
+/// stream that was created is there for a second, equal request.
 pub fn requests(mut data: &[u8]) {
     let model = Model::default();
     let subscriptions = Subscriptions::open(&model, || Some([5; 32]));

@@ -6,8 +6,8 @@ use thalweg_wire::field::Name;
 use thalweg_wire::lines::Lines;
 use thalweg_wire::token::Token;
 
-/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for
-/// whoever serves it to say.
+/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for the
+/// server around this service to say (CORS).
 const COMMON: &[u8] = b"X-Content-Type-Options: nosniff\r\n\
     Cross-Origin-Resource-Policy: cross-origin\r\n";
 
@@ -69,7 +69,7 @@ impl Headers {
 }
 
 /// The value of a field that may appear once only. A connection lets none through that appears twice
-/// ([`Request::repeated`]); this is for whoever calls without one.
+/// ([`Request::repeated`]); this is for callers without one.
 pub(crate) fn single<'a>(request: &Request<'a>, name: Name) -> Result<Option<&'a [u8]>, Problem> {
     let mut values = request.values(name);
     let value = values.next();

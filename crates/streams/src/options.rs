@@ -10,8 +10,7 @@ pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, PUT, POST, DELETE, OPTIONS\r
 pub(crate) const ALLOW_READS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
 /// The answer to a preflight: every method of what it is about and every header of the protocol. Among those
-/// are `If-None-Match`, and `Last-Event-ID`, which whoever reads events and has to show a token sends by
-/// itself.
+/// are `If-None-Match`, and `Last-Event-ID`, which a page that reads events with a token has to send itself.
 pub(crate) fn preflight(is_only_read: bool) -> Response {
     let mut headers = Headers::new();
     if is_only_read {

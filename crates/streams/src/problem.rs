@@ -8,7 +8,7 @@ use thalweg_wire::exchange::Response;
 use thalweg_wire::field::Name;
 use thalweg_wire::problem::{self, PROBLEM_MEDIA};
 
-/// What whoever would make one stream too many is told.
+/// The refusal of a create beyond `streams_max`.
 pub(crate) const TOO_MANY: &str =
     "there are as many streams as the server keeps; delete some, or try again when some have expired";
 

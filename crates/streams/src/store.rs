@@ -17,7 +17,7 @@ use thalweg_wire::exchange::Work;
 pub enum Lifetime {
     /// Until it is deleted.
     Unlimited,
-    /// Until it has not been read or written for so many seconds.
+    /// Until it has not been read or written for this many seconds.
     Sliding {
         /// The window in seconds.
         ttl_s: u64,
@@ -386,7 +386,7 @@ pub trait Store: Clone + Send + 'static {
     /// An announcement was taken up; the next movement announces again.
     fn acknowledge(&self, stream: &Self::Stream);
 
-    /// A number that has grown whenever anything was committed since, by whomever.
+    /// A number that grows with every commit of any writer.
     fn writes(&self) -> u64 {
         0
     }

@@ -1,4 +1,4 @@
-//! What others hand over to be called, kept from ending whoever calls it.
+//! Callbacks, called so that a panic in one does not end the thread that calls it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Numbers that are given out once each, to whoever asks, in whatever thread.
+//! Numbers that are given out once each, to callers in any thread.
 //!
 //! Nothing is published by a number, so no ordering is asked of it: only that no two get the same, and that
 //! each thread's own numbers grow.

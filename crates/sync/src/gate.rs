@@ -1,7 +1,7 @@
 //! One publisher, any number of sleepers in any process: nobody polls, and nobody who sleeps misses.
 //!
-//! A publisher moves a word that others watch: the end of what is visible in a log. Whoever has seen
-//! everything sleeps at the gate until the word moves again. While nobody sleeps, announcing costs the
+//! A publisher moves a word that readers watch: the end of what is visible in a log. A reader that has seen
+//! everything sleeps at the gate until the word moves again. While none sleeps, announcing costs the
 //! publisher one fence and one load.
 //!
 //! # The words
@@ -36,18 +36,18 @@
 //!   itself tells nothing. `sequence` does: the kernel lets nobody sleep who saw it before the wake.
 //! - *`sequence` is read before declaring.* Read later, it may already count the wake that cleared the
 //!   declaration; the sleeper would then sleep undeclared, and the next announcement would pass it by. The
-//!   `Acquire`, which pairs with the `Release` of the wake, keeps the read in its place: whoever reads a
-//!   count has its own declaration ordered behind the clearing that belongs to it.
-//! - *A wake without a look at `sleepers`* ([`Gate::wake_all`]) has no fence. Its `Release` does: whoever
-//!   reads the count of the wake, and so would sleep through it, sees what was published before.
+//!   `Acquire`, which pairs with the `Release` of the wake, keeps the read in its place: a sleeper that reads
+//!   a count has its own declaration ordered behind the clearing that belongs to it.
+//! - *A wake without a look at `sleepers`* ([`Gate::wake_all`]) has no fence. Its `Release` suffices: a
+//!   sleeper that reads the count of the wake, and so would sleep through it, sees what was published before.
 //!
 //! A task does as a thread does, with its waker in the list in place of the sleep. The list is filled before
-//! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
-//! finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its own in the
-//! list, which goes with it: tasks come and go while nothing is published. A waker that was registered for
-//! itself is kept until the next wake even if its task has lost interest: one task may watch two things, and
-//! the waker is the same. Who knows that it has none left says so ([`Gate::forget`]). Wakers are somebody
-//! else's code, so they are cloned, woken and dropped without the lock.
+//! `sleepers` is set and emptied after it is cleared, each under the lock, so a thread that clears a
+//! declaration finds the waker that it stands for. A future that waits ([`Gate::until`]) has a place of its
+//! own in the list, which goes with it: tasks come and go while nothing is published. A waker that was
+//! registered for itself is kept until the next wake even if its task has lost interest: one task may watch
+//! two things, and the waker is the same. Who knows that it has none left says so ([`Gate::forget`]). Wakers
+//! are somebody else's code, so they are cloned, woken and dropped without the lock.
 //!
 //! # Invariants
 //!
@@ -108,7 +108,8 @@ pub trait Place {
     fn sequence(&self) -> &AtomicU32;
 
     /// Sleeps until [`Place::wake_all`], or the time is over, unless the sequence is no longer `seen`.
-    /// Comparing and going to sleep are one step to whoever moves the sequence and then wakes. May end early.
+    /// Comparing and going to sleep are one step to a thread that moves the sequence and then wakes. May end
+    /// early.
     fn sleep(&self, seen: u32, timeout: Option<Duration>);
 
     /// Ends every sleep that is going on.
@@ -187,7 +188,7 @@ impl Gate {
     }
 
     /// A gate for sleepers who cannot write to the publisher's words and so cannot be woken by it: they look
-    /// by themselves whether it moved, so often. Whoever wakes them through this very gate they hear at once.
+    /// by themselves whether it moved, at this interval. A wake through this very gate reaches them at once.
     ///
     /// # Errors
     /// There is no memory for its words.

@@ -10,8 +10,8 @@
 //! Were either read allowed to overtake the write before it, both could read the old values: the producer
 //! would not wake, the sleeper would sleep, and the work would lie there (a *lost wake*). Release and
 //! acquire do not forbid that; only a sequentially consistent fence between the write and the read does,
-//! and it takes one on both sides: the two fences have an order, and whoever comes second sees the first
-//! one's write.
+//! and it takes one on both sides: the two fences have an order, and the side that comes second sees the
+//! first one's write.
 //!
 //! This is the part that [`crate::parking`] (one sleeper, who clears its own word) and [`crate::gate`] (any
 //! number, who must not) have in common. The words are loaded, stored and exchanged `Relaxed`: the fences

@@ -2,10 +2,10 @@
 //!
 //! # Shape
 //!
-//! A bounded queue under a lock, one word beside it, and a [`Parking`]. Any thread posts; one consumer
-//! drains by swapping the whole queue out under the lock and works on the snapshot without it. Room can
-//! be reserved ahead as a [`Permit`]: whoever starts work whose end must be reported reserves first, and
-//! the report then never fails. A nudge takes no room: it says only that there is something elsewhere.
+//! A bounded queue under a lock, one word beside it, and a [`Parking`]. Any thread posts; one consumer drains
+//! by swapping the whole queue out under the lock and works on the snapshot without it. Room can be reserved
+//! ahead as a [`Permit`]: a thread that starts work whose end must be reported reserves first, and the report
+//! then never fails. A nudge takes no room: it says only that there is something elsewhere.
 //!
 //! # The words
 //!
@@ -17,7 +17,7 @@
 //! # Invariants
 //!
 //! 1. `pending` is 1 exactly when the queue holds a message, or a stop or a nudge that was not taken yet, as
-//!    seen by whoever holds the lock.
+//!    seen by the holder of the lock.
 //! 2. A message posted is drained exactly once, in the order of posting; no wake is lost.
 //! 3. The consumer is woken only on `pending` going 0 → 1 while it is parked: one wake per burst.
 //! 4. messages queued + permits outstanding <= capacity, always. A permit is spent by posting or given

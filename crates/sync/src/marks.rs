@@ -1,8 +1,8 @@
 //! What has become true of each of many parts, and stays so.
 //!
-//! Whoever finds it out says so, in any thread; two who find it out at once say the same. Nothing is
-//! published by a mark, so no ordering is asked of it: who does not see one yet finds out for itself.
-//! *Checked by* the test below.
+//! Any thread that finds it out sets the mark; two that find it out at once set the same. Nothing is
+//! published by a mark, so no ordering is asked of it: a thread that does not see one yet finds out for
+//! itself. *Checked by* the test below.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 pub struct Marks(Box<[AtomicU64]>);
 
 impl Marks {
-    /// None, of so many parts.
+    /// No mark set, for this many parts.
     pub fn new(parts: u32) -> Self {
         Self((0..parts.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0)).collect())
     }

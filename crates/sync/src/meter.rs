@@ -50,7 +50,7 @@ impl<const N: usize> Meter<N> {
         self.0[counter].store(value, Ordering::Relaxed);
     }
 
-    /// Adds, whoever else does at the same time.
+    /// Adds; other threads may add at the same time.
     ///
     /// # Panics
     /// There is no such counter.
@@ -99,7 +99,7 @@ impl Histogram {
         self.note_times(value, 1);
     }
 
-    /// Notes a value so many times. The writer only.
+    /// Notes a value `times` times. The writer only.
     #[inline]
     pub fn note_times(&self, value: u64, times: u64) {
         let bucket = (u64::BITS - value.leading_zeros()) as usize;

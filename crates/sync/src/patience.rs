@@ -1,5 +1,5 @@
-//! Looking again for a while before sleeping, without keeping the processor from whoever could bring what is
-//! looked for.
+//! Spinning for a while before sleeping, without keeping the processor from the thread that could bring what
+//! is waited for.
 //!
 //! A wake across processors costs tens of microseconds, so where waits have been short ([`Pace`]) a thread
 //! looks for about as long before it sleeps ([`Patience`]). Where there are fewer processors than threads
@@ -22,7 +22,7 @@ pub const QUICK_NS: u64 = 2 * WAKE_NS;
 pub const ALONE_NS: u64 = 5_000;
 /// A yield that takes longer went to somebody.
 const YIELD_NS: u64 = 2_000;
-/// So often others may have the processor for longer than a wake costs.
+/// How many times another thread may have the processor for longer than a wake costs.
 const ABSENCES_MAX: u32 = 2;
 /// A longer wait counts as this much, so that a burst behind it is recognised within a few waits.
 const WAIT_NS_MAX: u64 = 4 * WAKE_NS;
@@ -90,7 +90,7 @@ impl Patience {
         Self::for_peer_at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// The same for whoever has just read the monotonic clock.
+    /// The same for a caller that has just read the monotonic clock.
     #[inline]
     pub fn for_peer_at(now_ns: u64, alone_ns: u64) -> Self {
         Self::at(now_ns, if process::processors_lately(now_ns) > 1 { alone_ns } else { 0 })

@@ -1,4 +1,4 @@
-//! Places of which there are so many in all, for whoever takes one, in whatever thread.
+//! A bounded number of places, taken and given back by any thread.
 //!
 //! Nothing is published by a place, so no ordering is asked of it: only that there are never more takers than
 //! places, and that one given back is there again. Who is refused saw a moment in which all were taken.
@@ -10,13 +10,13 @@ use crate::primitives::atomic::{AtomicUsize, Ordering};
 pub struct Places(AtomicUsize);
 
 impl Places {
-    /// So many, all free.
+    /// A set of this many places, all free.
     #[cfg(not(loom))]
     pub const fn new(count: usize) -> Self {
         Self(AtomicUsize::new(count))
     }
 
-    /// So many, all free.
+    /// A set of this many places, all free.
     #[cfg(loom)]
     pub fn new(count: usize) -> Self {
         Self(AtomicUsize::new(count))

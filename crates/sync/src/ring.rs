@@ -35,7 +35,7 @@
 //!
 //! A line that one side wrote takes as long to come to the other as everything else of a short message
 //! together. So a write stores and loads nothing: `tail` and the lines of its bytes are all that travels,
-//! once each. Whoever has read something is likely to write next, so the lines that a write goes to, that of
+//! once each. A side that has read is likely to write next, so the lines that a write goes to, that of
 //! `tail` with them, are asked for as soon as bytes were taken out and come while the answer is made; asked
 //! for earlier, the peer's looks take them away again. A reader that looks for `tail` again and again asks
 //! for the lines behind its head together with it ([`End::anticipate`]), so that they travel beside `tail`
@@ -92,7 +92,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What whoever reads waits for: room too while something is unsent.
+    /// What a reader waits for: room as well, while it has bytes unsent.
     #[inline]
     pub const fn beside_unsent(unsent: bool) -> Self {
         if unsent { Self::BytesOrSpace } else { Self::Bytes }
@@ -227,8 +227,8 @@ impl<P: Place, O: Orderings> End<P, O> {
         self.incoming.pending(&self.place)
     }
 
-    /// For whoever looks again and again, right before each look: asks for the lines that the next bytes will
-    /// be in, so that they come together with the word that says so. Asked for a moment before, they are
+    /// For a reader that spins, right before each look: prefetches the lines that the next bytes will be in,
+    /// so that they come together with the word that announces them. Prefetched a moment earlier, they are
     /// likely to come as they were.
     #[inline]
     pub fn anticipate(&self) {

@@ -11,8 +11,8 @@
 //!
 //! | word | written by | with | read by | with |
 //! |---|---|---|---|---|
-//! | `version` | whoever replaces, under the lock, after the value | `Relaxed` | readers, without the lock | `Relaxed` |
-//! | the value | whoever replaces | the lock | readers who found another version | the lock |
+//! | `version` | the writer, under the lock, after the value | `Relaxed` | readers, without the lock | `Relaxed` |
+//! | the value | the writer | the lock | readers that found another version | the lock |
 //!
 //! The version carries nothing: it says that a look is worth the lock, and the lock orders the look. A
 //! reader that read a version moves to that value or a newer one, since the version is moved within the lock

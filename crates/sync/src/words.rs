@@ -6,9 +6,9 @@
 //!
 //! | word | written by | with | read by | with |
 //! |---|---|---|---|---|
-//! | any | its writer, after its stores; or whoever races to move it up | `Release` | anybody, before their loads | `Acquire` |
+//! | any | its writer, after its stores; or threads that race to move it up | `Release` | any reader, before its loads | `Acquire` |
 //!
-//! So whoever reads a position also sees the bytes below it, and where several raced to move it there, what
+//! So a reader of a position also sees the bytes below it, and where several raced to move it there, what
 //! each of those did before that came to lower places. The marks of [regions](crate::region) are words too,
 //! of four bytes. Where several race to *claim* a word that is 0, the first stays. Checked by the models
 //! below, which refute each ordering when it is weakened, and by the tests.

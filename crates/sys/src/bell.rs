@@ -1,6 +1,6 @@
 //! A Unix socket on which nothing travels but wakes: one byte each, which one does not matter.
 //!
-//! Whoever finds the socket full has nothing to add: wakes lie there that nobody has heard yet.
+//! A waker that finds the socket full has nothing to add: wakes lie there that were not read yet.
 
 use crate::again::unless_it_would_wait;
 use crate::socket::wait;

@@ -1,8 +1,8 @@
-//! Another program, started and ended: in a process group of its own, killed with whoever started it, its end
+//! Another program, started and ended: in a process group of its own, killed with its parent, its end
 //! readable as a descriptor.
 //!
-//! A child leads a group. Whoever it started ends with it: what is left of the group when the leader is gone
-//! is killed before the leader is reaped, so that the group's number cannot have become somebody else's.
+//! A child leads a group. The processes it started end with it: what is left of the group when the leader is
+//! gone is killed before the leader is reaped, so that the group's number cannot have become somebody else's.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgid, getpid, getppid, kill_process, kill_process_group, pidfd_open,

@@ -11,8 +11,8 @@ pub fn monotonic_ns() -> u64 {
 }
 
 /// The same clock as it was at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`), which comes every ten
-/// milliseconds or more often while somebody runs: a quarter of the price, for whoever only asks whether time
-/// has passed.
+/// milliseconds or more often while a processor is busy. It costs a quarter, for a caller that only asks
+/// whether time has passed.
 #[inline]
 pub fn coarse_ns() -> u64 {
     nanoseconds(ClockId::MonotonicCoarse)

@@ -108,7 +108,7 @@ impl Events {
 pub enum Timeout {
     /// Do not wait.
     Now,
-    /// At most so many milliseconds.
+    /// At most this many milliseconds.
     Milliseconds(u32),
     /// For as long as it takes.
     Never,

@@ -102,9 +102,9 @@ impl AsFd for TimerFd {
     }
 }
 
-/// A timer of whoever has one moment at which to look again, and moves it with all that it does. Readable
-/// from that moment on; it may be for an earlier one, too: its owner then looks, finds nothing, and says when
-/// again, which is rarer than setting the timer each time.
+/// A timer for an owner that has one deadline and moves it often. Readable from that moment on. It may be set
+/// for an earlier moment: its owner then looks, finds nothing due, and sets it again, which happens less
+/// often than setting the timer with each move would.
 ///
 /// ```
 /// use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ const TORN: i32 = 101;
 /// Goes on in a second process, a copy of this one: `true` there, `false` here. The copy has `standard_input`
 /// as such and as what it is here, output and errors as this process has, and nothing else that descriptors
 /// stand for: a value of this process that stands for one leads nowhere in it, and may be dropped. It is
-/// nobody's here: whoever adopts orphans ([`adopt_orphans`]) hears of its end.
+/// no child of this process: one that adopts orphans ([`adopt_orphans`]) is told of its end.
 ///
 /// # Errors
 /// `WouldBlock` when there are too many processes, out of memory or descriptors; `Unsupported` while this
@@ -26,7 +26,7 @@ pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let (descriptors, nowhere) = (descriptors()?, File::options().read(true).write(true).open("/dev/null")?);
     // What is not written yet would be written twice. Where it cannot be, nobody reads it.
     let _ = io::stdout().flush();
-    // Whoever started this program may have it ignore its children's ends, and then there would be none to
+    // The program that started this one may have left `SIGCHLD` ignored, and then there would be no child to
     // wait for.
     let _heard = Heard::begin();
     // SAFETY: this is the only thread, so no lock is held that the copy would wait for.
@@ -82,8 +82,8 @@ impl Drop for Heard {
     }
 }
 
-/// Has the ends of children be waited for from now on, by this process and by those that it starts, where
-/// whoever started it had them ignored.
+/// Stops ignoring `SIGCHLD`, in this process and in those that it starts, so that the ends of children can be
+/// waited for. The program that started it may have left that signal ignored.
 pub fn hear_children() {
     std::mem::forget(Heard::begin());
 }
@@ -114,8 +114,7 @@ fn descriptors() -> io::Result<Vec<RawFd>> {
 }
 
 /// Lets go of what descriptors stand for, but for input, output and errors. Their numbers stay taken until
-/// whoever has them closes them, or a number that is used again would be closed by somebody who had it
-/// before.
+/// their owners close them: otherwise a number that is used again would be closed by its earlier owner.
 ///
 /// # Safety
 /// In a process of one thread that was just forked.

@@ -1,9 +1,9 @@
 //! Sleeping on a word of a map until another thread, or another process, says that it moved.
 //!
 //! The kernel compares the word with what the sleeper last saw and puts it to sleep in one step, so a wake
-//! that follows a change of the word is never lost: who has not slept yet finds the word changed. Words of
-//! a file are the file's, whoever maps it; words of anonymous memory are this process's, and so are those of
-//! the simulated twin, which only ever lives in one.
+//! that follows a change of the word is never lost: who has not slept yet finds the word changed. Words of a
+//! file belong to the file, in every process that maps it. Words of anonymous memory belong to this process,
+//! and so do those of the simulated twin, which only ever lives in one.
 //!
 //! Words are moved by `sync`, which knows their orderings; here they are places in a map.
 
@@ -40,7 +40,7 @@ pub fn wait(map: &Map, position: usize, expected: u32, timeout: Option<Duration>
     match std::io::Error::last_os_error().raw_os_error() {
         Some(libc::EAGAIN) => Slept::Differed,
         Some(libc::ETIMEDOUT) => Slept::TimedOut,
-        // A signal, or a fault that no valid map raises: whoever sleeps looks again in any case.
+        // A signal, or a fault that no valid map raises: the sleeper looks at the word again in any case.
         _ => Slept::Woken,
     }
 }

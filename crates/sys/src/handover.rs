@@ -1,7 +1,7 @@
 //! A descriptor handed over to another process, beside bytes on a Unix socket.
 //!
-//! Descriptors that come in are closed on exec, and those that nobody expected are closed at once: whoever
-//! can connect could otherwise fill our table.
+//! Descriptors that come in are closed on exec, and unexpected ones are closed at once: otherwise any process
+//! that can connect could fill our table.
 
 use crate::again::unless_it_would_wait;
 use rustix::net::{

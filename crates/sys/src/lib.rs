@@ -1,7 +1,7 @@
 //! Every system call Thalweg makes, behind safe functions, and a simulated twin of the disk.
 //!
 //! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`],
-//! [`event`]), sockets ([`socket`]), many of them at once ([`volley`]), and their names ([`name`]), clocks
+//! [`event`]), sockets ([`socket`]), many of them at once ([`send_ring`]), and their names ([`name`]), clocks
 //! ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]), files and maps (`disk`), sleeping on
 //! a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over
 //! ([`systemd`]), other programs ([`child`]), and a process that goes on twice ([`fork`]).
@@ -35,10 +35,10 @@ pub mod memory;
 pub mod name;
 pub mod nested;
 pub mod process;
+pub mod send_ring;
 pub mod signal;
 pub mod socket;
 pub mod spawn;
 pub mod standard;
 pub mod systemd;
 pub mod usage;
-pub mod volley;

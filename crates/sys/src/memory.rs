@@ -1,9 +1,9 @@
 //! Memory that is handed over to another process as a descriptor, and that neither can pull from under the
 //! other.
 //!
-//! Whoever maps memory that another may cut short dies at the next access behind the cut. So the kernel is
-//! told to forbid it (*seals*: no shrinking, no growing, no further seals), and whoever is handed such memory
-//! asks the kernel whether it is so before it maps it.
+//! A process that maps memory which another may shrink dies at its next access behind the new end. So the
+//! kernel is told to forbid that (*seals*: no shrinking, no growing, no further seals), and a process that is
+//! handed such memory checks the seals before it maps it.
 //!
 //! Its pages come as they are first written to: to have them all from the start costs a server's thread
 //! milliseconds for a few mebibytes, of which most clients use little. So a machine without memory must be an
@@ -69,8 +69,8 @@ fn anonymous(name: &str) -> io::Result<OwnedFd> {
 /// Maps all of the memory behind a descriptor that somebody handed over, to be read and written.
 ///
 /// # Errors
-/// `InvalidInput` when it is not memory, or not sealed as [`sealed`] does it, so that whoever holds it could
-/// pull it away; `PermissionDenied` when it may not be written; `OutOfMemory`.
+/// `InvalidInput` when it is not memory, or not sealed as [`sealed`] does it, so that its other holder could
+/// shrink it; `PermissionDenied` when it may not be written; `OutOfMemory`.
 pub fn map(memory: BorrowedFd<'_>) -> io::Result<Map> {
     let refused = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
     match fcntl_get_seals(memory) {

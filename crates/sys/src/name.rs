@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The longest wait for a directory's lock, and how often it is looked at meanwhile.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(2);
-/// The longest wait of whoever must not be kept waiting.
+/// The longest wait of a caller that must not be held up.
 const MOMENT: Duration = Duration::from_millis(50);
 
 /// What lies at a path. Two different things never have the same at one time; a later one may have that
@@ -50,7 +50,7 @@ pub fn pin(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Takes the name away. What it named lives on for whoever has it open.
+/// Removes the name. The file it named lives on for processes that have it open.
 ///
 /// # Errors
 /// What the file system says.
@@ -64,9 +64,9 @@ pub struct DirectoryLock {
     _directory: OwnedFd,
 }
 
-/// Waits for the lock on the directory a path lies in, but no longer than [`PATIENCE`]: whoever takes it
-/// holds it for a few calls, so one who holds it longer was stopped meanwhile, or does not mean us. Advisory:
-/// it binds those who take it too.
+/// Waits for the lock on the directory a path lies in, but no longer than [`PATIENCE`]. A process holds it
+/// for a few system calls, so one that holds it longer was stopped meanwhile, or uses it for something else.
+/// Advisory: it binds only processes that take it too.
 ///
 /// # Errors
 /// `NotFound` when there is no such directory, `TimedOut` when somebody else went on holding it, what the
@@ -75,8 +75,7 @@ pub fn lock_directory_of(path: &Path) -> io::Result<DirectoryLock> {
     lock_within(path, PATIENCE)
 }
 
-/// As [`lock_directory_of`], for whoever must not be kept waiting: others let go of it within moments, or it
-/// is not had.
+/// As [`lock_directory_of`], for a caller that must not be held up: it gives up after 50 ms.
 ///
 /// # Errors
 /// As there.

@@ -1,8 +1,8 @@
 //! What a loop that is not ours watches of us: one descriptor for all that we wait for.
 //!
 //! An epoll of a few descriptors and of a moment, which is readable while one of them has something or the
-//! moment has come. It is level-triggered, and nobody asks it what there is: who is told looks at everything
-//! it has. It remembers no descriptor, so whoever owns one says what it was watched for before.
+//! moment has come. It is level-triggered and does not say which descriptor is ready: its owner looks at all
+//! of them. It remembers no descriptor, so the owner of one says what it was watched for before.
 
 use crate::epoll::{Epoll, Watch, wait_readable};
 use crate::event::Alarm;

@@ -40,7 +40,7 @@ pub fn can_watch() -> io::Result<()> {
     Ok(pidfd_open(getpid(), PidfdFlags::empty()).map(drop)?)
 }
 
-/// A descriptor of a process: readable once it has ended, and never another's, whoever gets its number.
+/// A descriptor of a process: readable once it has ended, and never another's, even if its number is reused.
 ///
 /// # Errors
 /// `NotFound` where there is none of that number, or none that this process may see.
@@ -89,8 +89,8 @@ pub fn processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |allowed| allowed.count() as usize)
 }
 
-/// The same for whoever asks with each wait: what was so a millisecond before `now_ns` at most, and then it
-/// costs nothing.
+/// The same for a caller that asks with each wait: an answer may be a millisecond older than `now_ns`, and
+/// then costs nothing.
 #[inline]
 pub fn processors_lately(now_ns: u64) -> usize {
     thread_local! {

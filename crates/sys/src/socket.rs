@@ -117,7 +117,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     next_waiting(|| net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK))
 }
 
-/// As [`accept`], with the address of whoever connected.
+/// As [`accept`], with the peer's address.
 ///
 /// # Errors
 /// As [`accept`]; `Unsupported` for families of addresses other than IP and Unix.

@@ -1,4 +1,4 @@
-//! Standard input and output as descriptors that never block, for whoever serves a peer behind them.
+//! Standard input and output as descriptors that never block, for a program that serves a peer behind them.
 
 use crate::again::unless_it_would_wait;
 use rustix::event::{PollFd, PollFlags, poll};

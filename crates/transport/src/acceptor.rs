@@ -2,7 +2,7 @@
 //!
 //! A connection that waits while the process has no descriptor cannot be accepted, and a level-triggered
 //! listener would report it again at once, for ever. So each acceptor keeps one descriptor in reserve, by
-//! means of which whoever waits is shed.
+//! means of which waiting connections are shed.
 //!
 //! Invariant: while a reserve changes hands no other [`Acceptor`] of the process accepts, so none takes in
 //! somebody of its own by it and leaves its owner without for as long as that one stays. What else takes a
@@ -15,7 +15,7 @@ use std::sync::{PoisonError, RwLock};
 use thalweg_sys::event::EventFd;
 use thalweg_sys::socket;
 
-/// Held by whoever accepts, shared, and by whoever sheds, alone.
+/// A lock that threads hold shared while they accept, and exclusively while they shed.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
 /// What one batch of accepting did.
@@ -34,7 +34,7 @@ pub struct Accepted {
 ///
 /// Holds one descriptor in reserve. When the process runs out of descriptors the reserve is closed to accept
 /// a waiting connection into its place and close it: the peer learns at once instead of waiting, and the
-/// queue gets shorter instead of spinning. What it learns is up to whoever accepts.
+/// queue gets shorter instead of spinning. What the shed peer is told is up to the caller.
 #[derive(Debug)]
 pub struct Acceptor {
     reserve: Option<EventFd>,
@@ -101,7 +101,7 @@ impl Acceptor {
     /// whether one waits.
     fn shed(&mut self, listener: BorrowedFd<'_>, tell: &mut dyn FnMut(BorrowedFd<'_>)) -> io::Result<Shed> {
         let _nobody_else_accepts = DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner);
-        // An earlier shedding may have lost the reserve to whoever opens something else.
+        // An earlier shedding may have lost the reserve to another thread that opened a descriptor.
         if self.reserve.is_none() {
             self.reserve = EventFd::new().ok();
         }

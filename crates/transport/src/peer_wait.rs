@@ -24,7 +24,7 @@ const YIELDS: usize = 2;
 pub enum Waited {
     /// There is what was wanted.
     Ready,
-    /// A signal came, or one that came may have gone unnoticed; whoever waits may look at it and wait on.
+    /// A signal came, or one that came may have gone unnoticed; the caller may look at it and wait on.
     Interrupted,
     /// The time was over.
     TimedOut,
@@ -34,8 +34,8 @@ pub enum Waited {
 
 /// A wait for the peer at the other end of a pair of rings.
 ///
-/// It has two halves, for whoever has something to hear before it sleeps: [`PeerWait::look`], which never
-/// does, and [`PeerWait::sleep`]. Whoever has not waits for both.
+/// It has two halves, for a caller that has something to check before it sleeps: [`PeerWait::look`], which
+/// never sleeps, and [`PeerWait::sleep`]. Other callers wait for both.
 #[derive(Debug)]
 pub struct PeerWait<'a> {
     /// Our end of the rings.

@@ -114,7 +114,7 @@ impl SharedEnd {
     }
 
     /// After reads and writes: whether the peer declared itself asleep for what was done since the last such
-    /// question, and this side took on to wake it. Whoever hears `true` rings.
+    /// question, and this side took on to wake it. A caller that is told `true` rings the bell.
     #[inline]
     pub fn bell_wanted(&mut self) -> bool {
         self.end.bell_wanted()
@@ -126,7 +126,7 @@ impl SharedEnd {
         self.end.pending()
     }
 
-    /// For whoever looks again and again: has the bytes that come next travel together with the news of them.
+    /// For a reader that spins: has the bytes that come next travel together with the news of them.
     #[inline]
     pub fn anticipate(&self) {
         self.end.anticipate();
@@ -176,7 +176,8 @@ impl SharedEnd {
         may && self.pace.is_quick() || self.shares_cpu()
     }
 
-    /// Says where this side runs, which going to sleep and getting up do too: for whoever spins for long.
+    /// Says which processor this side runs on, as going to sleep and waking do, too: for a side that spins
+    /// for long.
     #[inline]
     pub fn runs_here(&mut self) {
         self.end.runs_on(here());

@@ -68,7 +68,7 @@ pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Res
 }
 
 /// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can,
-/// without a copy, and where it cannot, or may not, they are copied. Whoever calls this ignores `SIGPIPE`.
+/// without a copy, and where it cannot, or may not, they are copied. The caller has to ignore `SIGPIPE`.
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`.

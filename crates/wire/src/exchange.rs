@@ -269,8 +269,8 @@ pub trait Service {
         None
     }
 
-    /// A number that has grown whenever something was written since, through whichever reactor: while it
-    /// grows, whoever reads a lot makes way.
+    /// A number that grows with every write, through any reactor: while it grows, large reads make way for
+    /// writes.
     fn writes(&self) -> u64 {
         0
     }

@@ -1,8 +1,8 @@
 //! Header fields of requests: those that anybody here reads, by name. Of all others a parser checks the form
 //! and keeps nothing.
 //!
-//! A name is told once, when a head is parsed; whoever looks for a field then compares a byte, and cannot
-//! misspell it.
+//! A name is resolved once, when a head is parsed. Code that looks for a field then compares a byte, and
+//! cannot misspell the name.
 
 /// Declares the names, in the order of their lengths.
 macro_rules! names {

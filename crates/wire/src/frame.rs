@@ -216,7 +216,7 @@ pub enum Kind {
     End = 3,
     /// Client: nobody waits for the call any more. The server still ends it.
     Cancel = 4,
-    /// Client: the call's stream may send so many items more.
+    /// Client: the call's stream may send this many items more.
     Credit = 5,
     /// Server: it takes no new calls; those that began are answered.
     Goodbye = 6,

@@ -7,7 +7,7 @@ use crate::exchange::Refusal;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// What is answered to whoever takes the server for somebody else.
+/// The refusal of a request whose `Host` names another server.
 pub const HOST_UNKNOWN: Refusal = Refusal {
     status: 403,
     code: "host-unknown",

@@ -3,8 +3,7 @@
 //! Purpose: an answer that waits for the store outlives what is allocated for the stream that it is about, so
 //! a buffer that is allocated and let go for each leaves a hole among what stays. So each thread keeps those
 //! that are let go on it, as many as were needed at once up to a bound, and hands them out again, the latest
-//! first. Whoever lets go of lines on another thread than the one that wrote them loses nothing but the
-//! spare.
+//! first. Lines that are dropped on another thread than the one that wrote them are only kept there instead.
 //!
 //! Invariant: what is handed out is empty and has room for [`BYTES`]. *Checked by* the tests below.
 

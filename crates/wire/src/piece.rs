@@ -1,7 +1,7 @@
 //! A piece of a body: bytes in memory, which a file may hold as well.
 //!
-//! Purpose: what a service answers is sent as it lies. Where it says which file holds the same bytes, whoever
-//! sends them may have the kernel take them from there, without a copy. The bytes are good without the file;
+//! Purpose: what a service answers is sent without a copy. Where it says which file holds the same bytes, the
+//! sender may have the kernel take them from there (`sendfile`). The bytes are good without the file;
 //! two pieces are equal when their bytes are.
 
 use bytes::{Buf, Bytes};
@@ -49,7 +49,7 @@ impl Piece {
     /// Drops the first `count` bytes.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer.
     pub fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         if let Some((_, at)) = &mut self.file {
@@ -60,7 +60,7 @@ impl Piece {
     /// What follows the first `count` bytes.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer.
     #[must_use]
     pub fn behind(&self, count: usize) -> Piece {
         let mut rest = self.clone();

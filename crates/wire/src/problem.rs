@@ -65,8 +65,8 @@ impl Serialize for Type<'_> {
     }
 }
 
-/// What a problem document says to people, whoever wrote it: its detail, else its title. `None` where the
-/// body is none, or says neither.
+/// What a problem document of any server says to people: its detail, else its title. `None` where the body is
+/// no problem document, or has neither.
 pub fn told(body: &[u8]) -> Option<String> {
     let members: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
     ["detail", "title"].iter().find_map(|name| Some(members.get(*name)?.as_str()?.to_owned()))

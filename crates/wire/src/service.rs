@@ -1,5 +1,6 @@
-//! What stands between generated code and whoever carries its frames: [`Call`] under a client, [`Reply`]
-//! under a server. Generated code speaks these words, transports execute them, neither sees the other.
+//! What stands between generated code and the transport that carries its frames: [`Call`] under a client,
+//! [`Reply`] under a server. Generated code speaks these words, transports execute them, neither sees the
+//! other.
 //!
 //! A frame is a request `[[tag, fields]]`, or a response, a stream's item or an error `[tag, fields]`. Its
 //! length on a connection, its place among others and its credit are the transport's business.
@@ -38,8 +39,8 @@ pub trait Call {
     /// It could not be sent.
     fn send(&mut self, request: &[u8]) -> Result<(), Self::Error>;
 
-    /// Sends a request that one frame answers: whoever can tell a stream's item from an answer takes none for
-    /// one.
+    /// Sends a request that one frame answers. A transport that can tell a stream's item from an answer takes
+    /// no item for one.
     ///
     /// # Errors
     /// It could not be sent.
@@ -273,8 +274,8 @@ pub fn error_frame(tag: &str, message: &str) -> Vec<u8> {
 pub enum Flow {
     /// There is room for the next item.
     Go,
-    /// The item was taken, but nobody waits for another yet: see [`Reply::changed`]. Whoever goes on
-    /// regardless has its call ended before long.
+    /// The item was taken, but the client is not ready for another yet: see [`Reply::changed`]. A handler
+    /// that goes on regardless has its call ended before long.
     Wait,
     /// Nobody waits for more: end the call.
     Gone,

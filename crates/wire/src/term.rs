@@ -131,7 +131,7 @@ impl<'b, B: Build> Reader<'_, 'b, B> {
         Ok(taken)
     }
 
-    /// A number of so many bytes, the most significant first.
+    /// A number of this many bytes, the most significant first.
     fn number(&mut self, bytes: u64) -> Result<u64, Wrong> {
         Ok(self.take(bytes)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
     }
@@ -265,7 +265,7 @@ pub mod write {
         out.extend_from_slice(magnitude);
     }
 
-    /// A tuple of so many items, which `items` writes: how long it is is known behind them.
+    /// A tuple of `count` items, which `items` writes. Its length in bytes is filled in afterwards.
     ///
     /// # Errors
     /// What `items` says; a tuple of more than 4 GiB.

@@ -1,7 +1,7 @@
-//! An `http://` or `https://` URL, taken apart (RFC 3986): what is said once for whoever is given one.
+//! An `http://` or `https://` URL, taken apart (RFC 3986), once for every part that is given one.
 //!
-//! Whoever asks has rules of its own beside these (which schemes and hosts, what may stand behind them), and
-//! its own words.
+//! A caller has rules of its own beside these (which schemes and hosts, what may stand behind them), and its
+//! own error messages.
 
 use crate::host::is_port;
 use std::borrow::Cow;

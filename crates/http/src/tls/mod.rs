@@ -1,4 +1,4 @@
-//! TLS: the server's side beneath its connections, the client's side for whoever calls a server.
+//! TLS: the server's side beneath its connections, and the client's side for calls to other servers.
 //!
 //! Owns what is between the socket's bytes and the connection's: sealing, opening, handshakes and goodbyes.
 //! Never knows what the bytes mean.

@@ -4,9 +4,9 @@
 //! of it: what the socket does not take of one write waits in the connection's output, before what is not
 //! sealed yet.
 //!
-//! Invariants: `handshakes` is the number of sessions that are in theirs; whoever has not sent a whole record
-//! is in `silent`, the oldest first, where keys may be of others and of the gone. *Checked by* the tests in
-//! `tests/tls.rs`.
+//! Invariants: `handshakes` is the number of sessions in a handshake. A peer that has not sent a whole record
+//! is in `silent`, the oldest first; keys there may also be of other or ended sessions. *Checked by* the
+//! tests in `tests/tls.rs`.
 
 use super::Identity;
 use super::session::Session;
@@ -37,7 +37,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The socket took so many bytes as they are.
+    /// The socket took this many bytes, unsealed.
     pub(crate) fn unsealed(bytes: usize) -> Self {
         Self { plain: bytes, wire: bytes }
     }
@@ -133,7 +133,7 @@ impl Secure {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         self.sealed.clear();
         session.goodbye(&mut self.sealed);
-        // Whoever is not there to hear it needs no goodbye.
+        // A peer that has gone needs no close_notify.
         let _ = write(descriptor, &self.sealed);
     }
 
@@ -256,7 +256,7 @@ impl<S: Service> Http<S> {
         self.answer(at)?;
         outcome.map_err(|error| {
             tracing::debug!(%error, "a sealed connection is refused");
-            // So that the alert reaches whoever it is for.
+            // So that the alert reaches the peer.
             Gone::Linger
         })
     }

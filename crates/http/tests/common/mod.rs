@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_http::tls::Identity;
-use thalweg_http::{Census, Config, Http, Listening, Message, Meters};
+use thalweg_http::{Config, ConnectionCounts, Http, Listening, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
@@ -341,21 +341,21 @@ impl Server {
         self.post(Message::Advanced { topic_id: 1 });
     }
 
-    pub fn census(&self) -> Census {
+    pub fn counts(&self) -> ConnectionCounts {
         let (sender, receiver) = channel();
         self.post(Message::Count(sender));
         receiver.recv().unwrap()
     }
 
-    /// Waits until the census is as wanted.
-    pub fn until(&self, what: &str, wanted: impl Fn(&Census) -> bool) -> Census {
+    /// Waits until the counts is as wanted.
+    pub fn until(&self, what: &str, wanted: impl Fn(&ConnectionCounts) -> bool) -> ConnectionCounts {
         let start = Instant::now();
         loop {
-            let census = self.census();
-            if wanted(&census) {
-                return census;
+            let counts = self.counts();
+            if wanted(&counts) {
+                return counts;
             }
-            assert!(start.elapsed() < PATIENCE, "never {what}: {census:?}");
+            assert!(start.elapsed() < PATIENCE, "never {what}: {counts:?}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

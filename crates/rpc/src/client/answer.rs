@@ -43,9 +43,9 @@ impl Answers {
         self.parts.is_empty()
     }
 
-    /// The answer to the call at a place: its result as JSON, or the server's error.
-    pub fn at(&self, place: usize) -> Option<Result<&str, &Said>> {
-        Some(match self.parts.get(place)? {
+    /// The answer to the call at this index: its result as JSON, or the server's error.
+    pub fn at(&self, index: usize) -> Option<Result<&str, &Said>> {
+        Some(match self.parts.get(index)? {
             Part::Result(range) => {
                 let bytes = self.input.get(range.clone()).unwrap_or_default();
                 // It was text when it was read.
@@ -57,7 +57,7 @@ impl Answers {
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = Result<&str, &Said>> {
-        (0..self.len()).filter_map(|place| self.at(place))
+        (0..self.len()).filter_map(|index| self.at(index))
     }
 
     /// The only one; nothing, of a notification.
@@ -109,10 +109,10 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
                 Part::Said(said)
             }
         };
-        let place = answer.id.parse::<u64>().ok().and_then(|id| id.checked_sub(exchange.first_id));
-        let place = place.and_then(|place| parts.get_mut(usize::try_from(place).ok()?));
-        match place {
-            Some(place @ None) => *place = Some(part),
+        let index = answer.id.parse::<u64>().ok().and_then(|id| id.checked_sub(exchange.first_id));
+        let index = index.and_then(|index| parts.get_mut(usize::try_from(index).ok()?));
+        match index {
+            Some(index @ None) => *index = Some(part),
             Some(Some(_)) => wrong = Some("a call was answered twice"),
             None => wrong = Some("an answer to a call that was not made"),
         }

@@ -5,7 +5,7 @@ use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
 
 /// A token, as RFC 6750 section 2.1 has it: letters, digits and `-._~+/`, and `=` at its end. It is not shown
-/// to whoever prints it.
+/// by its `Debug` output.
 ///
 /// ```
 /// use thalweg_rpc::{Bearer, Client, ClientOptions};

@@ -322,7 +322,7 @@ fn gone(error: io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::super::options::Ask;
-    use super::super::target::Place;
+    use super::super::target::ResolvedUrl;
     use super::*;
     use thalweg_service::CallId;
 
@@ -340,10 +340,12 @@ mod tests {
     #[test]
     fn what_is_written_leaves_at_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::of(&format!("http://{}/x", listener.local_addr().unwrap()), None).unwrap();
+        let resolved =
+            ResolvedUrl::of(&format!("http://{}/x", listener.local_addr().unwrap()), None).unwrap();
         let exchange =
-            Exchange::new(CallId::from_number(1), 1, &place, &Ask::one("m", ""), None, Vec::new()).unwrap();
-        let connection = Connection::dial(SiteId(0), place.addresses.into(), exchange).unwrap();
+            Exchange::new(CallId::from_number(1), 1, &resolved, &Ask::one("m", ""), None, Vec::new())
+                .unwrap();
+        let connection = Connection::dial(SiteId(0), resolved.addresses.into(), exchange).unwrap();
         assert!(socket::no_delay(connection.socket()).unwrap());
     }
 }

@@ -26,7 +26,7 @@ impl Said {
     }
 
     /// Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no
-    /// request it did not carry out, whoever's it is; another number says nothing about that.
+    /// request it did not carry out, whatever server it is; another number says nothing about that.
     pub fn retry(&self) -> Retry {
         const NOT_BEGUN: [i64; 2] = [PARSE_ERROR as i64, INVALID_REQUEST as i64];
         match self.fault() {
@@ -96,7 +96,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// An answer with an error is the fault that it names, for whoever has nothing but faults.
+/// An answer with an error becomes the fault that it names, for callers that only know faults.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {

@@ -1,7 +1,7 @@
 //! One request and its answer, wherever it stands.
 
 use super::options::Ask;
-use super::target::Place;
+use super::target::ResolvedUrl;
 use std::time::Instant;
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::fault::Fault;
@@ -33,7 +33,7 @@ impl Exchange {
     pub(crate) fn new(
         name: CallId,
         first_id: u64,
-        place: &Place,
+        resolved: &ResolvedUrl,
         ask: &Ask<'_>,
         until: Option<Instant>,
         mut text: Vec<u8>,
@@ -48,7 +48,7 @@ impl Exchange {
             return Err(Failure::new(Fault::BadArgument, "parameters are a JSON array or object, or empty"));
         }
         text.clear();
-        text.extend_from_slice(&place.head);
+        text.extend_from_slice(&resolved.head);
         // The length is put in once it is known: as many digits as it may have, blanks where it has fewer.
         let length_at = text.len();
         text.extend_from_slice(&[b' '; LENGTH_DIGITS]);
@@ -84,7 +84,7 @@ impl Exchange {
     }
 }
 
-/// It is over, and whoever repeats it does nothing twice.
+/// The failure of a call that was never sent, so that repeating it does nothing twice.
 pub(crate) fn never_sent(what: &str) -> Failure {
     Failure::new(Fault::ConnectTimeout, what)
 }
@@ -95,11 +95,12 @@ mod tests {
 
     #[test]
     fn a_length_stands_in_front_of_its_body_with_blanks_for_the_digits_that_it_has_not() {
-        let place = Place::of("http://127.0.0.1:1/x", None).unwrap();
+        let resolved = ResolvedUrl::of("http://127.0.0.1:1/x", None).unwrap();
         for length in [0, 5, 100, 12_345] {
             let params = format!("[\"{}\"]", "a".repeat(length));
             let ask = Ask::one("m", &params);
-            let exchange = Exchange::new(CallId::from_number(1), 7, &place, &ask, None, Vec::new()).unwrap();
+            let exchange =
+                Exchange::new(CallId::from_number(1), 7, &resolved, &ask, None, Vec::new()).unwrap();
             let text = String::from_utf8(exchange.text).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             let (_, announced) = head.rsplit_once("Content-Length: ").unwrap();

@@ -96,7 +96,7 @@ impl<'a> Ask<'a> {
 pub struct Statistics {
     /// Connections opened.
     pub opened: u64,
-    /// Connections closed, by whomever.
+    /// Connections closed, by either side.
     pub closed: u64,
     /// Exchanges that went over a connection that had served another.
     pub reused: u64,

@@ -71,12 +71,12 @@ impl Pool {
         if self.in_flight() >= self.options.in_flight_max {
             return Err(Failure::new(Fault::Overloaded, format!("{} in flight", self.options.in_flight_max)));
         }
-        let (place, site) = self.targets.at(ask.target.unwrap_or(target))?;
+        let (resolved, site) = self.targets.at(ask.target.unwrap_or(target))?;
         let deadline = ask.deadline.or(self.options.deadline);
         let now = Instant::now();
         let until = deadline.and_then(|deadline| now.checked_add(deadline));
         let (name, first_id) = (CallId::from_number(self.last_call + 1), self.last_id + 1);
-        let exchange = Exchange::new(name, first_id, place, ask, until, std::mem::take(&mut self.room))?;
+        let exchange = Exchange::new(name, first_id, resolved, ask, until, std::mem::take(&mut self.room))?;
         self.last_call += 1;
         self.last_id += exchange.calls;
         self.start(site, exchange, now);
@@ -86,13 +86,13 @@ impl Pool {
     /// Gives an exchange a connection, or a place in the queue, at this moment. `false`: it could have
     /// neither, and has ended.
     fn start(&mut self, site: SiteId, exchange: Exchange, now: Instant) -> bool {
-        while let Some(place) =
+        while let Some(index) =
             self.connections.iter().rposition(|known| known.site == site && known.carries.is_none())
         {
-            let connection = &mut self.connections[place];
+            let connection = &mut self.connections[index];
             let idle_for = now.saturating_duration_since(connection.idle_since);
             if idle_for >= self.options.idle_for || (idle_for > FRESH && !connection.is_silent()) {
-                self.drop_connection(place);
+                self.drop_connection(index);
                 continue;
             }
             connection.carry(exchange);
@@ -126,13 +126,13 @@ impl Pool {
     }
 
     /// Lets one connection go on, and deals with what comes of it. Whether anything did.
-    fn advance(&mut self, place: usize) -> bool {
-        let step = self.connections[place].advance(self.options.answer_bytes_max);
-        self.follow_up(place, step)
+    fn advance(&mut self, index: usize) -> bool {
+        let step = self.connections[index].advance(self.options.answer_bytes_max);
+        self.follow_up(index, step)
     }
 
-    fn follow_up(&mut self, place: usize, step: Step) -> bool {
-        let connection = &mut self.connections[place];
+    fn follow_up(&mut self, index: usize, step: Step) -> bool {
+        let connection = &mut self.connections[index];
         match step {
             Step::Waits => return false,
             Step::Answered { outcome, keeps } => {
@@ -140,7 +140,7 @@ impl Pool {
                 let Some(exchange) = connection.carries.take() else { return false };
                 connection.idle_since = Instant::now();
                 if !keeps {
-                    self.drop_connection(place);
+                    self.drop_connection(index);
                 }
                 self.targets.sites.answered(site, address);
                 self.finish(exchange, outcome);
@@ -149,7 +149,7 @@ impl Pool {
             Step::Ended { failure, untouched } => {
                 let (site, served) = (connection.site, connection.served);
                 let exchange = connection.carries.take();
-                self.drop_connection(place);
+                self.drop_connection(index);
                 let Some(mut exchange) = exchange else { return true };
                 // A connection that had served before may have been closed for its age; a new one has no such
                 // excuse.
@@ -191,12 +191,12 @@ impl Pool {
     }
 
     fn next_waiting(&mut self, site: SiteId) -> Option<Exchange> {
-        let place = self.queue.iter().position(|(to, _)| *to == site)?;
-        self.queue.remove(place).map(|(_, exchange)| exchange)
+        let index = self.queue.iter().position(|(to, _)| *to == site)?;
+        self.queue.remove(index).map(|(_, exchange)| exchange)
     }
 
-    fn drop_connection(&mut self, place: usize) {
-        self.connections.remove(place);
+    fn drop_connection(&mut self, index: usize) {
+        self.connections.remove(index);
         self.statistics.closed += 1;
     }
 
@@ -210,8 +210,8 @@ impl Pool {
     /// What came of one exchange; nothing, once something else has happened.
     pub(crate) fn listen(&mut self, name: CallId) -> Option<Result<Answers, Failure>> {
         let taken = |pool: &mut Self| {
-            let place = pool.done.iter().position(|done| done.call == name)?;
-            pool.done.remove(place).map(|done| done.outcome)
+            let index = pool.done.iter().position(|done| done.call == name)?;
+            pool.done.remove(index).map(|done| done.outcome)
         };
         if let Some(outcome) = taken(self) {
             return Some(outcome);
@@ -300,12 +300,12 @@ impl Pool {
         loop {
             let mut moved = false;
             // From the last to the first, because one that ends is taken out.
-            for place in (0..self.connections.len()).rev() {
-                let Some(connection) = self.connections.get_mut(place) else { continue };
+            for index in (0..self.connections.len()).rev() {
+                let Some(connection) = self.connections.get_mut(index) else { continue };
                 if connection.carries.is_some() {
-                    moved |= self.advance(place);
+                    moved |= self.advance(index);
                 } else if !connection.is_silent() {
-                    self.drop_connection(place);
+                    self.drop_connection(index);
                     moved = true;
                 }
             }
@@ -342,20 +342,20 @@ impl Pool {
     /// Ends what was waited for long enough, and what was idle for long enough.
     fn expire(&mut self) {
         // What waits goes first: what others leave behind is not for what is over.
-        while let Some(place) = self.queue.iter().position(|(_, exchange)| exchange.is_overdue()) {
-            if let Some((_, exchange)) = self.queue.remove(place) {
+        while let Some(index) = self.queue.iter().position(|(_, exchange)| exchange.is_overdue()) {
+            if let Some((_, exchange)) = self.queue.remove(index) {
                 self.finish(exchange, Err(never_sent("no connection was free in time")));
             }
         }
-        while let Some(place) = self.connections.iter().position(|known| match &known.carries {
+        while let Some(index) = self.connections.iter().position(|known| match &known.carries {
             Some(exchange) => exchange.is_overdue(),
             None => known.idle_since.elapsed() >= self.options.idle_for,
         }) {
-            let connection = &mut self.connections[place];
+            let connection = &mut self.connections[index];
             let (site, exchange) = (connection.site, connection.carries.take());
             let failure = connection.overdue();
             // Its answer would come to nobody.
-            self.drop_connection(place);
+            self.drop_connection(index);
             if let Some(exchange) = exchange {
                 self.finish(exchange, Err(failure));
                 self.free(site);
@@ -410,9 +410,9 @@ impl Pool {
     pub(crate) fn cancel(&mut self, name: CallId) {
         let carries =
             |known: &Connection| known.carries.as_ref().is_some_and(|exchange| exchange.name == name);
-        if let Some(place) = self.connections.iter().position(carries) {
-            let site = self.connections[place].site;
-            self.drop_connection(place);
+        if let Some(index) = self.connections.iter().position(carries) {
+            let site = self.connections[index].site;
+            self.drop_connection(index);
             self.free(site);
         }
         self.queue.retain(|(_, exchange)| exchange.name != name);

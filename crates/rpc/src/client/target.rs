@@ -25,16 +25,16 @@ impl Target {
     }
 }
 
-/// What a URL says.
+/// A URL, resolved: where it leads, and the head of a request to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedUrl {
     /// Of its host, in the order in which they are tried: at least one.
     pub(crate) addresses: Vec<SocketAddr>,
     /// What stands in front of a body's length: the request line and the fields.
     pub(crate) head: Vec<u8>,
 }
 
-impl Place {
+impl ResolvedUrl {
     pub(crate) fn of(url: &str, token: Option<&Bearer>) -> Result<Self, Failure> {
         let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{}: {what}", shown(url))));
         let parts = match Url::split(url) {
@@ -85,7 +85,7 @@ pub(crate) struct SiteId(pub(crate) usize);
 pub(crate) struct Sites {
     all: Vec<Site>,
     by_addresses: HashMap<Vec<SocketAddr>, SiteId>,
-    /// Of which no place is left: to be used again.
+    /// Numbers of sites that no URL leads to any more: to be used again.
     free: Vec<SiteId>,
 }
 
@@ -94,12 +94,12 @@ struct Site {
     addresses: Vec<SocketAddr>,
     /// Which of them is tried first: where somebody answered last.
     first: usize,
-    /// How many places are there.
+    /// How many targets lead there.
     names: usize,
 }
 
 impl Sites {
-    /// The host that has these addresses, for one more place.
+    /// The host that has these addresses, for one more target.
     pub(crate) fn with(&mut self, addresses: &[SocketAddr]) -> SiteId {
         if let Some(&known) = self.by_addresses.get(addresses) {
             self.all[known.0].names += 1;
@@ -126,12 +126,12 @@ impl Sites {
         self.by_addresses.len()
     }
 
-    /// How many places are at a host.
+    /// How many targets lead to a host.
     pub(crate) fn names(&self, SiteId(site): SiteId) -> usize {
         self.all.get(site).map_or(0, |site| site.names)
     }
 
-    /// A place of this host is dropped. With the last goes the host: nothing else may know it then.
+    /// A target of this host is dropped. With the last goes the host: nothing else may know it then.
     pub(crate) fn without(&mut self, id: SiteId) {
         let Some(site) = self.all.get_mut(id.0).filter(|site| site.names > 0) else { return };
         site.names -= 1;
@@ -162,16 +162,16 @@ mod tests {
 
     #[test]
     fn a_url_names_address_and_path() {
-        let place = Place::of("http://127.0.0.1:4437/rpc/log", None).unwrap();
-        assert_eq!(place.addresses, ["127.0.0.1:4437".parse().unwrap()]);
-        assert!(place.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
-        assert_eq!(Place::of("http://[::1]", None).unwrap().addresses, ["[::1]:80".parse().unwrap()]);
+        let resolved = ResolvedUrl::of("http://127.0.0.1:4437/rpc/log", None).unwrap();
+        assert_eq!(resolved.addresses, ["127.0.0.1:4437".parse().unwrap()]);
+        assert!(resolved.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
+        assert_eq!(ResolvedUrl::of("http://[::1]", None).unwrap().addresses, ["[::1]:80".parse().unwrap()]);
         for (url, line) in [
             ("HTTP://127.0.0.1:1/x", "POST /x HTTP/1.1"),
             ("http://127.0.0.1:1", "POST / HTTP/1.1"),
             ("http://127.0.0.1:1?a=@/", "POST /?a=@/ HTTP/1.1"),
         ] {
-            assert!(Place::of(url, None).unwrap().head.starts_with(line.as_bytes()), "{url}");
+            assert!(ResolvedUrl::of(url, None).unwrap().head.starts_with(line.as_bytes()), "{url}");
         }
         for (wrong, says) in [
             ("", "give a URL"),
@@ -192,7 +192,7 @@ mod tests {
             ("http://[::1]:x/", "a port"),
             ("http://127.0.0.1:80:80/x", "a port"),
         ] {
-            let failure = Place::of(wrong, None).unwrap_err();
+            let failure = ResolvedUrl::of(wrong, None).unwrap_err();
             assert_eq!(failure.fault, Fault::BadArgument, "{wrong:?}");
             assert!(failure.detail.contains(says) && !failure.detail.contains("secret"), "{failure}");
         }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_token_stands_among_the_fields() {
         let token = Bearer::new("tw_4fPq").unwrap();
-        let head = Place::of("http://127.0.0.1:1/", Some(&token)).unwrap().head;
+        let head = ResolvedUrl::of("http://127.0.0.1:1/", Some(&token)).unwrap().head;
         let lines: Vec<_> = std::str::from_utf8(&head).unwrap().split("\r\n").collect();
         assert!(
             lines.contains(&"Authorization: Bearer tw_4fPq") && lines.last() == Some(&"Content-Length: ")

@@ -2,7 +2,7 @@
 //! So a program that follows a service from port to port fills no memory with old addresses.
 
 use super::bearer::Bearer;
-use super::target::{Place, SiteId, Sites, Target};
+use super::target::{ResolvedUrl, SiteId, Sites, Target};
 use std::collections::{BTreeSet, HashMap};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
@@ -10,7 +10,7 @@ use thalweg_wire::fault::Fault;
 /// A URL that was named.
 struct Named {
     url: String,
-    place: Place,
+    resolved: ResolvedUrl,
     site: SiteId,
     /// When it was called or named last, by [`Targets::moment`].
     used: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Targets {
     by_number: HashMap<u32, Named>,
     by_url: HashMap<String, u32>,
     pub(crate) sites: Sites,
-    /// The number that was given last: none is given anew, not even that of a place that was dropped.
+    /// The number that was given last: none is given again, not even that of a target that was dropped.
     last: Option<u32>,
     /// Counts calls and namings.
     moment: u64,
@@ -53,21 +53,21 @@ impl Targets {
             self.touch(number);
             return Ok(Target(number));
         }
-        let place = Place::of(url, token)?;
+        let resolved = ResolvedUrl::of(url, token)?;
         if self.len() > others_max {
             self.make_room(others_max, &busy());
         }
-        Ok(self.add(url, place))
+        Ok(self.add(url, resolved))
     }
 
-    /// A place under a number of its own.
-    pub(crate) fn add(&mut self, url: &str, place: Place) -> Target {
+    /// Adds a target under a number of its own.
+    pub(crate) fn add(&mut self, url: &str, resolved: ResolvedUrl) -> Target {
         let mut number = self.last.map_or(0, |last| last.wrapping_add(1));
         while self.by_number.contains_key(&number) {
             number = number.wrapping_add(1);
         }
-        let site = self.sites.with(&place.addresses);
-        self.by_number.insert(number, Named { url: url.to_owned(), place, site, used: 0 });
+        let site = self.sites.with(&resolved.addresses);
+        self.by_number.insert(number, Named { url: url.to_owned(), resolved, site, used: 0 });
         self.by_url.insert(url.to_owned(), number);
         self.last = Some(number);
         self.touch(number);
@@ -97,7 +97,7 @@ impl Targets {
     }
 
     /// Where a target is, which is called now.
-    pub(crate) fn at(&mut self, Target(number): Target) -> Result<(&Place, SiteId), Failure> {
+    pub(crate) fn at(&mut self, Target(number): Target) -> Result<(&ResolvedUrl, SiteId), Failure> {
         self.moment += 1;
         let named = self.by_number.get_mut(&number).ok_or_else(|| {
             let what = format!(
@@ -106,6 +106,6 @@ impl Targets {
             Failure::new(Fault::BadArgument, what)
         })?;
         named.used = self.moment;
-        Ok((&named.place, named.site))
+        Ok((&named.resolved, named.site))
     }
 }

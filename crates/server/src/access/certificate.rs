@@ -25,7 +25,7 @@ impl fmt::Display for CertificateError {
             Self::Writable(path) => {
                 write!(
                     out,
-                    "the key {0} can be written by others than its owner: chmod go-w {0}",
+                    "the key {0} can be written by users other than its owner: chmod go-w {0}",
                     path.display()
                 )
             }

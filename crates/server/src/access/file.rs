@@ -1,4 +1,5 @@
-//! Files that say who may do what, or who the server is: whoever else may write to them could say otherwise.
+//! Files that say who may do what, or who the server is. A user who may write to one could change that, so
+//! such a file is refused.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -79,7 +79,7 @@ impl<S: Service> Guard<S> {
         }
         let tokens = keys.0.read().clone();
         let denied = match token.map(|token| tokens.grant(token)) {
-            // Memory for a body is for whoever has a token, whatever it is good for.
+            // A client with a token gets memory for a body, whatever the token's scopes.
             Some(Some(_)) if proof == Proof::None => return None,
             Some(Some(grant)) => lacking(wanting(request, grant)?, request.path),
             Some(None) if proof == Proof::Theirs => &WORK_TOO_LARGE,
@@ -123,8 +123,8 @@ enum Body {
 enum Proof {
     /// Nothing: what it asks for is for everybody.
     None,
-    /// A token that the service gave to whoever a subscription woke, and that it checks itself (PROTOCOL
-    /// 12.9).
+    /// A token that the service gave to the worker that a subscription woke, and that it checks itself
+    /// (PROTOCOL 12.9).
     Theirs,
     /// A token of ours.
     Ours,
@@ -143,7 +143,7 @@ fn proof(request: &Request<'_>) -> Proof {
     }
 }
 
-/// Whether a body's length is said before it comes, and is no more than so many bytes.
+/// Whether a body's length is announced, and is at most this many bytes.
 fn announces_at_most(request: &Request<'_>, bytes: u64) -> bool {
     request.field(Name::ContentLength).is_some_and(|length| decimal::parse(length, bytes).is_some())
 }
@@ -167,7 +167,7 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
         return match path::stream_name(encoded) {
             // The reserved name is subscriptions, whatever follows.
             _ if encoded.split('/').next() == Some(RESERVED) => lacks(Scope::Admin, None),
-            // What can name no stream hides none: whoever may anything is told so by the service.
+            // What can name no stream hides none: a client with any scope is told so by the service.
             Err(_) => None,
             Ok(name) if name.split('/').next() != Some(RESERVED) => {
                 // What a head says every append is answered with, and who appends may have to know it before.

@@ -88,7 +88,7 @@ impl fmt::Display for TokensError {
             }
             Self::Writable(path) => write!(
                 out,
-                "the token file {0} can be written by others than its owner: chmod go-w {0}",
+                "the token file {0} can be written by users other than its owner: chmod go-w {0}",
                 path.display()
             ),
             Self::Wrong(path, why) => write!(out, "{}: {why}", path.display()),

@@ -48,7 +48,7 @@ impl Address {
         Self { url: self.url.with_token(token), ..self }
     }
 
-    /// Whether both are one stream, whoever asks for it.
+    /// Whether both are one stream, whatever token each is asked for with.
     pub(super) fn is_same_stream(&self, other: &Self) -> bool {
         self.clone().with_token(None) == other.clone().with_token(None)
     }

@@ -158,7 +158,7 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     let head = session.ask("HEAD", &address.target(""), &[], b"")?;
     if options.json && !is_json(&head) {
         return Err(Failure::Asked(
-            "--json appends messages to a stream of application/json, which this is not: leave it away",
+            "--json appends messages to a stream of application/json, which this is not: leave --json out",
         ));
     }
     let known = head.field("content-type").unwrap_or("application/octet-stream");

@@ -37,8 +37,8 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Connects; behind TLS only to a server that proved its name to whoever is trusted: the system's
-    /// authorities, unless others are named.
+    /// Connects; behind TLS only to a server whose certificate is valid for its name, by the system's
+    /// authorities unless others are given.
     pub(super) fn open(endpoint: &Endpoint, trust: &Option<Trust>) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => {

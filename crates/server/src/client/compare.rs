@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         Self { session, address, offset: "-1".to_owned(), ready: Vec::new(), skip: 0, is_over: false }
     }
 
-    /// The same from so many bytes further on.
+    /// The same from `skip` bytes on.
     pub(super) fn behind(self, skip: u64) -> Self {
         Self { skip, ..self }
     }

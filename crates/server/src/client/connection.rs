@@ -106,7 +106,8 @@ impl Connection {
         Ok(head)
     }
 
-    /// Why a HEAD was refused, by what a GET is told, on a connection of its own: whoever refuses may close.
+    /// Why a HEAD was refused, as the answer to a GET says. On a connection of its own, since a server that
+    /// refuses may close this one.
     fn said_to_get(&self, target: &str, status: u16) -> Reason {
         let asked = Self::open(&self.url).and_then(|mut other| other.ask("GET", target, &[], b""));
         match asked {

@@ -283,7 +283,7 @@ fn walk(source: &mut End, end: u64, patience: Patience) -> Result<Chunk, Failure
         let reached = Token::parse(piece.next.as_bytes()).map_or(0, |token| token.offset);
         if begins_at(&piece)? > end {
             return Err(Failure::Copy(format!(
-                "{} has let go of bytes that the copy lacks: copy it to a new stream",
+                "{} no longer has bytes that the copy lacks: copy it to a new stream",
                 source.address.name
             )));
         }
@@ -474,7 +474,7 @@ mod tests {
                 "POST /v1/stream/to" => {
                     posts += 1;
                     let expected = |next| scripted::answer(409, &[("Producer-Expected-Seq", next)], "");
-                    // First as whoever copies it from its beginning, then as who copies what is left.
+                    // First for the copy from the beginning, then for the copy of what is left.
                     if posts < 3 { expected(["0", "1"][posts - 1]) } else { at(&token(7, 10), "") }
                 }
                 asked if asked.ends_with(&token(1, 14)) => at(&token(1, 20), "456789"),

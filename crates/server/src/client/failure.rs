@@ -83,7 +83,7 @@ pub(crate) enum Failure {
         /// Why.
         error: io::Error,
     },
-    /// Whoever is to be trusted cannot be read.
+    /// The file of certificates to trust cannot be read.
     Trust(io::Error),
     /// The stream ends before the offset asked for.
     PastEnd {
@@ -125,7 +125,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => {
-                write!(out, "{url} is no server: expected http://host:port, https://host:port or unix:/path")
+                write!(
+                    out,
+                    "{url} is not a server's URL: expected http://host:port, https://host:port or unix:/path"
+                )
             }
             Self::Unreachable { url, error } => {
                 write!(out, "cannot reach {url}: {error}")?;
@@ -141,17 +144,20 @@ impl fmt::Display for Failure {
             Self::Protocol(error) => write!(out, "{error}"),
             Self::Refused { status, why, .. } => {
                 write!(out, "the server refused ({status}): {}", in_verbs(why))?;
-                if *status == 401 { write!(out, " Name one with --token or THALWEG_TOKEN.") } else { Ok(()) }
+                if *status == 401 { write!(out, " Give one with --token or THALWEG_TOKEN.") } else { Ok(()) }
             }
             Self::Said { status, why } => write!(out, "the server refused ({status}): {}", in_verbs(why)),
             Self::Service(error) => {
                 write!(out, "{error}")?;
                 if error.fault == Fault::NoServer {
-                    write!(out, "; `thalweg serve` is one, and --data names its store's directory")?;
+                    write!(
+                        out,
+                        "; start one with `thalweg serve`, and name its store's directory with --data"
+                    )?;
                 }
                 Ok(())
             }
-            Self::Name { name, why } => write!(out, "{name:?} cannot be a stream: {why}"),
+            Self::Name { name, why } => write!(out, "{name:?} cannot be a stream's name: {why}"),
             Self::Message { what, number, why } => write!(
                 out,
                 "{what} {number} is not a JSON message ({why}); everything before it is appended, nothing after it"
@@ -168,7 +174,7 @@ impl fmt::Display for Failure {
                 out,
                 "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
             ),
-            Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
+            Self::Verb { verb, known } => write!(out, "there is no verb {verb}; the verbs are {known}"),
             Self::Copy(why) | Self::Undone(why) => write!(out, "{why}"),
             Self::Trust(error) => write!(out, "{error}; --tls-ca takes a file of certificates (PEM)"),
             Self::Asked(why) => write!(out, "{why}"),
@@ -179,7 +185,7 @@ impl fmt::Display for Failure {
             Self::Signals(error) => write!(out, "cannot watch for signals: {error}"),
             Self::Input(error) => write!(out, "cannot read standard input: {error}"),
             Self::Output(error) => write!(out, "cannot write standard output: {error}"),
-            Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
+            Self::Event(why) => write!(out, "the server sent an event that cannot be understood: {why}"),
         }
     }
 }
@@ -205,12 +211,12 @@ pub(super) const UNSAID: &str = "it did not say why";
 /// What a refusal without a body means, as every one of a HEAD is, where its head tells.
 pub(super) fn unsaid(head: &Head) -> Option<&'static str> {
     match head.status {
-        401 => Some("The server asks for a token that it knows."),
+        401 => Some("The server requires a token from its token file."),
         403 if head.field("www-authenticate").is_some() => Some("The token does not allow it."),
         404 => {
             Some("there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one")
         }
-        410 => Some("the stream, or what stood there, is gone"),
+        410 => Some("the stream, or what it held at this offset, is gone"),
         _ => None,
     }
 }
@@ -239,7 +245,7 @@ pub(super) fn refusal(said: &[u8]) -> Reason {
     let text = String::from_utf8_lossy(said).trim().to_owned();
     if text.starts_with('<') {
         return Reason::said(
-            "a page for people came back, so this is no server of streams: is the URL right?",
+            "it answered with an HTML page, so it is not a server of streams: is the URL right?",
         );
     }
     Reason::said(if text.is_empty() { UNSAID } else { &text })
@@ -315,11 +321,11 @@ fn in_verbs(why: &str) -> String {
 /// What to do about a server that did not prove itself, for what rustls says of it.
 fn advice_on_tls(error: &str) -> &'static str {
     if error.contains("corrupt message") {
-        "does it speak TLS? if not, it is http://"
+        "does the server speak TLS? If not, use http://"
     } else if error.contains("not valid for name") || error.contains("NotValidForName") {
-        "call it by a name that its certificate has"
+        "use a name that the server's certificate has"
     } else if error.contains("CaUsedAsEndEntity") {
-        "it shows an authority's certificate, which no server may: make it one with CA:FALSE among its basicConstraints"
+        "the server's certificate is an authority's, which no server may use: make one with CA:FALSE in basicConstraints"
     } else {
         "name the certificates to trust with --tls-ca"
     }
@@ -350,7 +356,7 @@ mod tests {
     fn a_server_that_did_not_prove_itself_is_told_of_by_what_was_wrong() {
         assert_eq!(
             advice_on_tls("invalid peer certificate: certificate not valid for name \"localhost\""),
-            "call it by a name that its certificate has"
+            "use a name that the server's certificate has"
         );
         assert!(advice_on_tls("invalid peer certificate: UnknownIssuer").contains("--tls-ca"));
     }

@@ -4,7 +4,7 @@ use super::glob::Glob;
 use super::url::Url;
 use thalweg_wire::sse::read::{Control, Event, Events};
 
-/// Names that a slow matcher is asked about have so many characters at most.
+/// The longest name, in characters, that a slow matcher is asked about.
 const NAME_MAX: usize = 256;
 
 /// Events are the same wherever pieces end, which the first byte says.

@@ -199,7 +199,7 @@ fn close(address: &Address, output: Output) -> Result<(), Failure> {
     output.say(format_args!("closed {}", address.name), json)
 }
 
-/// Deletes what can be deleted of them; whoever names one does not hear of it by its name.
+/// Deletes those that can be deleted. Where only one is named, a failure does not repeat its name.
 fn remove_all(names: &[String], server: &Server, output: Output) -> Result<(), Failure> {
     let delete = |name: &String| Address::parse(name, server).and_then(|address| remove(&address, output));
     if let [name] = names {

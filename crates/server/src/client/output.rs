@@ -43,7 +43,7 @@ impl Output {
         written(out.write_all(&bytes).and_then(|()| out.flush()))
     }
 
-    /// Says on standard error what whoever waits should know, in the form that was asked for.
+    /// Reports progress to the user on standard error, in the form that was asked for.
     pub(super) fn tell(self, text: impl Display) {
         match self {
             Self::Text => notice(format_args!("thalweg: {text}")),

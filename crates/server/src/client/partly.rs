@@ -1,4 +1,4 @@
-//! An append that ended in a failure: what is there all the same, so that whoever asked can go on behind it.
+//! An append that failed part of the way: what was appended, so that the user can go on behind it.
 
 use super::failure::Failure;
 use crate::limits::Count;

@@ -31,7 +31,7 @@ impl Progress {
         Self { start: Instant::now(), visible: stderr().is_terminal(), total, drawn: None }
     }
 
-    /// So many bytes are done.
+    /// Shows that `bytes` are done.
     pub(super) fn at(&mut self, bytes: u64) {
         let now = Instant::now();
         if self.is_due(now) {

@@ -61,7 +61,7 @@ impl Taken {
 }
 
 fn watch(options: &StatsOptions, output: Output) -> Result<(), Failure> {
-    // Signals first: a thread that does not leave them to whoever takes them dies of one.
+    // Signals first: one that reaches a thread where it is not blocked ends the process.
     end_when_interrupted().map_err(Failure::Signals)?;
     end_when_unread()?;
     let mut session = session(&options.server)?;

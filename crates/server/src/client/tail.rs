@@ -87,8 +87,8 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
                 pause = PAUSE_MIN;
                 continue;
             }
-            // Whoever ends what brought nothing, such as a proxy that knows no events, would do so without a
-            // pause.
+            // A proxy that knows no event streams may end each response before an event has come. Without
+            // this the client would reconnect without a pause.
             Ok(Followed::Ended) => {}
             Err(failure) if place.met && passes(&failure) => {
                 output.tell(format_args!("{failure}; trying again"));

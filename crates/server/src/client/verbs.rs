@@ -19,7 +19,7 @@ pub(crate) struct Server {
     /// environment, where no other user sees it.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
+    /// The certificates to trust for https:// (a PEM file) in place of the system's.
     #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Target {
 /// How long a stream lives.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Lifetime {
-    /// Delete it after so many seconds without a read or a write.
+    /// Delete it after this many seconds without a read or a write.
     #[arg(
         long = "ttl",
         alias = "ttl-s",
@@ -61,7 +61,7 @@ pub(crate) struct Lifetime {
         value_parser = ttl_s
     )]
     pub(crate) ttl_s: Option<u64>,
-    /// Delete it at that moment (RFC 3339: 2030-01-01T00:00:00Z).
+    /// Delete it at this time (RFC 3339, such as 2030-01-01T00:00:00Z).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) expires_at: Option<String>,
 }
@@ -70,28 +70,28 @@ pub(crate) struct Lifetime {
 pub(crate) struct AppendOptions {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What to append, each argument by itself; `-` alone or nothing takes standard input.
+    /// What to append, each argument by itself. `-` alone, or no argument, appends standard input.
     pub(crate) data: Vec<String>,
-    /// Take it from a file; `-` is standard input.
+    /// Append what a file holds; `-` is standard input.
     #[arg(long, value_name = "PATH", conflicts_with = "data")]
     pub(crate) file: Option<PathBuf>,
     /// Each line (or argument) is one JSON message. Lines are sent in batches, in order.
     #[arg(long)]
     pub(crate) json: bool,
-    /// What the bytes are; by default what the stream says it holds.
+    /// The content type of the bytes; by default the stream's.
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
-    /// Close the stream behind them: nothing can be appended any more.
+    /// Close the stream after them: nothing more can be appended.
     #[arg(long)]
     pub(crate) close: bool,
-    /// Bytes sent at once: a larger input is sent in pieces, each of which is there whole or not at all.
+    /// Bytes sent in one request: a larger input is sent in pieces, each appended whole or not at all.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     pub(crate) batch_bytes: u32,
-    /// Send without a producer's identity. A lost connection then ends it, because what was sent may have
-    /// been applied; with one, which is the default, it is sent again and applied once.
+    /// Send without a producer's identity. A lost connection then ends the append, because what was sent may
+    /// have been applied. With an identity, the default, it is sent again and applied once.
     #[arg(long)]
     pub(crate) no_producer: bool,
-    /// For how long an append is sent again while the server cannot be reached or says to come back.
+    /// How long an append is retried while the server cannot be reached or says to try again later.
     #[arg(long = "retry", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) retry_s: u64,
 }
@@ -114,7 +114,7 @@ pub(crate) struct CopyOptions {
     /// Leave the destination open even if the source is closed.
     #[arg(long)]
     pub(crate) keep_open: bool,
-    /// For how long a piece is sent again while a server cannot be reached or says to come back.
+    /// How long a piece is retried while a server cannot be reached or says to try again later.
     #[arg(long = "retry", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) retry_s: u64,
 }
@@ -124,14 +124,14 @@ pub(crate) struct StatsOptions {
     #[command(flatten)]
     pub(crate) server: Server,
     /// Go on with a line per interval: appends, bytes in and out and deliveries a second, connections and
-    /// subscribers, commits per sync and what a sync and an append took, streams, memory, refusals. Ends with
-    /// 0 when interrupted; a server that goes away is waited for.
+    /// subscribers, commits per sync, how long a sync and an append took, streams, memory, refusals. Ends
+    /// with 0 when interrupted. Waits for a server that goes away.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Between two lines: 0.1 to 3600.
+    /// Seconds between two lines: 0.1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, requires = "watch")]
     pub(crate) every: Duration,
-    /// Print so many lines, then end.
+    /// Print this many lines, then end.
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) rounds: Option<u64>,
 }
@@ -140,7 +140,7 @@ pub(crate) struct StatsOptions {
 fn moment(text: &str) -> Result<String, String> {
     match rfc3339::parse(text) {
         Some(_) => Ok(text.to_owned()),
-        None => Err("expected a time (RFC 3339), 2030-01-01T00:00:00Z".to_owned()),
+        None => Err("expected a time (RFC 3339), such as 2030-01-01T00:00:00Z".to_owned()),
     }
 }
 
@@ -152,7 +152,9 @@ fn ttl_s(text: &str) -> Result<u64, String> {
 /// A time between two looks.
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "a number of seconds from 0.1 to 3600".to_owned())
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected a number of seconds from 0.1 to 3600".to_owned())
 }
 
 #[derive(Debug, Subcommand)]
@@ -161,7 +163,7 @@ pub(crate) enum ClientVerb {
     Create {
         #[command(flatten)]
         target: Target,
-        /// What its bytes are. `application/json` makes it a stream of messages.
+        /// Its content type. `application/json` makes it a stream of messages.
         #[arg(long, value_name = "TYPE", default_value = "text/plain")]
         content_type: String,
         #[command(flatten)]
@@ -170,7 +172,7 @@ pub(crate) enum ClientVerb {
         #[arg(long)]
         closed: bool,
     },
-    /// Append arguments, a file or standard input, and print the offset behind them.
+    /// Append arguments, a file or standard input, and print the offset after them.
     Append(AppendOptions),
     /// Print what a stream holds now: bytes as they are, JSON messages a line each.
     Read {
@@ -179,7 +181,7 @@ pub(crate) enum ClientVerb {
         /// Where to begin: an offset, `beginning`, `now`, or a time (RFC 3339).
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true, value_parser = place::from)]
         from: String,
-        /// Where to end: an offset, a time (RFC 3339), or `tail` for what there is.
+        /// Where to end: an offset, a time (RFC 3339), or `tail` for the stream's end as it is now.
         #[arg(long, value_name = "OFFSET", default_value = "tail", allow_negative_numbers = true, value_parser = place::until)]
         until: String,
     },
@@ -197,7 +199,8 @@ pub(crate) enum ClientVerb {
         /// The store's directory, for --via sock and shm.
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
-        /// Follow what is appended. It does anyway; for hands that are used to it.
+        /// Follow what is appended. This verb always does; the flag is there because other programs' `tail`
+        /// has it.
         #[arg(long, short)]
         follow: bool,
     },
@@ -208,34 +211,34 @@ pub(crate) enum ClientVerb {
     },
     /// List streams, in the order of their names.
     Ls {
-        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one
+        /// Only names that match: `*` stands for anything but a slash, `**` for anything, `?` for one
         /// character but a slash.
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// With bytes that can be read and bytes ever appended, whether it is open, closed, or known to be
-        /// damaged, content type and lifetime.
+        /// Show the bytes that can be read and those ever appended, whether the stream is open, closed, or
+        /// known to be damaged, its content type and its lifetime.
         #[arg(long, short)]
         long: bool,
     },
-    /// Create a stream that begins as another did, without copying it.
+    /// Create a stream that begins with what another holds, without copying it.
     Fork {
-        /// The stream to begin as.
+        /// The stream to begin with.
         source: String,
         /// The stream to create.
         name: String,
         #[command(flatten)]
         server: Server,
-        /// Up to where to begin as the source: an offset, or `beginning`; by default its end.
+        /// Where in the source the fork branches off: an offset, or `beginning`; by default its end.
         #[arg(long, value_name = "OFFSET", allow_hyphen_values = true, value_parser = place::at)]
         at: Option<String>,
-        /// Begin this many bytes (JSON: messages) beyond `--at`.
+        /// Branch off this many bytes (JSON: messages) beyond `--at`.
         #[arg(long, value_name = "N", requires = "at")]
         sub: Option<u64>,
         #[command(flatten)]
         lifetime: Lifetime,
     },
-    /// Close a stream: nothing can be appended any more, and whoever follows it is told.
+    /// Close a stream: nothing more can be appended, and its followers are told.
     Close {
         #[command(flatten)]
         target: Target,
@@ -248,23 +251,24 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         server: Server,
     },
-    /// Copy a stream, from one server to another if asked to. Interrupted, it goes on where it was.
+    /// Copy a stream, from one server to another if asked to. Run again after an interruption, it goes on
+    /// where it was.
     Cp(CopyOptions),
-    /// Print what a server holds and did; with --watch what it does, a line a second.
+    /// Print what a server holds and has done; with --watch what it does, a line a second.
     Stats(StatsOptions),
     /// Print a line whenever a stream changes.
     Watch {
-        /// Only names like this, as for `ls`.
+        /// Only names that match, as for `ls`.
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// What the server holds in all instead of each stream.
+        /// Print what the server holds in all instead of each stream.
         #[arg(long, conflicts_with = "glob")]
         totals: bool,
-        /// Between two looks.
+        /// Milliseconds between two looks.
         #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
         interval_ms: u64,
-        /// Look so often, then end.
+        /// Look this many times, then end.
         #[arg(long, value_name = "N")]
         rounds: Option<u64>,
     },

@@ -103,7 +103,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("#\n\nreactors = \"two\"", "t.toml:3: `reactors` is of type string; it takes a decimal integer"),
         ("reactors = 0x2", "t.toml:1: `reactors` is of type integer; it takes a decimal integer"),
         ("durability = 1", "t.toml:1: `durability` is of type integer; it takes a string"),
-        ("listen = [1]", "t.toml:1: `listen` is an array of something else than strings"),
+        ("listen = [1]", "t.toml:1: `listen` is an array of values that are not strings"),
         ("insecure_listen_anywhere = 'yes'", "it takes true or false"),
         ("x", "t.toml:1: "),
         ("data = 'a'\ndata = 'b'", "t.toml:2: "),

@@ -62,9 +62,7 @@ fn wall_clock(data: &Path) -> Finding {
         Ok(false) => {
             poor("clock", "nothing keeps it right", "run chrony, systemd-timesyncd or another NTP client")
         }
-        Err(error) => {
-            good("clock", format!("the system does not say whether anything keeps it right: {error}"))
-        }
+        Err(error) => good("clock", format!("the system does not say whether it is synchronised: {error}")),
     }
 }
 
@@ -121,7 +119,7 @@ fn access(data: &Path, place: &Path) -> Finding {
     };
     let found = format!("{}, mode {:03o}", data.display(), metadata.mode() & 0o777);
     if metadata.mode() & 0o022 != 0 {
-        return bad("directory", found, "others may put files there: chmod go-w");
+        return bad("directory", found, "other users may put files there: chmod go-w");
     }
     if metadata.mode() & 0o055 != 0 {
         return poor("directory", found, "others may read what it holds: chmod go-rwx, unless that is meant");

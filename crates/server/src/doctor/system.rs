@@ -8,7 +8,7 @@ use crate::memory;
 use std::io;
 use thalweg_sys::clock::monotonic_ns;
 use thalweg_sys::machine::clock_source;
-use thalweg_sys::volley::Volley;
+use thalweg_sys::send_ring::SendRing;
 use thalweg_sys::{memory as shared, process};
 
 /// Connections that a server serves with what most systems allow at first.
@@ -18,7 +18,7 @@ const CONNECTIONS_BAD: u64 = 64;
 /// How often the clock is read, and what one time may take: a system call takes more.
 const CLOCK_READS: u64 = 10_000;
 const CLOCK_SLOW_NS: u64 = 250;
-/// Kernels that count a ring as locked memory want about so much.
+/// Locked memory that a ring takes, about, on kernels that count it as such.
 const RING_BYTES: u64 = 64 << 10;
 
 pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> {
@@ -28,7 +28,7 @@ pub(super) fn findings(options: &ServeOptions, limits: &Limits) -> Vec<Finding> 
         memory(limits, memory::available()),
         processors(),
         clock_source_found(),
-        io_uring(options.io_uring == Switch::On, || Volley::new().map(drop), process::locked_bytes_max()),
+        io_uring(options.io_uring == Switch::On, || SendRing::new().map(drop), process::locked_bytes_max()),
         shared_memory(shared::sealed("thalweg-doctor", 4_096, 0).map(drop)),
         children(process::can_watch()),
     ]
@@ -149,7 +149,7 @@ fn shared_memory(made: io::Result<()>) -> Finding {
         Err(error) => poor(
             "shared memory",
             format!("memfd is not available: {error}"),
-            "services reach no one through .shm: use their .sock, or allow memfd_create",
+            "no client reaches services through .shm: use their .sock, or allow memfd_create",
         ),
     }
 }
@@ -160,7 +160,7 @@ fn children(watched: io::Result<()>) -> Finding {
         Err(error) => poor(
             "children",
             format!("pidfd is not available: {error}"),
-            "a service's client starts no program without: it takes Linux 5.3, and a sandbox that allows pidfd_open",
+            "without it a service's client starts no program: use Linux 5.3 or newer, and a sandbox that allows pidfd_open",
         ),
     }
 }

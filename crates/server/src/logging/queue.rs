@@ -1,4 +1,4 @@
-//! Log lines on their way to whoever reads the log.
+//! Log lines on their way to the log's reader.
 //!
 //! Reactors, the committer and the thread that waits for signals log, and none of them may wait for a reader
 //! that is slow or has stopped. So a line is put into a bounded buffer, one thread writes what waits there,

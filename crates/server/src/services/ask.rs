@@ -1,8 +1,8 @@
 //! The log's commands in the words of an exchange, and an exchange's answer as the frame that ends a call.
 //!
-//! The rules of streams are the same whoever asks, so a command becomes the request that HTTP would bring,
-//! and what comes of it is read from the same lines: `streams` does not know the difference, and there is no
-//! second set of rules.
+//! The rules of streams are the same for every client, so a command becomes the request that HTTP would
+//! bring, and what comes of it is read from the same lines: `streams` does not know the difference, and there
+//! is no second set of rules.
 
 use super::generated::types::{
     LogAppendResponse, LogCreateResponse, LogForkResponse, LogHeadResponse, LogReadResponse,

@@ -50,7 +50,7 @@ pub(crate) fn places(wishes: &ServeOptions) -> Vec<Listen> {
     names.iter().flat_map(|name| paths(name, wishes)).map(Listen::Unix).collect()
 }
 
-/// Clients that all of them together have at once, where each may have so many.
+/// Clients that all of them together have at once, where each may have `each`.
 pub(crate) fn clients_max(wishes: &ServeOptions, each: usize) -> u64 {
     if are_wanted(wishes) { SERVICES.saturating_mul(each as u64) } else { 0 }
 }

@@ -1,31 +1,45 @@
-//! What calls that are encrypted trust, and for how long that is good: the system's certificates are read
-//! anew once they are older than an hour, so that those an operator adds or withdraws count without a
-//! restart. Knows no clock; checked by the test below.
+//! The authorities that calls over TLS trust, and how long they count: the system's certificates are read
+//! again once they are an hour old, and on `SIGHUP`, so that one an operator adds or withdraws counts without
+//! a restart. Knows no clock; checked by the tests below.
 
-/// For how long what was read is good.
+/// How long certificates count after they were read.
 const GOOD_MS: u64 = 3_600_000;
 
 /// Certificates of type `T`, once they were read.
-pub(super) struct Certificates<T>(Option<(u64, T)>);
+#[derive(Debug)]
+pub(super) struct Certificates<T> {
+    /// What was read last, and when that read began.
+    last: Option<(u64, T)>,
+    /// When a new read was asked for. One that began until then may have seen the files as they were before.
+    outdated_ms: Option<u64>,
+}
 
 impl<T> Certificates<T> {
     pub(super) fn new() -> Self {
-        Self(None)
+        Self { last: None, outdated_ms: None }
     }
 
-    /// They were read.
-    pub(super) fn read(&mut self, now_ms: u64, certificates: T) {
-        self.0 = Some((now_ms, certificates));
+    /// Notes what a read found that began at `began_ms`.
+    pub(super) fn read(&mut self, began_ms: u64, certificates: T) {
+        self.last = Some((began_ms, certificates));
     }
 
-    /// Those that need not be read anew.
+    /// Has the next call read them again.
+    pub(super) fn outdate(&mut self, now_ms: u64) {
+        self.outdated_ms = Some(now_ms);
+    }
+
+    /// The certificates, unless they have to be read again.
     pub(super) fn good(&self, now_ms: u64) -> Option<&T> {
-        self.0.as_ref().filter(|(read_ms, _)| now_ms.saturating_sub(*read_ms) < GOOD_MS).map(|(_, some)| some)
+        let (began_ms, certificates) = self.last.as_ref()?;
+        let is_young = now_ms.saturating_sub(*began_ms) < GOOD_MS;
+        let is_newer = self.outdated_ms.is_none_or(|outdated_ms| *began_ms > outdated_ms);
+        (is_young && is_newer).then_some(certificates)
     }
 
-    /// Those that were read last: for whoever asked for them to be read a moment ago.
+    /// The certificates that were read last, for a call whose look-up has just read or checked them.
     pub(super) fn last(&self) -> Option<&T> {
-        self.0.as_ref().map(|(_, some)| some)
+        self.last.as_ref().map(|(_, certificates)| certificates)
     }
 }
 
@@ -42,5 +56,17 @@ mod tests {
         assert_eq!((certificates.good(5 + GOOD_MS), certificates.last()), (None, Some(&"first")));
         certificates.read(6 + GOOD_MS, "second");
         assert_eq!(certificates.good(6 + GOOD_MS), Some(&"second"));
+    }
+
+    #[test]
+    fn only_a_read_that_began_after_the_files_changed_is_good() {
+        let mut certificates = Certificates::new();
+        certificates.read(5, "first");
+        certificates.outdate(7);
+        assert_eq!((certificates.good(8), certificates.last()), (None, Some(&"first")));
+        certificates.read(7, "perhaps the first");
+        assert_eq!(certificates.good(8), None, "it may have begun before");
+        certificates.read(8, "second");
+        assert_eq!(certificates.good(8), Some(&"second"));
     }
 }

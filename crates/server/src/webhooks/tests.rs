@@ -3,6 +3,8 @@ use crate::arguments::Durability;
 use crate::engine::{Retain, Service};
 use crate::housekeeping::Housekeeper;
 use crate::threads::Threads;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -58,7 +60,7 @@ fn whoever_watches_a_servers_threads_sees_the_end_of_this_one() {
     threads.end(&engine, 0, || false).unwrap();
 }
 
-/// Whoever asks the store through it hears nothing of what becomes durable: here everything is at once.
+/// A watcher that ignores what becomes durable: in memory everything is durable at once.
 struct Deaf;
 
 impl thalweg_log::Watch for Deaf {
@@ -69,14 +71,16 @@ impl thalweg_log::Watch for Deaf {
     fn advanced(&self, _log: thalweg_log::LogId) {}
 }
 
-/// Subscriptions over a store in memory, and a resolver that knows nobody: of names that begin with `hangs`
-/// it says so only when the test ends.
+/// Subscriptions over a store in memory, and a resolver: names that begin with `inside` lead to this machine,
+/// others nowhere, which it says of names that begin with `hangs` only when the test ends.
 struct World {
     engine: Engine,
     service: Service,
     running: Running,
     /// The other names that were asked for.
     asked: Receiver<String>,
+    /// A message for each time the system's certificates were read.
+    trusted: Receiver<()>,
     end: Sender<()>,
 }
 
@@ -94,11 +98,26 @@ impl World {
             } else {
                 let _ = told.lock().unwrap().send(host.to_owned());
             }
+            if host.starts_with("inside") {
+                return Ok(vec![Ipv4Addr::LOCALHOST.into()]);
+            }
             Err(io::ErrorKind::NotFound.into())
         };
-        let running = Running::start_with(&engine, Resolver { ask: Arc::new(ask), wait_ms_max }).unwrap();
+        let (read, trusted) = channel();
+        let read = Mutex::new(read);
+        let read_trust = move || {
+            let _ = read.lock().unwrap().send(());
+            let made = rcgen::generate_simple_self_signed([]).unwrap();
+            let text = STANDARD.encode(made.cert.der());
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+            std::fs::write(file.path(), pem).unwrap();
+            Trust::in_file(file.path())
+        };
+        let resolver = Resolver { ask: Arc::new(ask), wait_ms_max, read_trust: Arc::new(read_trust) };
+        let running = Running::start_with(&engine, resolver).unwrap();
         let service = engine.service_for(Arc::new(Deaf)).unwrap();
-        World { engine, service, running, asked, end }
+        World { engine, service, running, asked, trusted, end }
     }
 
     fn call(&mut self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -136,7 +155,11 @@ impl World {
     }
 
     fn wake(&mut self) {
-        assert_eq!(self.call(Method::Put, "events/a", &json!([{ "event": 1 }])).0, 201);
+        self.create("events/a");
+    }
+
+    fn create(&mut self, stream: &str) {
+        assert_eq!(self.call(Method::Put, stream, &json!([{ "event": 1 }])).0, 201);
     }
 
     fn until_failed(&mut self, id: &str) {
@@ -191,6 +214,24 @@ fn a_name_that_is_not_known_in_time_fails_the_call() {
     world.hang(1);
     world.wake();
     world.until_failed("a0");
+    world.end();
+}
+
+#[test]
+fn the_systems_certificates_are_read_again_after_a_reload_and_not_for_each_call() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let call = |world: &mut World, name: &str| {
+        world.subscribe_to(name, &format!("{name}/*"), "https://inside.example/hook");
+        world.create(&format!("{name}/a"));
+        world.until_failed(name);
+    };
+    call(&mut world, "first");
+    assert_eq!(world.trusted.try_iter().count(), 1);
+    call(&mut world, "second");
+    assert_eq!(world.trusted.try_iter().count(), 0, "they are good for an hour");
+    world.running.reload();
+    call(&mut world, "third");
+    assert!(world.trusted.try_iter().count() > 0, "nobody read them again");
     world.end();
 }
 

@@ -1,7 +1,7 @@
 //! What notices pending work and due times, and hands wakes over: one value per store, on one thread.
 //!
 //! Sans-io: it is told what moved ([`Subscriptions`]' inbox), asked once per turn, and answers with the calls
-//! to make; whoever makes them says when one begins, which is when it is told what to send
+//! to make. The caller that makes them says when one begins, and is then told what to send
 //! ([`Driver::begin`]), and reports back with [`Driver::finished`]. It watches linked streams through the
 //! store as a reactor watches followed ones, so it hears of them only once they are durable, and once per
 //! burst. Pull-wake events it appends itself.
@@ -248,8 +248,8 @@ impl<S: Store> Driver<S> {
         });
     }
 
-    /// A stream of that name was created, or is not linked by all who did: whoever matches it links it, and
-    /// nobody else follows it.
+    /// A stream of that name was created, or a subscription no longer links it: the subscriptions that match
+    /// it link it, and no other follows it.
     fn relinked(&mut self, path: &Arc<str>, now: Now) -> BTreeSet<Arc<str>> {
         let slots = self.shared.slots();
         self.look(path, &slots, now)
@@ -284,7 +284,8 @@ impl<S: Store> Driver<S> {
             }
             seen = see(&self.store, stream);
             if seen.is_none() && self.store.staged(stream).is_some() {
-                // Created and not durable yet: that will be announced, to whoever is linked then.
+                // Created and not durable yet: that will be announced, to the subscriptions that link it
+                // then.
                 self.announce_later(path, slots);
                 return BTreeSet::new();
             }

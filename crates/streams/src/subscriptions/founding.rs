@@ -2,9 +2,9 @@
 //! anybody.
 //!
 //! A pattern is compared with the name of every stream there is. Where there are many, that is work for a
-//! thread that is nobody's reactor: the PUT waits for it and asks again. Whoever asks for the same
-//! subscription meanwhile waits for the same work; once begun it is done to its end, whether or not somebody
-//! still waits. Where no thread takes it, the founding is off as soon as nobody else has it to do: the PUT
+//! thread that is no reactor: the PUT waits for it and asks again. Another PUT of the same subscription
+//! meanwhile waits for the same work; once begun it is done to its end, whether or not a client still
+//! waits. Where no thread takes it, the founding is off as soon as nobody else has it to do: the PUT
 //! was refused, and what it asked for is not there for the next.
 //!
 //! Invariants:
@@ -35,8 +35,8 @@ use thalweg_wire::exchange::{Now, Request, Response, Work};
 
 /// Streams whose names are compared with a pattern at once, in about a millisecond.
 const AT_ONCE_MAX: u64 = 4_096;
-/// Where there are so many foundings, those are forgotten that came to nothing and that nobody has asked
-/// again for. Whoever does begins anew.
+/// Beyond this many foundings, those are forgotten that failed and that no client has asked for again. A
+/// client that does begins anew.
 const REMEMBERED_MAX: usize = 64;
 
 /// What became of a request that may take long.
@@ -63,9 +63,9 @@ enum Step {
     Asked(Box<(Config, String, Now)>),
     /// It is done: the subscription is there.
     Done,
-    /// It came to nothing. Whoever asks next is told so, and whoever asks then begins anew.
+    /// It failed. The next request is told so, and the one after it begins anew.
     Refused(Refusal),
-    /// No thread took it. Whoever asks begins anew.
+    /// No thread took it. The next request begins anew.
     Off,
 }
 

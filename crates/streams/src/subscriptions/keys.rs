@@ -1,5 +1,5 @@
 //! What proves that something came from this server: Ed25519 signatures of deliveries (PROTOCOL 6.5, 7.1,
-//! 12.10), and bearer tokens for whoever was woken (PROTOCOL 12.9).
+//! 12.10), and bearer tokens for the worker that was woken (PROTOCOL 12.9).
 //!
 //! Everything is derived from one secret of 32 bytes, made once and kept in the store beside the streams.
 

@@ -56,7 +56,7 @@ use subscription::{Change, Link, Seen, Subscription};
 const COMMIT_BYTES_MAX: usize = 64 << 10;
 
 /// Wakes the driver. Called on any thread, under any lock of the store: it must not block or call back.
-pub type Bell = Box<dyn Fn() + Send + Sync>;
+pub type Waker = Box<dyn Fn() + Send + Sync>;
 /// Thirty-two unpredictable bytes; `None` if the system has none to give.
 pub type Secret = fn() -> Option<[u8; 32]>;
 
@@ -64,7 +64,7 @@ pub type Secret = fn() -> Option<[u8; 32]>;
 pub struct Subscriptions<S: Store> {
     index: RwLock<Index<S>>,
     inbox: Mutex<Inbox>,
-    bell: OnceLock<Bell>,
+    waker: OnceLock<Waker>,
     keys: Mutex<Option<(Arc<Keys>, S::Stream)>>,
     secret: Secret,
 }
@@ -168,12 +168,12 @@ struct Inbox {
     touched: BTreeSet<Arc<str>>,
     /// Something became durable.
     settled: bool,
-    rung: bool,
+    woken: bool,
 }
 
 impl<S: Store> Subscriptions<S> {
     /// The subscriptions that `store` keeps. What was never finished is deleted; what is not understood stays
-    /// as it is, and can only be deleted by whoever asks for that ([`Subscriptions::foreign`]).
+    /// as it is, and can only be deleted by a request for that ([`Subscriptions::foreign`]).
     pub fn open(store: &S, secret: Secret) -> Arc<Self> {
         let mut found = Vec::new();
         store.visit(&mut |name, stream| {
@@ -189,7 +189,7 @@ impl<S: Store> Subscriptions<S> {
                 foreign: BTreeSet::new(),
             }),
             inbox: Mutex::default(),
-            bell: OnceLock::new(),
+            waker: OnceLock::new(),
             keys: Mutex::new(None),
             secret,
         };
@@ -226,9 +226,9 @@ impl<S: Store> Subscriptions<S> {
     }
 
     /// Has the driver woken from now on.
-    pub fn hang(&self, bell: Bell) {
-        // Hung once, by whoever runs the one driver.
-        let _ = self.bell.set(bell);
+    pub fn set_waker(&self, waker: Waker) {
+        // Set once, by the thread that runs the one driver.
+        let _ = self.waker.set(waker);
     }
 
     /// A stream was created, by these rules or by others over the same store.
@@ -269,10 +269,10 @@ impl<S: Store> Subscriptions<S> {
     fn tell(&self, put: impl FnOnce(&mut Inbox)) {
         let mut inbox = self.inbox.lock();
         put(&mut inbox);
-        if !std::mem::replace(&mut inbox.rung, true) {
+        if !std::mem::replace(&mut inbox.woken, true) {
             drop(inbox);
-            if let Some(bell) = self.bell.get() {
-                bell();
+            if let Some(wake) = self.waker.get() {
+                wake();
             }
         }
     }

@@ -139,8 +139,8 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    /// Links streams, as many in one commit as it takes whatever they are called. Those are linked that were
-    /// kept, should the store not take all: whoever asks again goes on from there.
+    /// Links streams, as many in one commit as fit however long their names are. Should the store not take
+    /// all, those before stay linked, and a repeated request goes on from there.
     fn add(
         &self,
         shared: &Subscriptions<S>,
@@ -313,7 +313,7 @@ impl<S: Store> Streams<S> {
         Ok(Err(exchange::Work(Box::new(|| cold.into_iter().for_each(|work| (work.0)())))))
     }
 
-    /// What an ack means: in a fork, the tokens of inherited offsets name whoever they are inherited from.
+    /// What an ack means: in a fork, the tokens of inherited offsets name the stream they are inherited from.
     fn understood_one(&self, said: &Said) -> Result<Result<Ack, exchange::Work>, Refusal> {
         // What is gone has no end to lie past, and no cursor worth moving: that refuses nobody's other acks.
         let nothing = || Ok(Ok(Ack { stream: said.0.clone(), position: Position::Beginning }));

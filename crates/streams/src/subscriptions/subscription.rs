@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: a generation grows by one with each wake and never otherwise; a cursor never moves back within
-//! an incarnation of its stream, and never past the end that was seen; whoever holds a stale generation or
+//! an incarnation of its stream, and never past the end that was seen; a request with a stale generation or
 //! wake changes nothing. Checked against a plain model in `tests.rs`.
 
 use super::pattern::Pattern;
@@ -90,7 +90,7 @@ pub(crate) struct Link {
     pub(crate) incarnation: u64,
     /// Offset up to which everything was processed.
     pub(crate) acked: u64,
-    /// The incarnation that the token of `acked` names: in a fork, whoever those bytes are inherited from.
+    /// The incarnation that the token of `acked` names: in a fork, the stream those bytes are inherited from.
     pub(crate) acked_owner: u64,
     /// Where the stream's own bytes begin. Soft, as what follows: seen anew at start, never kept.
     pub(crate) base: u64,
@@ -325,8 +325,8 @@ impl Subscription {
         })
     }
 
-    /// An event that nobody claimed by until it was due may never be read: its stream was deleted, or keeps
-    /// less, or whoever had read it died. It is handed over again, as the same wake.
+    /// An event that no worker claimed in time may never be read: its stream was deleted, or keeps less, or
+    /// the worker that had read it died. It is handed over again, as the same wake.
     pub(crate) fn unclaimed(&self, due_us: u64, now_us: u64) -> Option<Change> {
         let is_over = self.phase == Phase::Woken && due_us <= now_us && self.is_pending();
         let phase = Phase::Waking { attempts: 0, next_attempt_us: now_us };

@@ -2,7 +2,7 @@
 //! is allowed, `http` to this very machine by the names `localhost` and `127.0.0.x`.
 //!
 //! Two checks, for a name says nothing about where it leads: the URL when a subscription is made, and every
-//! address it resolves to on each delivery. Whoever connects uses only addresses that [`Target::permits`]
+//! address it resolves to on each delivery. A delivery connects only to addresses that [`Target::permits`]
 //! let pass, so a name that leads elsewhere a moment later gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

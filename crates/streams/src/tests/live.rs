@@ -316,7 +316,7 @@ fn who_was_sent_all_but_part_of_a_character_is_up_to_date_in_front_of_it() {
     let mut tail = world.tail("s", "?offset=-1&live=sse");
     assert_eq!(world.events(&mut tail), Some((sent, false)));
     assert_eq!(world.events(&mut tail), None);
-    // Whoever goes on there is up to date at once, and the other ways to read have the bytes.
+    // A reader that goes on there is up to date at once, and the other ways to read have the bytes.
     let mut again = world.tail("s", &format!("?offset={}&live=sse", at(1, 3)));
     assert_eq!(world.events(&mut again), Some((control(&at(1, 3), &up_to_date), false)));
     for query in ["", "&live=long-poll"] {
@@ -431,7 +431,7 @@ fn a_line_end_that_came_in_two_appends_is_one() {
     assert_eq!(data(world.events(&mut tail)), "", "nothing is left of it but the place behind it");
     world.post("s", "text/plain", "\n");
     assert_eq!(data(world.events(&mut tail)), "event: data\ndata:\ndata:\n\n", "a line end of its own");
-    // Whoever comes later is told the same.
+    // A later reader is told the same.
     let mut whole = world.tail("s", "?offset=-1&live=sse");
     assert_eq!(data(world.events(&mut whole)), "event: data\ndata:a\ndata:b\ndata:\ndata:\n\n");
     // A byte that is not in memory is brought in first.

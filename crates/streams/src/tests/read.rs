@@ -278,7 +278,7 @@ fn events_from_the_beginning_that_retention_overtakes_begin_with_what_is_left() 
     waits.model.trim_behind(5);
     let Advance::Respond(answer) = waits.advance(&poll) else { panic!("nothing is left") };
     assert_eq!(Reply::new(answer, 0).body, "world");
-    // Whoever named an offset is told that it is gone.
+    // A reader that named an offset is told that it is gone.
     let named = world.tail("s", &format!("?offset={:016x}_{:016x}&live=sse", 1, 5));
     world.model.trim_behind(10);
     let Advance::Respond(gone) = world.advance(&named) else { panic!("no refusal") };

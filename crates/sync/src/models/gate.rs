@@ -1,7 +1,7 @@
 //! The loom models of the gate: nobody who sleeps misses what was announced.
 //!
 //! The kernel's sleep is a lock and a condition variable here: the comparison and the sleep are one step to
-//! whoever wakes, as the kernel promises, and a sleep that nobody ends is a deadlock, which loom reports.
+//! the waking thread, as the kernel promises, and a sleep that nobody ends is a deadlock, which loom reports.
 //!
 //! What the essay of [`crate::gate`] calls necessary is taken away, one thing at a time, and loom has to
 //! refute it: either fence, either ordering of the sequence, the rule that sleepers do not clear, the

@@ -102,7 +102,7 @@ impl<O: Orderings> Side<O> {
         }
     }
 
-    /// Reads so many bytes, in pieces of at most `most`.
+    /// Reads this many bytes, in pieces of at most `most`.
     fn read_all(&mut self, count: usize, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -176,7 +176,7 @@ fn one_bell_does_for_bytes_and_room() {
     });
 }
 
-/// Whoever is up gets no bell.
+/// A side that is awake gets no bell.
 #[test]
 fn a_bell_is_wanted_once_per_sleep_and_only_behind_a_declaration() {
     loom::model(|| {

@@ -242,7 +242,7 @@ impl Incoming {
 #[cfg(not(loom))]
 #[cfg(test)]
 impl Outgoing {
-    /// As if so many bytes had been written and read.
+    /// As if this many bytes had been written and read.
     pub(super) fn start_at(&mut self, count: u64) {
         (self.tail, self.head) = (count, count);
     }
@@ -251,7 +251,7 @@ impl Outgoing {
 #[cfg(not(loom))]
 #[cfg(test)]
 impl Incoming {
-    /// As if so many bytes had been written and read.
+    /// As if this many bytes had been written and read.
     pub(super) fn start_at(&mut self, count: u64) {
         (self.tail, self.head) = (count, count);
     }

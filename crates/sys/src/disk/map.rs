@@ -132,12 +132,12 @@ impl Map {
     }
 
     /// Brings the pages that hold some bytes into memory, waiting for the disk. Those that it does not give
-    /// are zeros from then on: whoever looked at one would be ended by a signal (`SIGBUS`). `false`: there
-    /// were some. What was brought in once may go and have to come from the disk again, which nobody looks
-    /// into here; and a kernel before 5.14 cannot say, so that nothing is done.
+    /// are zeros from then on: an access would end the process by a signal (`SIGBUS`). `false`: there were
+    /// some. A page that was brought in may leave memory and fail when it is read again; that is not checked
+    /// here. A kernel before 5.14 cannot say, so nothing is done there.
     ///
     /// # Safety
-    /// Nobody stores to these pages any more, and whoever has looked at them does not rely on what was there.
+    /// No thread stores to these pages any more, and none that has read them relies on what was there.
     pub unsafe fn bring_in(&self, range: Range<usize>) -> bool {
         let (page, end) = (rustix::param::page_size(), range.end.min(self.length));
         if !matches!(self.owner, Owner::File) || range.start >= end {
@@ -185,8 +185,8 @@ impl Map {
             return false;
         }
         let page = rustix::param::page_size();
-        // SAFETY: the page is this map's and goes with it, nobody stores to it, and whoever looks at it from
-        // now on finds what it would find in a file with a hole there.
+        // SAFETY: the page is this map's and goes with it, no thread stores to it, and a reader finds from
+        // now on what it would find in a file with a hole there.
         let outcome = unsafe {
             let start = self.start.as_ptr().add(pages.start * page);
             let flags = mm::MapFlags::PRIVATE | mm::MapFlags::FIXED;
@@ -292,7 +292,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("f");
         std::fs::write(&path, vec![7; 8192]).unwrap();
-        // Whoever may only read the file may store to a map apart.
+        // A process that may only read the file may store to a private map of it.
         let file = crate::disk::Disk::Real.open_read_only(&path).unwrap();
         let (shared, apart) = (file.map(8192, false).unwrap(), file.map_apart(8192).unwrap());
         // SAFETY: nobody else knows the map.

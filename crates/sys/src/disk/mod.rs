@@ -377,7 +377,7 @@ impl File {
         on!(&self.0, file => file.write_at(bytes, position), file => file.write_at(bytes, position))
     }
 
-    /// Writes so many zeros at `position`, extending the file if needed: in calls of up to 2 MiB, which the
+    /// Writes `length` zeros at `position`, extending the file if needed: in calls of up to 2 MiB, which the
     /// kernel keeps in pieces as large, so that a map of them costs few faults.
     ///
     /// # Errors

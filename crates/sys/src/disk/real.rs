@@ -186,7 +186,8 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     })?;
     for made in missing.into_iter().rev() {
         match sync_directory(parent_of(made)) {
-            // Whoever may write there and not read has to trust that it lasts.
+            // A user who may write to a directory and not read it cannot sync it, and has to trust that it
+            // lasts.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced?,
         }
@@ -303,8 +304,8 @@ mod tests {
         assert!(!Disk::Real.is_locked(&path).unwrap());
     }
 
-    /// Whoever removes a locked file lets go of it then, and one who had opened it before gets a lock that
-    /// holds nobody off.
+    /// Removing a locked file gives up its lock: a process that had opened it before then gets a lock that
+    /// excludes no other.
     #[test]
     fn a_lock_that_was_removed_before_it_was_had_is_none() {
         let directory = tempfile::tempdir().unwrap();

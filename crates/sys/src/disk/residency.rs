@@ -1,4 +1,4 @@
-//! Which pages of a map are in memory, for whoever wants to know that of many places in it.
+//! Which pages of a map are in memory, for a caller that asks about many places in it.
 //!
 //! The kernel is asked for a stretch of pages at a time. Stretches grow while what is wanted lies densely, so
 //! that places near each other share a system call and those far apart do not pay for what lies between. A

@@ -104,7 +104,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SimDisk {
-    /// An empty disk with so much room, whose accidents follow from the seed.
+    /// An empty disk of `space_bytes`, whose faults follow from the seed.
     pub fn new(seed: u64, space_bytes: u64) -> SimDisk {
         let world = World {
             random: Random::new(seed),
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// How many of so many bytes a write takes.
+    /// How many of `bytes` a write takes: fewer where it is to fail.
     fn count_write(&mut self, bytes: usize) -> usize {
         match count_down(&mut self.writes_until_failure) {
             true => usize::try_from(self.random.below(bytes.max(1) as u64)).unwrap_or(0),

@@ -100,8 +100,8 @@ pub fn send_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Resu
 }
 
 /// Has the kernel send bytes of a file, without a copy, to a socket that does not block. How many were taken,
-/// `None` when none can be now. Towards a peer that is gone it raises `SIGPIPE`: whoever calls this ignores
-/// it ([`ignore_broken_pipes`](crate::signal::ignore_broken_pipes)).
+/// `None` when none can be now. Towards a peer that is gone it raises `SIGPIPE`, which the caller has to
+/// ignore ([`ignore_broken_pipes`](crate::signal::ignore_broken_pipes)).
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`; what the file system says; `Unsupported` when the file ends before.

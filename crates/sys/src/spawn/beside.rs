@@ -41,7 +41,7 @@ struct Start<'a> {
     refused: libc::c_int,
 }
 
-/// Starts a program; `None`: this kernel, or whoever guards it, does not know the call.
+/// Starts a program. `None`: this kernel does not know the call, or a filter (seccomp) forbids it.
 pub(super) fn start(
     program: &Program<'_>,
     paths: &[*const libc::c_char],

@@ -76,7 +76,7 @@ fn a_reserve_is_not_lost_to_another_acceptor() {
     let hoard = all_descriptors();
     let (done, is_done) = channel::<()>();
     let neighbour = std::thread::spawn(move || {
-        // Takes in whomever it can, and sheds nobody: what it got it keeps.
+        // Accepts every connection it can and sheds none.
         let mut mine = Vec::new();
         while is_done.try_recv().is_err() {
             if let Ok(Some(connection)) = accept(admitting.as_fd()) {

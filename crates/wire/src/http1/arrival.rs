@@ -2,7 +2,7 @@
 //!
 //! Invariants: each byte of a body is looked at once, in however many pieces it comes; memory goes to what
 //! has come, never to what a server says will; what comes before the answer has a bound too. *Checked by* the
-//! test below, and by those of whoever reads by it, which send all that a hostile server may.
+//! test below, and by those of its callers, which send all that a hostile server may.
 
 use super::body::BodyDecoder;
 use super::head::BodyLength;

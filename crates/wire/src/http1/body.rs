@@ -17,7 +17,7 @@ use crate::exchange::Refusal;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum BodyDecoder {
-    /// So many bytes are to come.
+    /// This many bytes are to come.
     Known(u64),
     /// In chunks.
     Chunked(ChunkedDecoder),

@@ -71,7 +71,7 @@ impl Date {
 /// How the body of a response is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// Chunks, of a length nobody knows yet.
     Chunked,

@@ -36,7 +36,7 @@ impl Default for Limits {
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// So many bytes; 0 when the head announces no body.
+    /// This many bytes; 0 when the head announces no body.
     Known(u64),
     /// Chunks until the last one.
     Chunked,

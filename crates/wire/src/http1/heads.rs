@@ -1,5 +1,5 @@
-//! Request heads that come again. Whoever keeps a connection mostly sends what it sent before, byte for byte,
-//! so what the last head at a place came to is kept, and the same bytes are not taken apart twice.
+//! Request heads that come again. A client that keeps a connection mostly sends the same head again, byte for
+//! byte, so what the last head at a place came to is kept, and the same bytes are not parsed twice.
 //!
 //! Invariant: what comes out is what [`HeadParser`] makes of the same bytes. A head is told by its bytes
 //! alone, since they say where it ends, and the limits do not change; so who sent it before does not matter.
@@ -23,11 +23,9 @@ const KEPT_OF_OTHERS: u8 = 16;
 /// ```
 /// use thalweg_wire::http1::{HeadParser, Heads, Limits};
 ///
-/// let (mut heads, mut parser) = (Heads::new(Limits::default()), HeadParser::default());
-/// for _ in 0..2 {
-///     let head = heads.parse(7, &mut parser, b"GET /v1/stream/a HTTP/1.1\r\nHost: here\r\n\r\n").unwrap().unwrap();
-///     assert_eq!(head.path, "/v1/stream/a");
-/// }
+/// let (mut heads, mut parser) = (Heads::new(Limits::default()), HeadParser::default()); for _ in 0..2 { let
+/// head = heads.parse(7, &mut parser, b"GET /v1/stream/a HTTP/1.1\r\nHost: here\r\n\r\n").unwrap().unwrap();
+/// assert_eq!(head.path, "/v1/stream/a"); }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Heads {

@@ -35,8 +35,8 @@ pub struct ResponseHead<'a> {
 }
 
 impl<'a> ResponseHead<'a> {
-    /// It asks for nothing, and the answer is still to come. Whoever changes to another protocol has given
-    /// its last answer.
+    /// Whether it is an interim response (1xx), with the answer still to come. A server that switches
+    /// protocols (101) has given its last answer.
     pub fn is_between(&self) -> bool {
         self.status < 200 && self.status != 101
     }

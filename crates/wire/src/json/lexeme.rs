@@ -1,6 +1,6 @@
 //! Where the least parts of JSON text end, each of which stands for itself: blanks, words, numbers, what is
-//! ordinary in a string. Handed a byte's place, they answer another, and keep nothing: it is what whoever
-//! passes over millions of small values waits for.
+//! ordinary in a string. Each takes a byte's index, returns another, and keeps nothing: reading millions of
+//! small values spends most of its time here.
 
 use super::text::Syntax;
 

@@ -62,7 +62,7 @@ pub fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// How many bytes [`base64()`] writes for so many.
+/// How many bytes [`base64()`] writes for this many.
 pub fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4 + 2
 }

@@ -84,7 +84,7 @@ pub enum Refused {
     Syntax(Syntax),
     /// An array without a call.
     EmptyBatch,
-    /// More calls than so many.
+    /// More calls than this.
     TooMany(usize),
 }
 

@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         Self::resume(frame, 0)
     }
 
-    /// Goes on where another reader of the same frame stood: for whoever cannot keep one that borrows.
+    /// Goes on where another reader of the same frame stood: for a caller that cannot keep one that borrows.
     ///
     /// ```
     /// # use thalweg_wire::messagepack::Reader;

@@ -78,7 +78,7 @@ pub fn string<S: AsRef<str> + ?Sized>(out: &mut Vec<u8>, value: &S) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What stands in front of so many bytes of text.
+/// The header of a string of this many bytes.
 pub fn string_header(out: &mut Vec<u8>, length: usize) {
     if length < 32 {
         out.push(0xa0 | length as u8);
@@ -94,7 +94,7 @@ pub fn bytes<B: AsRef<[u8]> + ?Sized>(out: &mut Vec<u8>, value: &B) {
     out.extend_from_slice(bytes);
 }
 
-/// What stands in front of so many bytes.
+/// The header of a binary value of this many bytes.
 pub fn bytes_header(out: &mut Vec<u8>, length: usize) {
     counted(out, [0xc4, 0xc5, 0xc6], length);
 }
@@ -119,7 +119,7 @@ pub fn list<T>(out: &mut Vec<u8>, values: &[T], mut write: impl FnMut(&mut Vec<u
     values.iter().for_each(|value| write(out, value));
 }
 
-/// What stands in front of a list of so many values.
+/// The header of a list of this many values.
 pub fn list_header(out: &mut Vec<u8>, length: usize) {
     if length < 16 {
         out.push(0x90 | length as u8);
@@ -141,7 +141,7 @@ pub fn map<K: AsRef<str>, T>(
     }
 }
 
-/// What stands in front of so many keys with their values.
+/// The header of a map of this many keys with their values.
 pub fn map_header(out: &mut Vec<u8>, length: usize) {
     if length < 16 {
         out.push(0x80 | length as u8);

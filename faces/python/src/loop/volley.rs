@@ -2,7 +2,7 @@
 //!
 //! Where many descriptors are ready in a turn, what a connection with nothing to send is given is kept until
 //! the turn's callbacks are done, enough came together, or the first of it has waited long enough; then all
-//! of it goes through a ring of submissions ([`thalweg_sys::volley`]). Where few are, or where the kernel
+//! of it goes through a ring of submissions ([`thalweg_sys::send_ring`]). Where few are, or where the kernel
 //! does not let us, everything is sent as it is written.
 //!
 //! Invariants: a connection is in the list at most once, and while it is everything that is written to it
@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::BorrowedFd;
 use thalweg_sys::clock;
-use thalweg_sys::volley::Volley;
+use thalweg_sys::send_ring::SendRing;
 
 /// So many descriptors that are ready make it worth while.
 const READY_MIN: usize = 8;
@@ -38,7 +38,7 @@ enum Ring {
     #[default]
     Unknown,
     Refused,
-    Ready(Box<Volley>),
+    Ready(Box<SendRing>),
 }
 
 /// What a turn's end sends.
@@ -71,7 +71,7 @@ impl Together {
         let open = ready >= READY_MIN
             && self.ring.with(py, |ring| {
                 if matches!(ring, Ring::Unknown) {
-                    *ring = Volley::new().map_or(Ring::Refused, |ring| Ring::Ready(Box::new(ring)));
+                    *ring = SendRing::new().map_or(Ring::Refused, |ring| Ring::Ready(Box::new(ring)));
                 }
                 matches!(ring, Ring::Ready(_))
             })?;

@@ -1,7 +1,7 @@
 //! The pool against servers that refuse, say nothing, or are not there.
 
 use super::super::bearer::Bearer;
-use super::super::target::Place;
+use super::super::target::ResolvedUrl;
 use super::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,31 +11,31 @@ use thalweg_sys::socket;
 /// Nothing over TCP goes to everybody: connecting fails before it has begun.
 const NOWHERE: &str = "http://255.255.255.255:9/x";
 
-fn at(pool: &mut Pool, target: Target) -> (Place, SiteId) {
-    let (place, site) = pool.targets.at(target).unwrap();
-    (place.clone(), site)
+fn at(pool: &mut Pool, target: Target) -> (ResolvedUrl, SiteId) {
+    let (resolved, site) = pool.targets.at(target).unwrap();
+    (resolved.clone(), site)
 }
 
 #[test]
 fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
     let mut pool = Pool::new(Options::default());
     let target = pool.target(NOWHERE).unwrap();
-    let (place, site) = at(&mut pool, target);
+    let (resolved, site) = at(&mut pool, target);
     for number in 1..=3 {
         let name = CallId::from_number(number);
         let ask = Ask::one("m", "");
-        let exchange = Exchange::new(name, number, &place, &ask, None, Vec::new()).unwrap();
+        let exchange = Exchange::new(name, number, &resolved, &ask, None, Vec::new()).unwrap();
         pool.queue.push_back((site, exchange));
     }
     pool.free(site);
     assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
 }
 
-/// A client of whoever answers at one of these addresses, as a host's name would have them.
+/// A client of a host with these addresses, as if its name had resolved to them.
 fn pool_of(addresses: &[SocketAddr], options: Options) -> (Pool, Target) {
     let mut pool = Pool::new(options);
-    let place = Place { addresses: addresses.to_vec(), ..Place::of(NOWHERE, None).unwrap() };
-    let target = pool.targets.add(NOWHERE, place);
+    let resolved = ResolvedUrl { addresses: addresses.to_vec(), ..ResolvedUrl::of(NOWHERE, None).unwrap() };
+    let target = pool.targets.add(NOWHERE, resolved);
     (pool, target)
 }
 
@@ -143,9 +143,9 @@ fn a_token_is_not_printed_with_what_it_goes_in() {
     let options = Options { token: Some(Bearer::new(token).unwrap()), ..Options::default() };
     let mut pool = Pool::new(options);
     let target = pool.target(NOWHERE).unwrap();
-    let (place, site) = at(&mut pool, target);
+    let (resolved, site) = at(&mut pool, target);
     let ask = Ask::one("m", "");
-    let exchange = Exchange::new(CallId::from_number(1), 1, &place, &ask, None, Vec::new()).unwrap();
+    let exchange = Exchange::new(CallId::from_number(1), 1, &resolved, &ask, None, Vec::new()).unwrap();
     pool.room.clone_from(&exchange.text);
     pool.queue.push_back((site, exchange));
     let printed = format!("{pool:?}");

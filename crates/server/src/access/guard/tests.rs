@@ -129,13 +129,13 @@ fn no_body_is_waited_for_before_a_token_came_with_its_head() {
         assert_eq!(admitted(Method::Options, path, &[length, ("Authorization", "Bearer nobody")]), 401);
         assert_eq!(admitted(Method::Options, path, &[length, ("Authorization", "Bearer reads")]), 200);
     }
-    // Whoever has a subscription's token says little; the service tells whether it is one.
+    // A client with a subscription's token sends little; the service checks the token.
     let theirs = ("Authorization", "Bearer theirs");
     let ack = "/v1/stream/__ds/subscriptions/s/ack";
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65536")]), 200);
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65537")]), 413);
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Transfer-Encoding", "chunked")]), 413);
-    // Whoever says none has nothing waited for.
+    // Without a token no body is waited for.
     for framing in [("Content-Length", "100"), ("Content-Length", "65537"), ("Transfer-Encoding", "chunked")]
     {
         assert_eq!(admitted(Method::Post, ack, &[framing]), 401, "{framing:?}");

@@ -27,16 +27,16 @@ fn followers(server: &Server, count: usize) -> (Vec<Client>, Client, Client) {
 
 /// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes
 /// it took.
-fn scene(volleys: bool, subscribers: usize, event_bytes_max: usize, pieces: &[String]) -> u64 {
-    let server = Server::start(Config { connections_max: 4_000, volleys, ..Config::default() });
+fn scene(batched_sends: bool, subscribers: usize, event_bytes_max: usize, pieces: &[String]) -> u64 {
+    let server = Server::start(Config { connections_max: 4_000, batched_sends, ..Config::default() });
     server.shared.lock().unwrap().event_bytes_max = event_bytes_max;
     let (mut modern, mut old, mut slow) = followers(&server, subscribers);
     let gone = server.connect();
     let mut leaving = server.connect();
     leaving.get("/sse/0");
     let count = subscribers + 3;
-    server.until("parked", |census| census.subscribed == count && census.quiet >= count);
-    let before = server.census().calls.writes;
+    server.until("parked", |counts| counts.subscribed == count && counts.quiet >= count);
+    let before = server.counts().calls.writes;
     drop((leaving, gone));
     for piece in &pieces[..pieces.len() - 1] {
         server.append(piece);
@@ -49,7 +49,7 @@ fn scene(volleys: bool, subscribers: usize, event_bytes_max: usize, pieces: &[St
         let body = client.chunks(|body| body.ends_with(last.as_bytes()));
         assert!(data_of(&String::from_utf8(body).unwrap()) == told);
     }
-    let writes = server.census().calls.writes - before;
+    let writes = server.counts().calls.writes - before;
     server.shared.lock().unwrap().closed = true;
     server.append(&pieces[pieces.len() - 1]);
     let all = pieces.concat();
@@ -64,7 +64,7 @@ fn scene(volleys: bool, subscribers: usize, event_bytes_max: usize, pieces: &[St
     assert!(data_of(&old.answer().text()) == all);
     slow.head(false);
     assert!(data_of(&String::from_utf8(slow.chunks(|_| false)).unwrap()) == all);
-    assert_eq!(server.census().subscribed, 0);
+    assert_eq!(server.counts().subscribed, 0);
     writes
 }
 
@@ -74,7 +74,7 @@ fn small_deliveries_come_together_and_cost_one_call() {
     let alone = scene(false, 60, 1 << 20, &pieces);
     let together = scene(true, 60, 1 << 20, &pieces);
     assert!(alone >= 60, "{alone}");
-    if thalweg_sys::volley::Volley::new().is_ok() {
+    if thalweg_sys::send_ring::SendRing::new().is_ok() {
         assert!(together * 4 < alone, "{together} writes together, {alone} one by one");
     }
 }
@@ -82,8 +82,8 @@ fn small_deliveries_come_together_and_cost_one_call() {
 #[test]
 fn what_takes_several_events_comes_in_their_order() {
     let pieces: Vec<String> = (0..20).map(|n| format!("<{n:03}>").repeat(40)).collect();
-    for volleys in [true, false] {
-        scene(volleys, 60, 150, &pieces);
+    for batched_sends in [true, false] {
+        scene(batched_sends, 60, 150, &pieces);
     }
 }
 
@@ -92,17 +92,17 @@ fn what_a_socket_does_not_take_at_once_comes_later() {
     // Small enough to join, and more of them than the sockets of who does not read have room for.
     let small: Vec<String> = (0..600).map(|n| format!("<{n:03}>").repeat(4_000)).collect();
     let large: Vec<String> = (0..12).map(|n| format!("<{n:03}>").repeat(80_000)).collect();
-    for volleys in [true, false] {
-        scene(volleys, 12, 1_900, &small);
-        scene(volleys, 60, 1 << 20, &large);
+    for batched_sends in [true, false] {
+        scene(batched_sends, 12, 1_900, &small);
+        scene(batched_sends, 60, 1 << 20, &large);
     }
 }
 
 #[test]
 fn answers_that_become_ready_together_keep_the_order_of_their_connection() {
     const CLIENTS: u64 = 20;
-    for volleys in [true, false] {
-        let server = Server::start(Config { volleys, ..Config::default() });
+    for batched_sends in [true, false] {
+        let server = Server::start(Config { batched_sends, ..Config::default() });
         server.write("abc");
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
         // In turn, so that each connection comes up several times among those that are ready.
@@ -115,7 +115,7 @@ fn answers_that_become_ready_together_keep_the_order_of_their_connection() {
                     ""
                 };
                 client.send(&format!("GET /after/{ticket} HTTP/1.1\r\nHost: t\r\n\r\n{live}"));
-                server.until("waiting", |census| census.waiting as u64 == ticket);
+                server.until("waiting", |counts| counts.waiting as u64 == ticket);
             }
         }
         server.post(Message::Complete { up_to: 2 * CLIENTS - 5 });
@@ -133,16 +133,16 @@ fn answers_that_become_ready_together_keep_the_order_of_their_connection() {
 fn answers_of_one_turn_go_together_each_in_its_connections_order() {
     const CLIENTS: usize = 60;
     let mut writes = [0, 0];
-    for (volleys, writes) in [true, false].into_iter().zip(&mut writes) {
-        let server = Server::start(Config { volleys, ..Config::default() });
+    for (batched_sends, writes) in [true, false].into_iter().zip(&mut writes) {
+        let server = Server::start(Config { batched_sends, ..Config::default() });
         server.write("abc");
         let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: t\r\n{more}\r\n");
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
         let asks = || server.connect();
         let (mut busy, mut closing, mut large, mut live, mut leaving) =
             (asks(), asks(), asks(), asks(), asks());
-        server.until("connected", |census| census.connections == CLIENTS + 5);
-        let before = server.census().calls.writes;
+        server.until("connected", |counts| counts.connections == CLIENTS + 5);
+        let before = server.counts().calls.writes;
         busy.send(&get("/slow/300", ""));
         // While it is busy with that, so that it finds all of these at once.
         for (index, client) in clients.iter_mut().enumerate() {
@@ -168,9 +168,9 @@ fn answers_of_one_turn_go_together_each_in_its_connections_order() {
         assert_eq!(data_of(&event), "abc");
         assert_eq!(leaving.answer().text(), "Get /echo -");
         assert!(leaving.at_end());
-        *writes = server.census().calls.writes - before;
+        *writes = server.counts().calls.writes - before;
     }
-    if thalweg_sys::volley::Volley::new().is_ok() {
+    if thalweg_sys::send_ring::SendRing::new().is_ok() {
         assert!(writes[0] * 3 < writes[1], "{} writes together, {} one by one", writes[0], writes[1]);
     }
 }

@@ -14,24 +14,24 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Writes that one call may take.
 const ENTRIES: usize = 512;
 
-/// A ring to shoot from.
-pub struct Volley {
+/// The ring.
+pub struct SendRing {
     ring: IoUring,
     broken: bool,
 }
 
-impl std::fmt::Debug for Volley {
+impl std::fmt::Debug for SendRing {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Volley").field("broken", &self.broken).finish_non_exhaustive()
+        formatter.debug_struct("SendRing").field("broken", &self.broken).finish_non_exhaustive()
     }
 }
 
-impl Volley {
+impl SendRing {
     /// Makes the ring: some 50 KiB of the kernel's memory.
     ///
     /// # Errors
     /// The kernel has no such thing, or does not let this process have it, as many containers do not.
-    pub fn new() -> io::Result<Volley> {
+    pub fn new() -> io::Result<SendRing> {
         // A child that forks has the maps, too, and can let go of its copy; not to hand them down would leave
         // it with places that are another map's by then.
         let ring = IoUring::new(ENTRIES as u32)?;
@@ -41,7 +41,7 @@ impl Volley {
         if !probe.is_supported(opcode::Send::CODE) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        Ok(Volley { ring, broken: false })
+        Ok(SendRing { ring, broken: false })
     }
 
     /// Writes to each socket, none of which comes twice, what is beside it. How many bytes each took is put
@@ -62,12 +62,12 @@ impl Volley {
             if self.broken {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            self.shoot(part, &mut taken[from..]).inspect_err(|_| self.broken = true)?;
+            self.submit(part, &mut taken[from..]).inspect_err(|_| self.broken = true)?;
         }
         Ok(())
     }
 
-    fn shoot(
+    fn submit(
         &mut self,
         sends: &[(BorrowedFd<'_>, &[u8])],
         taken: &mut [io::Result<Option<usize>>],
@@ -119,10 +119,10 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    /// Where the kernel does not let us there is nothing to check, and whoever asks is told.
-    fn volley() -> Option<Volley> {
-        match Volley::new() {
-            Ok(volley) => Some(volley),
+    /// `None`, and a line of output, where the kernel forbids it and there is nothing to check.
+    fn send_ring() -> Option<SendRing> {
+        match SendRing::new() {
+            Ok(send_ring) => Some(send_ring),
             Err(error) => {
                 let refused = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::ENOMEM, libc::EINVAL];
                 let known = error.raw_os_error().is_some_and(|code| refused.contains(&code));
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn each_gets_its_own_and_says_what_it_took() {
-        let Some(mut volley) = volley() else { return };
+        let Some(mut send_ring) = send_ring() else { return };
         let mut pairs: Vec<_> = (0..700).map(|_| UnixStream::pair().unwrap()).collect();
         let texts: Vec<String> = (0..pairs.len()).map(|n| format!("record {n}")).collect();
         // One is full, one has nobody at the other end.
@@ -146,7 +146,7 @@ mod tests {
             let sends: Vec<_> =
                 pairs.iter().zip(&texts).map(|((ours, _), text)| (ours.as_fd(), text.as_bytes())).collect();
             let mut taken = Vec::new();
-            volley.send(&sends, &mut taken).unwrap();
+            send_ring.send(&sends, &mut taken).unwrap();
             assert_eq!(taken.len(), pairs.len());
             for (index, taken) in taken.into_iter().enumerate() {
                 match index {
@@ -166,11 +166,11 @@ mod tests {
 
     #[test]
     fn a_broken_ring_takes_nothing() {
-        let Some(mut volley) = volley() else { return };
-        volley.broken = true;
+        let Some(mut send_ring) = send_ring() else { return };
+        send_ring.broken = true;
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut taken = Vec::new();
-        assert!(volley.send(&[(ours.as_fd(), b"lost")], &mut taken).is_err());
+        assert!(send_ring.send(&[(ours.as_fd(), b"lost")], &mut taken).is_err());
         assert!(matches!(taken[..], [Ok(None)]));
         drop(ours);
         assert_eq!(theirs.read(&mut [0; 8]).unwrap(), 0);

@@ -10,12 +10,12 @@ fn full(config: Config) -> (Server, Vec<Client>) {
     let places = config.connections_max;
     let server = Server::start(config);
     let within = (0..places).map(|_| server.connect()).collect();
-    server.until("full", |census| census.connections == places);
+    server.until("full", |counts| counts.connections == places);
     (server, within)
 }
 
 #[test]
-fn a_guest_is_answered_one_thing_that_is_small() {
+fn an_overflow_connection_is_answered_one_thing_that_is_small() {
     let (server, mut within) = full(Config { connections_max: 2, ..Config::default() });
     for request in ["GET /small", "HEAD /echo"] {
         let mut probe = server.connect();
@@ -33,75 +33,77 @@ fn a_guest_is_answered_one_thing_that_is_small() {
 }
 
 #[test]
-fn a_guest_that_asks_for_more_is_refused_before_its_body_is_read() {
+fn an_overflow_connection_that_asks_for_more_is_refused_before_its_body_is_read() {
     let (server, _within) = full(Config { connections_max: 1, ..Config::default() });
     for head in ["GET /echo", "GET /sse/0", "POST /echo", "PUT /after/1"] {
-        let mut guest = server.connect();
-        guest.send(&format!("{head} HTTP/1.1\r\nHost: t\r\nContent-Length: 10000\r\n\r\n"));
-        let refused = guest.answer();
+        let mut overflow = server.connect();
+        overflow.send(&format!("{head} HTTP/1.1\r\nHost: t\r\nContent-Length: 10000\r\n\r\n"));
+        let refused = overflow.answer();
         assert_eq!(
             (refused.status, refused.text().as_str()),
             (503, "too-many-connections connection"),
             "{head}"
         );
-        assert!(guest.at_end());
+        assert!(overflow.at_end());
     }
     assert_eq!(server.shared.lock().unwrap().calls, 0);
 }
 
 #[test]
-fn a_guest_that_asks_nothing_in_time_is_told_that_there_is_no_room() {
+fn an_overflow_connection_that_asks_nothing_in_time_is_told_that_there_is_no_room() {
     let (server, _within) = full(Config { connections_max: 1, linger_ms: 2_000, ..Config::default() });
     let mut silent = server.connect();
     let mut slow = server.connect();
     slow.send("GET /small HTTP/1.1\r\nHos");
-    for guest in [&mut silent, &mut slow] {
-        assert_eq!(guest.answer().text(), "too-many-connections connection");
-        assert!(guest.at_end());
+    for overflow in [&mut silent, &mut slow] {
+        assert_eq!(overflow.answer().text(), "too-many-connections connection");
+        assert!(overflow.at_end());
     }
-    server.until("gone", |census| census.connections == 1);
+    server.until("gone", |counts| counts.connections == 1);
 }
 
 #[test]
-fn a_guest_that_does_not_take_its_answer_in_time_is_cut() {
+fn an_overflow_connection_that_does_not_take_its_answer_in_time_is_cut() {
     let config =
         Config { connections_max: 1, linger_ms: 2_000, stall_timeout_ms: 3_600_000, ..Config::default() };
     let (server, _within) = full(config);
-    let mut guest = server.connect();
-    guest.get("/small/64000000");
-    assert_eq!(guest.head(false).0.status, 200);
-    server.until("gone", |census| census.connections == 1);
+    let mut overflow = server.connect();
+    overflow.get("/small/64000000");
+    assert_eq!(overflow.head(false).0.status, 200);
+    server.until("gone", |counts| counts.connections == 1);
 }
 
 #[test]
-fn whoever_finds_no_place_for_a_guest_is_told_at_once() {
-    let config = Config { connections_max: 1, guests_max: 1, linger_ms: 3_600_000, ..Config::default() };
+fn one_connection_more_is_refused_at_once() {
+    let config =
+        Config { connections_max: 1, overflow_connections_max: 1, linger_ms: 3_600_000, ..Config::default() };
     let (server, mut within) = full(config);
-    let mut guest = server.connect();
-    server.until("a guest", |census| census.connections == 2);
+    let mut overflow = server.connect();
+    server.until("one beyond the bound", |counts| counts.connections == 2);
     for _ in 0..200 {
         let mut beyond = server.connect();
         let refused = beyond.answer();
         assert_eq!((refused.status, refused.text().as_str()), (503, "too-many-connections connection"));
         assert!(!refused.keep_alive && beyond.at_end());
     }
-    assert_eq!(server.census().connections, 2);
-    // A guest takes nobody's place: the next one who comes when somebody has left is no guest.
+    assert_eq!(server.counts().connections, 2);
+    // It took no place: once a connection has ended, the next is an ordinary one.
     within.clear();
-    server.until("left", |census| census.connections == 1);
+    server.until("left", |counts| counts.connections == 1);
     let mut next = server.connect();
     for _ in 0..2 {
         next.get("/echo");
         assert_eq!(next.answer().status, 200);
     }
-    guest.get("/small");
-    assert_eq!(guest.answer().status, 200);
-    assert!(guest.at_end());
-    server.until("its place is free", |census| census.connections == 1);
+    overflow.get("/small");
+    assert_eq!(overflow.answer().status, 200);
+    assert!(overflow.at_end());
+    server.until("its place is free", |counts| counts.connections == 1);
 }
 
 #[test]
-fn without_places_for_guests_everybody_is_told_at_once() {
-    let (server, _within) = full(Config { connections_max: 1, guests_max: 0, ..Config::default() });
+fn without_overflow_connections_every_client_is_refused_at_once() {
+    let (server, _within) =
+        full(Config { connections_max: 1, overflow_connections_max: 0, ..Config::default() });
     assert_eq!(server.connect().answer().status, 503);
 }

@@ -1,14 +1,14 @@
-//! Who comes when there are as many connections as there may be.
+//! Connections beyond `connections_max`.
 //!
-//! A guest has a place beside the others for a moment, long enough to ask one thing. What is small it is
-//! answered, so that whoever looks after a server that is full can see it, and a probe does not take it for
-//! dead; everything else is refused, and either way the connection ends. There are few such places: whoever
-//! finds none is told so at once, and so is whoever finds no descriptor, by means of the one that is kept for
-//! that. Nobody is left without a word but those who speak TLS.
+//! Such an overflow connection may send one request. What is small is answered, so that an operator can see a
+//! server that is full, and a probe does not take it for dead. Any other request is refused, and the
+//! connection ends either way. There are few of them: one more is answered 503 and closed at once, and so is a
+//! client for which there is no descriptor, by means of the one that is kept for that. Only a client that
+//! speaks TLS is closed without an answer.
 //!
-//! Invariants: every connection but guests has one of `places`; `guests` is the number of entries with
-//! [`Flags::GUEST`], all of them connections; a guest's deadline is the one it was given when it came.
-//! *Checked by* the tests in `tests/guests.rs`.
+//! Invariants: every connection but these has one of `places`; `overflow_connections` is the number of entries
+//! with [`Flags::OVERFLOW`], all of them connections; such a connection keeps the deadline that it was given
+//! when it was accepted. *Checked by* the tests in `tests/overflow.rs`.
 
 use crate::connection::Flags;
 use crate::limit::Limit;
@@ -33,12 +33,12 @@ pub(crate) const CONNECTIONS: Refusal = Refusal {
 };
 
 impl<S: Service> Http<S> {
-    /// Whether a connection came when there was no room.
-    pub(crate) fn is_guest(&self, core: &mut HttpCore<S>, key: Key) -> bool {
-        self.guests > 0 && core.entry(key).is_some_and(|entry| entry.flags.has(Flags::GUEST))
+    /// Whether a connection was accepted beyond `connections_max`.
+    pub(crate) fn is_overflow(&self, core: &mut HttpCore<S>, key: Key) -> bool {
+        self.overflow_connections > 0 && core.entry(key).is_some_and(|entry| entry.flags.has(Flags::OVERFLOW))
     }
 
-    /// Lets a guest go that did not ask in time.
+    /// Ends an overflow connection that sent no request in time.
     pub(crate) fn dismiss(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.meters.overload(Limit::Connections);
         self.with_active(core, key, |http, at| {

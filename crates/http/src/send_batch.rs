@@ -1,17 +1,17 @@
-//! What goes out together: where many connections are served one after the other, what each is sent is handed
-//! to the kernel in one call, if the kernel takes such calls.
+//! Batched sends: where many connections are served one after the other, what each is sent is handed to the
+//! kernel in one call (io_uring), if the kernel allows that.
 //!
 //! Purpose: a delivery to many subscribers, the answers to many writes that became durable together, and
-//! those to many requests that were ready in one turn, are many small writes, each a system call of its own
-//! otherwise. What is small joins; whatever comes behind it on the same connection takes it out again and is
-//! sent with it, and so does the connection's end, so that order is the connection's. What a socket does not
-//! take is kept as ever.
+//! those to many requests that were ready in one turn, are many small writes. Each would be a system call of
+//! its own. Small writes join the batch. A later write on the same connection takes the earlier one out again
+//! and is sent with it, and so does the connection's end, so that each connection keeps its order. What a
+//! socket does not take is kept as usual.
 //!
-//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], or between
-//! [`Volley::begin_turn`] and [`Http::end_turn_volley`], and nothing is left behind those; a connection is in
-//! the volley once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of it;
-//! it is not ended while it is in it. *Checked by* `tests/volley.rs` and the tests of live reads, which run
-//! with it.
+//! Invariants: nothing is collected but between [`SendBatch::begin`] and [`Http::end_batch`], or between
+//! [`SendBatch::begin_turn`] and [`Http::end_turn_batch`], and nothing is left behind those; a connection is
+//! in the batch once, its entry says so (`Flags::JOINED`), and while it is being served only at the end of
+//! it; it is not ended while it is in it. *Checked by* `tests/send_batch.rs` and the tests of live reads,
+//! which run with it.
 
 use crate::at::At;
 use crate::connection::Flags;
@@ -22,12 +22,12 @@ use smallvec::SmallVec;
 use std::io;
 use std::ops::Range;
 use thalweg_reactor::Key;
-use thalweg_sys::volley;
+use thalweg_sys::send_ring::SendRing;
 use thalweg_wire::exchange::Service;
 
 /// Fewer connections than this are sent to one by one.
 const TOGETHER_MIN: usize = 8;
-/// So many go at a time; the more the better.
+/// Writes in one batch at most; the more the better.
 const TOGETHER_MAX: usize = 512;
 /// What is larger goes by itself.
 const JOINS_BYTES_MAX: usize = 2 * 1024;
@@ -37,7 +37,7 @@ const JOINS_BYTES_MAX: usize = 2 * 1024;
 enum Ring {
     /// Made when it is first of use: many servers never have as many subscribers.
     Untried,
-    Ready(Box<volley::Volley>),
+    Ready(Box<SendRing>),
     /// Not wanted, or not to be had.
     Absent,
 }
@@ -59,7 +59,7 @@ impl Delivery {
         }
     }
 
-    /// What is left of it behind so many bytes.
+    /// What is left of it behind its first `taken` bytes.
     fn rest(&self, copied: &[u8], taken: usize) -> Bytes {
         match self {
             Self::Shared(bytes) => bytes.slice(taken..),
@@ -70,7 +70,7 @@ impl Delivery {
 
 /// Deliveries that wait for each other.
 #[derive(Debug)]
-pub(crate) struct Volley {
+pub(crate) struct SendBatch {
     ring: Ring,
     /// What is sent may wait until this turn's readiness has been seen to.
     turn: bool,
@@ -80,30 +80,30 @@ pub(crate) struct Volley {
     copied: Vec<u8>,
 }
 
-impl Volley {
+impl SendBatch {
     /// None at all, unless they are wanted.
-    pub(crate) fn new(wanted: bool) -> Volley {
+    pub(crate) fn new(wanted: bool) -> SendBatch {
         let ring = if wanted { Ring::Untried } else { Ring::Absent };
-        Volley { ring, turn: false, round: false, deliveries: Vec::new(), copied: Vec::new() }
+        SendBatch { ring, turn: false, round: false, deliveries: Vec::new(), copied: Vec::new() }
     }
 
-    /// So many connections are ready in this turn, which ends with [`Http::end_turn_volley`].
+    /// A turn begins in which `connections` are ready. It ends with [`Http::end_turn_batch`].
     pub(crate) fn begin_turn(&mut self, connections: usize) {
         self.turn = self.turn || self.is_worth(connections);
     }
 
-    /// So many connections are served now, until [`Http::end_volley`].
+    /// A round begins in which `connections` are served. It ends with [`Http::end_batch`].
     pub(crate) fn begin(&mut self, connections: usize) {
         self.round = self.is_worth(connections);
     }
 
-    /// Whether so many writes are better one call, which takes a ring.
+    /// Whether writes to this many connections are worth one call, and there is a ring for it.
     fn is_worth(&mut self, connections: usize) -> bool {
         if connections < TOGETHER_MIN {
             return false;
         }
         if matches!(self.ring, Ring::Untried) {
-            self.ring = volley::Volley::new().map_or_else(
+            self.ring = SendRing::new().map_or_else(
                 |error| {
                     tracing::debug!(%error, "deliveries are sent one by one");
                     Ring::Absent
@@ -114,7 +114,7 @@ impl Volley {
         matches!(self.ring, Ring::Ready(_))
     }
 
-    /// Whether nobody waits.
+    /// Whether no delivery waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.deliveries.is_empty()
     }
@@ -127,7 +127,7 @@ impl Volley {
 
 impl<S: Service> Http<S> {
     /// Has a delivery wait for the others'. `false`: it is to be sent by itself.
-    pub(crate) fn join_volley(&mut self, at: &mut At<'_, S>, bytes: &Bytes) -> bool {
+    pub(crate) fn join_batch(&mut self, at: &mut At<'_, S>, bytes: &Bytes) -> bool {
         let joins = self.segments.is_empty() && self.may_join(at, bytes.len());
         if joins {
             self.join(at.core, at.key, Delivery::Shared(bytes.clone()));
@@ -141,18 +141,18 @@ impl<S: Service> Http<S> {
         let range = range.clone();
         let joins = self.may_join(at, range.len());
         if joins {
-            let start = self.volley.copied.len();
-            self.volley.copied.extend_from_slice(&self.scratch[range]);
-            self.join(at.core, at.key, Delivery::Copied(start..self.volley.copied.len()));
+            let start = self.batch.copied.len();
+            self.batch.copied.extend_from_slice(&self.scratch[range]);
+            self.join(at.core, at.key, Delivery::Copied(start..self.batch.copied.len()));
             self.unstage();
         }
         joins
     }
 
     fn may_join(&self, at: &mut At<'_, S>, bytes: usize) -> bool {
-        // One that is about to end would do so before the volley goes.
+        // One that is about to end would do so before the batch goes.
         let stays = !(at.active.closing || at.active.ended || self.draining);
-        (self.volley.turn || self.volley.round)
+        (self.batch.turn || self.batch.round)
             && stays
             && at.active.output.is_empty()
             && bytes <= JOINS_BYTES_MAX
@@ -160,7 +160,7 @@ impl<S: Service> Http<S> {
     }
 
     fn join(&mut self, core: &mut HttpCore<S>, key: Key, delivery: Delivery) {
-        self.volley.deliveries.push((key, delivery));
+        self.batch.deliveries.push((key, delivery));
         if let Some(entry) = core.entry(key) {
             entry.flags.set(Flags::JOINED, true);
         }
@@ -168,53 +168,53 @@ impl<S: Service> Http<S> {
 
     /// Stages what waits for the connection that is being served, in front of whatever is sent to it next.
     /// Whether there was anything.
-    pub(crate) fn leave_volley(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
-        let Some((_, delivery)) = self.volley.deliveries.pop_if(|(last, _)| *last == key) else {
+    pub(crate) fn leave_batch(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
+        let Some((_, delivery)) = self.batch.deliveries.pop_if(|(last, _)| *last == key) else {
             return false;
         };
         if let Some(entry) = core.entry(key) {
             entry.flags.set(Flags::JOINED, false);
         }
-        let bytes = delivery.rest(&self.volley.copied, 0);
+        let bytes = delivery.rest(&self.batch.copied, 0);
         if let Delivery::Copied(range) = delivery {
-            self.volley.copied.truncate(range.start);
+            self.batch.copied.truncate(range.start);
         }
         self.segments.insert(0, Segment::Piece(bytes.into()));
         true
     }
 
     /// Before a connection is served, or ended: what waits for it goes, and all else with it.
-    pub(crate) fn settle_volley(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if self.volley.is_full() || core.entry(key).is_some_and(|entry| entry.flags.has(Flags::JOINED)) {
-            self.send_volley(core);
+    pub(crate) fn settle_batch(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if self.batch.is_full() || core.entry(key).is_some_and(|entry| entry.flags.has(Flags::JOINED)) {
+            self.send_batch(core);
         }
     }
 
     /// Those who were served one after the other have been: sends what was collected.
-    pub(crate) fn end_volley(&mut self, core: &mut HttpCore<S>) {
-        self.send_volley(core);
-        self.volley.round = false;
+    pub(crate) fn end_batch(&mut self, core: &mut HttpCore<S>) {
+        self.send_batch(core);
+        self.batch.round = false;
     }
 
     /// The turn's readiness has been seen to: sends what was collected.
-    pub(crate) fn end_turn_volley(&mut self, core: &mut HttpCore<S>) {
-        self.send_volley(core);
-        self.volley.turn = false;
+    pub(crate) fn end_turn_batch(&mut self, core: &mut HttpCore<S>) {
+        self.send_batch(core);
+        self.batch.turn = false;
     }
 
     /// Sends what was collected. None of these connections is being served.
-    pub(crate) fn send_volley(&mut self, core: &mut HttpCore<S>) {
-        if self.volley.is_empty() {
+    pub(crate) fn send_batch(&mut self, core: &mut HttpCore<S>) {
+        if self.batch.is_empty() {
             return;
         }
         let (mut deliveries, mut copied) =
-            (std::mem::take(&mut self.volley.deliveries), std::mem::take(&mut self.volley.copied));
+            (std::mem::take(&mut self.batch.deliveries), std::mem::take(&mut self.batch.copied));
         // Who is gone meanwhile has nothing to take.
         deliveries
             .retain(|(key, _)| core.entry(*key).map(|entry| entry.flags.set(Flags::JOINED, false)).is_some());
         self.load.spend(deliveries.iter().map(|(_, delivery)| delivery.bytes(&copied).len()).sum());
         let mut taken = Vec::with_capacity(deliveries.len());
-        if let Ring::Ready(ring) = &mut self.volley.ring {
+        if let Ring::Ready(ring) = &mut self.batch.ring {
             self.meters.write();
             let sends: SmallVec<[_; 64]> = deliveries
                 .iter()
@@ -223,7 +223,7 @@ impl<S: Service> Http<S> {
             debug_assert_eq!(sends.len(), deliveries.len());
             if let Err(error) = ring.send(&sends, &mut taken) {
                 tracing::warn!(%error, "what is sent is sent one by one from now on");
-                self.volley = Volley::new(false);
+                self.batch = SendBatch::new(false);
             }
         }
         taken.resize_with(deliveries.len(), || Ok(None));
@@ -236,8 +236,8 @@ impl<S: Service> Http<S> {
             }
         }
         copied.clear();
-        debug_assert!(self.volley.deliveries.is_empty(), "something joined while the volley went");
-        (self.volley.deliveries, self.volley.copied) = (deliveries, copied);
+        debug_assert!(self.batch.deliveries.is_empty(), "something joined while the batch went");
+        (self.batch.deliveries, self.batch.copied) = (deliveries, copied);
     }
 
     /// What a socket did not take becomes its connection's output.

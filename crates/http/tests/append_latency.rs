@@ -17,9 +17,9 @@ fn post(client: &mut Client, path: &str) -> usize {
 /// How many were timed, and how long they took together. Counted at the end of a turn, which comes after its
 /// answers.
 fn timed(server: &Server) -> (u64, u64) {
-    server.census();
-    server.census();
-    let timed = server.meters.traffic().post_us;
+    server.counts();
+    server.counts();
+    let timed = server.meters.traffic().append_us;
     (timed.buckets.last().unwrap().1, timed.sum)
 }
 
@@ -29,7 +29,7 @@ fn a_post_is_timed_from_the_turn_that_read_it_to_the_moment_its_answer_may_leave
     let mut client = server.connect();
     let begun = Instant::now();
     post(&mut client, "/after/5");
-    server.until("it waits", |census| census.waiting == 1);
+    server.until("it waits", |counts| counts.waiting == 1);
     std::thread::sleep(Duration::from_millis(30));
     server.post(Message::Complete { up_to: 5 });
     assert_eq!(client.answer().status, 200);
@@ -67,7 +67,7 @@ fn a_post_that_is_found_at_a_glance_is_timed_as_any_other() {
     let (count, both_us) = timed(&server);
     assert!(count == 605 && (50_000..=us_since(begun)).contains(&(both_us - before_us)), "{count} {both_us}");
     drop(client);
-    server.until("it is gone", |census| census.connections == 0);
+    server.until("it is gone", |counts| counts.connections == 0);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_is_no_post_or_was_not_carried_out_is_not_timed() {
     let server = Server::start(Config::default());
     let mut client = server.connect();
     client.get("/after/1");
-    server.until("it waits", |census| census.waiting == 1);
+    server.until("it waits", |counts| counts.waiting == 1);
     server.post(Message::Complete { up_to: 1 });
     assert_eq!(client.answer().status, 200);
     for path in ["/empty/409", "/nowhere"] {
@@ -83,7 +83,7 @@ fn what_is_no_post_or_was_not_carried_out_is_not_timed() {
         assert!(client.answer().status >= 400);
     }
     post(&mut client, "/after/9");
-    server.until("it waits", |census| census.waiting == 1);
+    server.until("it waits", |counts| counts.waiting == 1);
     server.post(Message::Failed);
     assert_eq!(client.answer().status, 500);
     // Nor is what the service does not count.
@@ -101,13 +101,13 @@ fn bytes_and_subscribers_are_counted_both_ways() {
     let mut follower = server.connect();
     let text = "GET /sse/0 HTTP/1.1\r\nHost: test\r\n\r\n";
     follower.send(text);
-    server.until("it follows", |census| census.subscribed == 1);
-    server.census();
+    server.until("it follows", |counts| counts.subscribed == 1);
+    server.counts();
     let traffic = server.meters.traffic();
     assert_eq!((traffic.received_bytes, traffic.subscribers), ((sent + text.len()) as u64, 1));
     assert!((100_100..101_000).contains(&traffic.sent_bytes), "{}", traffic.sent_bytes);
     drop(follower);
-    server.until("it is gone", |census| census.connections == 1);
-    server.census();
+    server.until("it is gone", |counts| counts.connections == 1);
+    server.counts();
     assert_eq!(server.meters.traffic().subscribers, 0);
 }

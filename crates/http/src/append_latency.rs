@@ -1,10 +1,10 @@
-//! How long appends take, from the turn that read one whole to the moment its answer may leave. Which
-//! requests these are is the service's to say.
+//! How long appends take, from the turn that read one whole to the moment its answer may leave. The service
+//! says which requests are appends.
 //!
 //! No clock is read for any of them. The reactor reads one when a turn begins, and what a store reports
-//! complete is mostly the first thing of a turn; what was answered at once counts from the turn's beginning
-//! to its end, where whoever waits next needs the clock anyway. So a measure is as fine as a turn is long,
-//! and costs two additions.
+//! complete is mostly the first thing of a turn. An append that was answered at once counts from the turn's
+//! beginning to its end, where the reactor reads the clock anyway before it waits. So a measure is as fine as
+//! a turn is long, and costs two additions.
 
 use crate::connection::Reply;
 use crate::meters::Meters;
@@ -13,14 +13,14 @@ use thalweg_wire::exchange::Service;
 
 /// What one turn has seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Posts {
+pub(crate) struct AppendLatency {
     /// Answered, and waiting for nothing but the turn's end.
     answered: u64,
     /// The turn's clock is older than something that was done in the turn.
     acted: bool,
 }
 
-impl Posts {
+impl AppendLatency {
     /// Something was done.
     pub(crate) fn acted(&mut self) {
         self.acted = true;
@@ -41,7 +41,7 @@ impl Posts {
     pub(crate) fn turn_ended<S: Service>(&mut self, core: &mut HttpCore<S>, meters: &Meters) {
         if self.answered > 0 {
             let took_us = core.turn_ended_us().saturating_sub(core.now_us());
-            meters.posts(self.answered, took_us);
+            meters.appends(self.answered, took_us);
         }
         *self = Self::default();
     }
