@@ -448,6 +448,34 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                 await asyncio.wait_for(closed.acquire(), 60)
         await server.close()
 
+    async def test_a_handler_that_closes_its_server_can_still_answer(self):
+        asked, may_answer, told = asyncio.Semaphore(0), asyncio.Event(), []
+
+        async def answer(frame, reply):
+            asked.release()
+            if frame == b"closes":
+                await server.close()
+            else:
+                await may_answer.wait()
+            told.append(frame)
+            reply.end(frame)
+
+        server = self.serve(answer)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            calls = [asyncio.ensure_future(transport.call(frame)) for frame in (b"closes", b"closes", b"other")]
+            for _ in calls:
+                await asked.acquire()
+            # It does not end with one that is cancelled while it closes it.
+            calls.pop(0).cancel()
+            self.assertEqual(told, [])
+            may_answer.set()
+            self.assertEqual(await asyncio.gather(*calls), [b"closes", b"other"])
+        await asyncio.wait_for(server.wait(), 60)
+        self.assertEqual(told, [b"other", b"closes"])
+        with self.assertRaises(NoServer):
+            await Client.connect(self.endpoint(), connect_within=0)
+
     async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
         async def silent(_frame, _reply):
             pass

@@ -116,6 +116,12 @@ impl Reply {
         Ok(self.ours(py)?.lock().as_ref().is_none_or(Inner::is_cancelled))
     }
 
+    /// Whether it was answered here, or failed.
+    #[getter]
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.ours(py)?.lock().is_none())
+    }
+
     /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more.
     /// `False`: it is so already.
     fn watch(&self, py: Python<'_>) -> PyResult<bool> {

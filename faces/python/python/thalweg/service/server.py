@@ -58,6 +58,10 @@ class Server(AsyncScope):
         self._calls: dict[int, tuple[asyncio.Task[None], _Reply]] = {}
         self._closing: set[asyncio.Task[object] | None] = set()
         """Tasks that close it, handlers among them. None waits for another."""
+        self._owing: dict[asyncio.Task[object], asyncio.Future[None]] = {}
+        """Handlers that close it before they answer. Each goes on once nobody else owes an answer."""
+        self._ending: asyncio.Task[None] | None = None
+        """Closes it behind the answers of these handlers."""
         self._descriptor = -1
         self._owes_finish = False
 
@@ -84,7 +88,24 @@ class Server(AsyncScope):
     async def close(self) -> None:
         """Stops, and waits for what was begun. Handlers that run on are cancelled, those whose calls `drain_grace` has ended and
         those that have answered; nothing of them runs any more when this returns.
+
+        A handler may close its own server. One that has not answered yet waits here for the answers of all others, and the
+        server closes once this handler has answered too. It has `drain_grace` for that, as every call has.
         """
+        caller = asyncio.current_task()
+        if caller is None or self._descriptor < 0 or not self._owes_answer(caller):
+            return await self._close()
+        self.stop()
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._close())
+        self._owing[caller] = self._loop.create_future()
+        try:
+            self._release_owing()
+            await self._owing[caller]
+        finally:
+            del self._owing[caller]
+
+    async def _close(self) -> None:
         closer = asyncio.current_task()
         self._closing.add(closer)
         if self._descriptor >= 0:
@@ -141,8 +162,20 @@ class Server(AsyncScope):
         if requests and not self._owes_finish:
             self._owes_finish = True
             self._loop.call_soon(self._finish)
+        if self._owing:
+            self._release_owing()
         if self._listener.is_stopped and not self._stopped.done():
             self._stopped.set_result(None)
+
+    def _owes_answer(self, handler: asyncio.Task[object]) -> bool:
+        return any(task is handler and not reply.has_ended for task, reply in self._calls.values())
+
+    def _release_owing(self) -> None:
+        """Lets the handlers that close it go on, if they are the only ones that have not answered."""
+        if self._listener.statistics()["in_flight"] <= len(self._owing):
+            for turn in self._owing.values():
+                if not turn.done():
+                    turn.set_result(None)
 
     async def _answer(self, frame: bytes, reply: "_Reply") -> None:
         try:
@@ -199,6 +232,10 @@ class _Reply:
     @property
     def is_cancelled(self) -> bool:
         return self._native.is_cancelled
+
+    @property
+    def has_ended(self) -> bool:
+        return self._native.has_ended
 
     async def item(self, frame: bytes) -> bool:
         flow = self._native.item(frame)
