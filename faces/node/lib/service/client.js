@@ -4,6 +4,10 @@
 //
 // What is said in one turn of the event loop leaves together at its end; what a turn of the reactor brought is heard
 // together. Nothing here waits: connecting, and connecting anew, happen in the same turns.
+//
+// While nobody waits for anything, and items of streams that nobody took hold BACKLOG_BYTES or more, nothing is read, so that the
+// server's streams wait too. While somebody waits reading goes on, because the answer may come behind items of other streams: these
+// are bounded by their credit alone.
 
 const binding = require("../binding.js")
 const { Outbox } = require("./area.js")
@@ -57,6 +61,11 @@ class Client {
     this.waiters = []
     this.free = []
     this.inFlight = 0
+    // Bytes of items of streams that have not ended and were not taken, and who waits: calls of one answer, and streams whose
+    // reader waits for an item.
+    this.keptBytes = 0
+    this.awaited = 0
+    this.isHeldBack = false
     // Calls beyond the bound.
     this.queue = new Queue(settings.unsentBytesMax ?? UNSENT_BYTES_MAX)
     // Who waits for the connection.
@@ -147,6 +156,7 @@ class Client {
     waiter.slot = slot
     waiter.client = this
     this.inFlight++
+    if (waiter.isAwaited) this.awaited++
     this.outbox.put(what, slot, deadline, credit, request)
     if (this.outbox.used > SAID_BYTES_MAX) this.flush()
     else this.flushLater()
@@ -181,7 +191,7 @@ class Client {
     if (outbox.used === 0) return
     let hasMore
     try {
-      hasMore = this.native.flush(outbox.bytes, outbox.used)
+      hasMore = this.native.flush(outbox.bytes, outbox.used, this.holdsBack())
     } catch (error) {
       return this.end(faulty(error))
     }
@@ -194,10 +204,26 @@ class Client {
   turn(bytes, at) {
     if (this.isClosed) return at
     try {
-      return this.native.turn(bytes, at)
+      return this.native.turn(bytes, at, this.holdsBack())
     } catch (error) {
       this.end(faulty(error))
       return at
+    }
+  }
+
+  /** Whether so much was kept that nobody took that nothing more is read until it is. */
+  holdsBack() {
+    this.isHeldBack = this.awaited === 0 && this.keptBytes >= binding.BACKLOG_BYTES
+    return this.isHeldBack
+  }
+
+  /** So many bytes more are kept, and so many more wait. */
+  keeps(bytes, awaited) {
+    this.keptBytes += bytes
+    this.awaited += awaited
+    if (this.isHeldBack && (this.awaited > 0 || this.keptBytes < binding.BACKLOG_BYTES)) {
+      this.isHeldBack = false
+      this.turns.later()
     }
   }
 
@@ -224,6 +250,8 @@ class Client {
     this.waiters[slot] = undefined
     this.free.push(slot)
     this.inFlight--
+    if (waiter.isAwaited) this.awaited--
+    this.keptBytes -= waiter.keptBytes
     waiter.client = null
     if (what === END) waiter.end(this.turns.payload())
     else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))

@@ -254,9 +254,11 @@ impl Connection {
     }
 
     /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there
-    /// is none.
-    fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// is none. While it holds back it reads nothing, and the descriptor does not say that something came.
+    #[pyo3(signature = (holds_back=false))]
+    fn turn<'py>(&self, py: Python<'py>, holds_back: bool) -> PyResult<Bound<'py, PyList>> {
         self.with(py, |client| {
+            client.hold_back(holds_back);
             client.turn(Wait::Poll).raise(py)?;
             let events = PyList::empty(py);
             while let Some(event) = client.next() {
