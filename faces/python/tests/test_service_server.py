@@ -756,6 +756,24 @@ class PlainFunctionsInTurn(PlainPlace):
         for call in calls:
             self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
 
+    def test_requests_of_a_client_that_is_gone_are_dropped(self):
+        items = self.echo.count(types.EchoCount(first=1, last=300), credit=2)
+        next(items)
+        served, self.plain.fields = [], lambda request: served.append(request)
+        for _ in range(8):
+            self.other.send(FIELDS_FRAME)
+        self.other.flush()
+        self.assertTrue(self.turned.acquire(timeout=60))
+        # The last turn before the client is gone has ended, and one that saw that it is.
+        while self.turned.acquire(blocking=False):
+            pass
+        self.other.close()
+        for _ in range(2):
+            self.assertTrue(self.turned.acquire(timeout=60))
+        self.assertEqual(self.values(items), list(range(2, 301)))
+        self.assertEqual(served, [])
+
+
 class Signals(Place):
     """What asks a process to end stops what runs in it, and is whose it was afterwards."""
 

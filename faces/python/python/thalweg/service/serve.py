@@ -83,8 +83,12 @@ class _Loop:
                 self._leave(reply, frames)
 
     def turn(self) -> None:
-        """Sends what was answered, waits, and takes in what comes."""
-        self._waiting.extend(self._listener.wait())
+        """Sends what was answered, waits, and takes in what comes. Requests that were cancelled meanwhile, or whose client is gone,
+        are dropped.
+        """
+        came = self._listener.wait()
+        self._waiting = deque(request for request in self._waiting if not request[0].is_cancelled)
+        self._waiting.extend(came)
 
     def _answer(self, native: NativeReply, frame: bytes) -> None:
         reply = _Reply(native, self)
