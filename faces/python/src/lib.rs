@@ -30,6 +30,7 @@ mod query;
 mod report;
 mod rpc;
 mod scan;
+mod search;
 mod service;
 mod shared;
 mod store;

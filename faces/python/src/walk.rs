@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Spares};
 use crate::error;
 use crate::pin::Pin;
+use crate::search;
 use crate::shared::{Seat, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -144,10 +145,13 @@ impl Entrywise {
         self.idle = true;
     }
 
-    /// Begins another query, up to what is there now.
-    pub(crate) fn again(&mut self, query: &Query) {
-        self.idle = false;
-        self.walk.cursor.seek(query);
+    /// Begins another query, up to what is there now. `false` if that would take long: it is idle still.
+    pub(crate) fn again(&mut self, query: &Query) -> bool {
+        self.idle = self.is_long(query);
+        if !self.idle {
+            self.walk.cursor.seek(query);
+        }
+        !self.idle
     }
 
     /// Whether there is something to be told: an entry, which is kept for who takes it, what is in the way of
@@ -191,6 +195,11 @@ impl Entrywise {
     fn let_go(&mut self) {
         self.walk.let_go();
         self.spares = Spares::default();
+    }
+
+    /// Whether it takes long until it stands where another query begins.
+    pub(crate) fn is_long(&mut self, query: &Query) -> bool {
+        search::is_long(self.walk.cursor.unindexed_bytes(query))
     }
 
     /// Stands where another query begins.
