@@ -1,6 +1,6 @@
 //! What rings in an event loop when a store moved.
 //!
-//! Whoever commits rings, and needs no interpreter's lock for it: neither the thread that commits nor the
+//! The thread that commits rings it, without the interpreter's lock: neither that thread nor the
 //! committer ever waits for Python. In a loop of ours it posts to the loop's mailbox, with room reserved when
 //! the bell was armed, so that a ring is never refused; for any other loop a descriptor becomes readable.
 

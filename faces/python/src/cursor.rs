@@ -97,7 +97,7 @@ impl Cursor {
             Ended::Closed => Some("closed"),
             Ended::Deleted => Some("deleted"),
             Ended::Damaged => Some("damaged"),
-            // Whoever asks for more is told so by an exception.
+            // The next call for an entry raises that.
             Ended::StoreClosed => None,
         }))
     }

@@ -39,7 +39,7 @@ unsafe impl Sync for Entry {}
 
 impl Entry {
     fn found(&self) -> &Found {
-        // SAFETY: whoever calls this has a reference of its own, so nothing is changed meanwhile.
+        // SAFETY: the caller has a reference of its own, so nothing is changed meanwhile.
         unsafe { &*self.found.get() }
     }
 }

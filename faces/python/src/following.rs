@@ -1,5 +1,5 @@
-//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop, one for
-//! all who wait there.
+//! How a follower of a store waits for news: on its own thread, or in an event loop by a bell, one bell for
+//! all that wait in that loop.
 //!
 //! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and
 //! closing the store ends it. Never knows what is followed.
@@ -103,8 +103,8 @@ fn sleep<T, F: Following>(
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
-    // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here
-    // leave, and wakes all then.
+    // The waker stays until the next commit or the bell's end. Closing the store empties this seat
+    // and then wakes every waiter.
     let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))
 }

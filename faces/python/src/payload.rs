@@ -25,8 +25,8 @@ impl<'py> Payload<'py> {
         Ok(Payload::Buffer(buffer))
     }
 
-    /// The same for whoever lets Python go on before the bytes are read: what somebody may write to is
-    /// copied.
+    /// The same for a caller that lets Python go on before it reads the bytes: a buffer that Python may
+    /// write to is copied.
     pub(crate) fn kept(self) -> Payload<'py> {
         match self {
             Payload::Buffer(_) => Payload::Copied(self.bytes().to_vec()),

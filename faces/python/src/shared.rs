@@ -1,9 +1,9 @@
 //! What all handles of one store have in common, and how it ends.
 //!
 //! Purpose: closing a store ends it there and then, whatever handles Python still holds, without waiting for
-//! its garbage collector: the directory can be opened again at once. So nobody keeps the store but this;
-//! whoever walks it does so in a *seat* that is emptied, and whoever waits for the disk or for an entry is
-//! *in use*, is woken, and is waited for. What handles are left with says that the store is closed.
+//! its garbage collector: the directory can be opened again at once. So this alone keeps the
+//! store. A walk through it has a *seat*, which closing empties. A wait for the disk or for an entry has the
+//! store *in use*: closing wakes it and waits for it. Handles that are left say that the store is closed.
 //!
 //! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store
 //! is never dropped: it is the parent's to close.
@@ -82,7 +82,7 @@ impl<T> Seat<T> {
         self.try_with(task).ok_or_else(|| self.shared.over())
     }
 
-    /// The same, for whoever does not hold the interpreter's lock.
+    /// The same, for a caller without the interpreter's lock.
     #[inline]
     pub(crate) fn try_with<R>(&self, task: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.shared.forked.get().is_some() {
@@ -152,7 +152,7 @@ impl Shared {
         in_use.ok_or_else(|| self.over())
     }
 
-    /// The same for what only whoever writes the store can do.
+    /// The same for what only the process that writes the store can do.
     pub(crate) fn enter_own(&self) -> PyResult<InUse<Store>> {
         self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }

@@ -80,7 +80,7 @@ class Close(StoreCase):
             self.store.close()
             asks.join()
             self.assertIsInstance(got[0], (thalweg.Births, thalweg.Closed))
-            # At once, whoever holds what.
+            # At once, whatever handles are held.
             self.store = self.open()
 
     def test_a_store_stays_where_it_was_opened(self):

@@ -173,7 +173,7 @@ class Program:
         try:
             os.setsid()
         except PermissionError:
-            # Whoever leads a group has left already.
+            # The leader of a process group has left already.
             pass
         self.is_emancipated = True
         self.done()
@@ -253,8 +253,7 @@ def _descriptors() -> list[int]:
 
 def _leave_descriptors(descriptors: list[int], nowhere: int) -> None:
     """Lets go of everything that these descriptors stand for, but for input, output and errors: they stand for `nowhere` then. Their
-    numbers stay taken until whoever has them closes them, or a number that is used again would be closed by somebody who had it
-    before."""
+    numbers stay taken until their owners close them: an owner would otherwise close a number that was used again."""
     for descriptor in descriptors:
         if descriptor > 2 and descriptor != nowhere and _is_open(descriptor):
             os.dup2(nowhere, descriptor, inheritable=False)

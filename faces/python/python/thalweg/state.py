@@ -278,7 +278,7 @@ class SyncSession(Scope):
     """A session, whose calls wait. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
-    """What names it, on any connection. Whoever has it can use the session."""
+    """Names the session, on any connection. Every holder of the token can use the session."""
     fork: str
     """The fork it is on."""
     lease: float
@@ -379,7 +379,7 @@ class Session(AsyncScope):
     """A session, for an event loop. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
-    """What names it, on any connection. Whoever has it can use the session."""
+    """Names the session, on any connection. Every holder of the token can use the session."""
     fork: str
     """The fork it is on."""
     lease: float

@@ -1,6 +1,6 @@
 """Following a log, or which logs there are, in an event loop.
 
-Whoever commits rings a bell, one of each loop for all who follow something there: in a loop of ours it posts to the loop's
+A commit rings a bell, of which each loop has one for everything that is followed there. In a loop of ours it posts to the loop's
 mailbox, for any other one a descriptor becomes readable. No polling, and no Python in the path of a commit. In the process
 that writes the store no thread is needed for it, and in any other one for all tails together.
 """
@@ -100,7 +100,7 @@ class _Hearing:
         try:
             told = self._bell.which(list(self._waiting.values()))
         except Exception as error:
-            # It rings no more: whoever waits hears why, and may try again.
+            # It rings no more: every waiting tail raises why, and may try again.
             for until in waiting:
                 if not until.done():
                     until.set_exception(error)

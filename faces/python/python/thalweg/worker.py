@@ -81,7 +81,7 @@ class Worker:
         self.loop.call_soon(self._turn)
         while True:
             try:
-                # Whoever stops it does not end the jobs that wait there, nor this worker.
+                # Code that stops the loop ends neither the jobs that wait there nor this worker.
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 # What a call raises ends that call, which hears of it in the next turn.
@@ -241,7 +241,7 @@ class Worker:
         return True
 
     def lost(self, kind: int, number: int, raised: BaseException) -> None:
-        """An event was not posted: whoever sent it has gone on."""
+        """An event was not posted. Its sender does not wait for it."""
         words = traceback.format_exception_only(raised)[-1].strip()
         logging.getLogger("thalweg.worker").warning("an event (kind %d, number %d) is lost: %s", kind, number, words)
 
@@ -490,7 +490,7 @@ def main() -> None:
     """Runs a worker at the endpoint that the first argument names."""
     worker = Worker(sys.argv[1])
     erlang._worker = worker
-    # Whoever imports this module by its name means the one that runs.
+    # An import of this module by its name means the one that runs.
     sys.modules.setdefault("thalweg.worker", sys.modules["__main__"])
     sys.path.insert(0, os.getcwd())
     try:
@@ -500,7 +500,7 @@ def main() -> None:
         if not isinstance(raised, SystemExit) or isinstance(status, str):
             traceback.print_exception(raised)
         sys.stdout.flush()
-        # Whoever waits is told by the end of this process, which waits for no threads that are left.
+        # Waiting callers are told by the end of this process, which waits for no threads that are left.
         os._exit(status if isinstance(status, int) else int(status is not None))
 
 

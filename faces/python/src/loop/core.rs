@@ -24,8 +24,8 @@ use std::os::fd::RawFd;
 use thalweg_events::Callbacks;
 use thalweg_sys::clock;
 
-/// Calls and events that may wait in a loop when somebody posts one more event; beyond, whoever posts is
-/// told.
+/// Calls and events that may wait in a loop, at most, for one more event to be posted; beyond that the
+/// post is refused.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// What a loop is made of.
@@ -301,8 +301,8 @@ impl Loop {
         slf.get().enqueue(slf.py(), handle)
     }
 
-    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come
-    /// what executors did and whoever was waited for in other threads, and nobody would hear of a refusal.
+    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: results of
+    /// executors and of waits in other threads come this way, and nothing would hear of a refusal.
     #[pyo3(signature = (callback, *args, context = None))]
     fn call_soon_threadsafe(
         slf: &Bound<'_, Self>,
@@ -414,7 +414,7 @@ impl Loop {
         let timers = self.timers.with(py, Timers::clear)?;
         let targets = self.io.with(py, Io::close)?;
         let callbacks = self.callbacks.with(py, Callbacks::clear)?;
-        // Whoever knows a handle keeps it, but not what it would have called.
+        // References to a handle keep it, but not what it would have called.
         ready.iter().for_each(|ready| ready.let_go(py));
         timers.iter().for_each(|timer| TimerHandle::let_go(timer.bind(py)));
         targets.iter().for_each(|target| target.let_go(py));

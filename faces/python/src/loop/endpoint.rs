@@ -133,7 +133,7 @@ impl Endpoint {
         }
     }
 
-    /// Schedules what a transport begins with: `connection_made`, then reading, then whoever waits for both.
+    /// Schedules what a transport begins with: `connection_made`, then reading, then the waiter for both.
     pub(crate) fn begin(&self, transport: &Bound<'_, PyAny>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = transport.py();
         if let Some(protocol) = self.protocol.share(py) {
@@ -205,7 +205,7 @@ impl Endpoint {
         tell_handler(self.owner(py)?.bind(py), raised, &context)
     }
 
-    /// Whether it is over for whoever writes; the log says so when that happens again and again.
+    /// Whether writing is over; the log says so when a writer goes on all the same.
     #[inline]
     pub(crate) fn refuses_writes(&self, py: Python<'_>) -> PyResult<bool> {
         let lost = self.life.get(py).lost;
@@ -273,8 +273,8 @@ impl Endpoint {
         told.and(closed)
     }
 
-    /// Nobody knows the transport any more: closes the socket. Whoever is collected with it and still writes
-    /// or closes does nothing to the number, which may be another's by then.
+    /// Nothing refers to the transport any more: closes the socket. An object that is collected with it and
+    /// still writes or closes leaves the descriptor's number alone, which may be another's by then.
     pub(crate) fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, |life| life.closing = true);
         // A loop that waits in another thread watches nothing of what nobody knows.

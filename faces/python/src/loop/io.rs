@@ -3,8 +3,8 @@
 //! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch.
 //! The descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and
 //! gives every one back, closing none. Invariants: a descriptor has at most one watch; its key is alive in
-//! the reactor while the watch exists, unless the descriptor was found closed: then whoever is the next to
-//! watch that number gets a new one; what happened to a watch that is gone since is not delivered, because
+//! the reactor while the watch exists, unless the descriptor was found closed: the next watch of
+//! that number then gets a new key; what happened to a watch that is gone since is not delivered, because
 //! keys are never reused.
 
 use super::accepting::Acceptor;
@@ -55,7 +55,7 @@ impl Handler for Collector {
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
         let Some(descriptor) = core.entry(key).copied() else { return };
-        // A broken descriptor is reported to whoever watches it, for whatever they watch it.
+        // A broken descriptor is reported to every watcher, whether it reads or writes.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
         self.found.push(Found::Seen(Seen { descriptor, readable, writable, key }));
@@ -91,7 +91,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Tells whoever was told that it is no longer.
+    /// Lets go of the target: it is told nothing more.
     pub(crate) fn let_go(&self, py: Python<'_>) {
         match self {
             Self::Call(handle, _) => drop(handle.get().cancel_once(py)),
@@ -221,8 +221,8 @@ impl Io {
         self.listening.is_worth_it()
     }
 
-    /// Looks for a moment, giving its processor to whoever needs it. Whether something came, or somebody woke
-    /// us: otherwise a [`sleep`](Self::sleep) is to follow.
+    /// Looks for a moment, and yields its processor to other threads. Whether something came, or a thread
+    /// woke us: otherwise a [`sleep`](Self::sleep) is to follow.
     pub(crate) fn listen(&mut self, found: &mut Vec<Found>) -> std::io::Result<bool> {
         self.collect(found, |reactor, listening| {
             let began_ns = clock::monotonic_ns();
@@ -323,7 +323,7 @@ impl Io {
             } else {
                 let core = reactor.core();
                 if core.set_interest(watch.key, interest).is_err() {
-                    // Closed meanwhile: nothing is told of it any more, and whoever has the number next
+                    // Closed meanwhile: it has no more events, and the next descriptor of that number
                     // begins anew.
                     give_back(core.release(watch.key));
                 }
@@ -349,8 +349,8 @@ impl Io {
         )
     }
 
-    /// Whether somebody has one side of a descriptor to themselves: whoever is told by number takes no
-    /// other's place, and gives theirs to no other. A number that another descriptor had since is free.
+    /// Whether one side of a descriptor belongs to a target alone: a target that is told by number takes the
+    /// place of no other, and no other takes its place. A number that another descriptor had since is free.
     pub(crate) fn is_taken(&mut self, descriptor: RawFd, side: Side, target: &Target) -> bool {
         let told = self.told(descriptor, side);
         told.is_some_and(|told| told.is_by_number() || target.is_by_number())
@@ -444,8 +444,8 @@ impl Drop for Io {
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {
-    // SAFETY: the number is not negative, as `watch` has seen; whoever owns it keeps it, because `give_back`
-    // takes it out of every one that is made here before it could be closed.
+    // SAFETY: the number is not negative, as `watch` has seen; its owner keeps it, because `give_back`
+    // takes it out of every `OwnedFd` that is made here before that could close it.
     let lent = unsafe { OwnedFd::from_raw_fd(descriptor) };
     core.insert(lent, descriptor, interest).map_err(|rejected| {
         let _ = rejected.descriptor.into_raw_fd();

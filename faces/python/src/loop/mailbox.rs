@@ -1,4 +1,4 @@
-//! Every event of a loop by one number, one shape, one queue: for whoever is no coroutine.
+//! Every event of a loop by one number, one shape, one queue: for callers that are no coroutines.
 //!
 //! Purpose: a router, another runtime, a thread that finished posts [`Event`]s here, and the loop's own
 //! descriptors, timers and sockets are told the same way: `callback(kind, payload)`, the kinds being those of
@@ -60,7 +60,7 @@ enum Call {
     Future(Py<PyAny>),
 }
 
-/// Tells whoever is registered under the event's number.
+/// Calls the callback, or resolves the future, that is registered under the event's number.
 pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
     let of = of(py, event.kind, event.payload.as_ref());
@@ -87,7 +87,7 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
     }
 }
 
-/// Whoever is told of an event: a callback or a future, or nobody any more.
+/// What is registered for an event: a callback or a future, or nothing any more.
 #[cold]
 pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<Py<PyAny>> {
     state.callbacks.with(py, |callbacks| match callbacks.find(id) {
@@ -102,7 +102,7 @@ fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) ->
     }
     let name = if kind.is_error() { "set_exception" } else { "set_result" };
     let resolved = future.call_method1(name, (payload,));
-    // What is no exception cannot be raised: whoever waits hears of that instead.
+    // What is no exception cannot be raised: the future fails with that error instead.
     let other = |raised: PyErr| future.call_method1("set_exception", (raised.into_value(future.py()),));
     resolved.or_else(other).map(drop)
 }
@@ -380,7 +380,7 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// Refuses where nothing can be watched: for whoever begins what could not be taken back.
+    /// Raises where nothing can be watched: for a caller that is about to begin what cannot be undone.
     fn _ensure_may_watch(&self, py: Python<'_>) -> PyResult<()> {
         self.owner.get().ensure_may_watch(py)
     }

@@ -79,8 +79,8 @@ impl Together {
         Ok(())
     }
 
-    /// Whether a write of so many bytes waits for the turn's end: then whoever asked has to queue it, having
-    /// had nothing in its queue.
+    /// Whether a write of `bytes` bytes waits for the turn's end: the caller, whose queue is empty, then has
+    /// to queue it.
     #[inline]
     pub(crate) fn takes(&self, stream: &Bound<'_, StreamTransport>, bytes: usize) -> PyResult<bool> {
         let py = stream.py();

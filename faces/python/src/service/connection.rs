@@ -191,8 +191,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it
-    /// never will be.
+    /// Whether the connection is there. To be asked when the descriptor is readable; raises the reason why
+    /// there never will be one.
     fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |client| {
             client.turn(Wait::Poll).raise(py)?;

@@ -62,7 +62,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
     _hears = False
-    """Signals wake it, whoever handles them."""
+    """Signals wake it, whichever way they are handled."""
     _csock: Any
     _signal_handlers: dict[int, Any]
     _thread_id: int | None
@@ -115,7 +115,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
 
     @property
     def mailbox(self) -> Mailbox:
-        """Every event by number: for whoever is no coroutine."""
+        """Every event by number: for callers that are no coroutines."""
         return Mailbox(self)
 
     def _add_callback(self, handle: asyncio.Handle) -> None:
@@ -129,8 +129,8 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
         """While it runs in another thread, has it call that in its next turn: whether it does.
 
-        Whether it sleeps there would be known too, and not for long: whoever asks may give the interpreter's lock away
-        before it has done what it asked for.
+        Whether it sleeps there is no use to know: a caller may give the interpreter's lock away before it acts on
+        the answer.
         """
         if not self._runs_elsewhere():
             return False

@@ -1,8 +1,8 @@
-"""Signals that wake a loop that sleeps, whoever handles them.
+"""Signals that wake a loop that sleeps, whichever way they are handled.
 
 A signal that comes between a loop's last look at signals and its sleep ends no sleep. So while a loop runs in the main thread the
 interpreter writes every signal to the pipe that wakes the loop (`signal.set_wakeup_fd`), as asyncio has it do for
-`add_signal_handler`. Whoever else hears of signals that way keeps it.
+`add_signal_handler`. Another descriptor that was set there before stays.
 """
 
 import os

@@ -92,7 +92,7 @@ class Sockets(Loop):
             return await waiter
         finally:
             operation.end(self)
-            # Whoever keeps the exception keeps this frame, and the waiter would keep the exception: a cycle.
+            # The exception keeps this frame, and the waiter would keep the exception: a cycle.
             del operation, waiter
 
 

@@ -24,7 +24,7 @@ _FAILED: Final = 2
 
 
 class _Waiter(Protocol):
-    """Who waits for a call's end: a future, or who passes for one."""
+    """Waits for a call's end: a future, or an object with the same methods."""
 
     def done(self) -> bool: ...
     def set_result(self, result: bytes, /) -> None: ...
@@ -93,8 +93,8 @@ class Client(Watched):
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
         """Sends a request that a stream answers; yields its frames, the one that ends it included.
 
-        At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
-        that is closed, or let go of, before its end is cancelled.
+        At most `credit` items, 1 or more, may be sent before they are taken; without it the server says how many. A stream that is
+        closed, or let go of, before its end is cancelled.
         """
         call = self._connection.stream(request, deadline, credit)
         inbox = self._streams[call] = _Inbox()
@@ -118,7 +118,7 @@ class Client(Watched):
         return self._connection.is_connected
 
     def _begin(self, request: bytes, waiter: _Waiter, deadline: float | None) -> int:
-        """Sends a request; whoever waits is told of the frame that answers it, or why there is none."""
+        """Sends a request. The waiter gets the frame that answers it, or the error."""
         call = self._connection.call(request, deadline)
         self._calls[call] = waiter
         if not self._stirred:

@@ -78,7 +78,7 @@ class Server(AsyncScope):
         self._listener.stop()
         if self._descriptor >= 0:
             self._turn()
-            # Whoever does not take its answers in time is left.
+            # Clients that do not take their answers in time are disconnected.
             self._loop.call_later(self._grace, self._late)
 
     async def wait(self) -> None:
@@ -185,7 +185,7 @@ class Server(AsyncScope):
             reply.end(error_frame(self._error, error))
 
     def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
-        """A call that its handler did not answer ends now, whoever still holds the reply."""
+        """A call that its handler did not answer ends now, even if the reply is still referred to."""
         del self._calls[native.number]
         native.fail(Fault.ABANDONED, "the handler gave no answer")
 
