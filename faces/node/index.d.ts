@@ -84,9 +84,9 @@ export interface OpenOptions {
 }
 
 /**
- * Opens the store in a directory, or makes one there. Within a process a store is opened once, whoever opens it, and
- * closed with the last. A store in memory is shared by name. Whoever opens one that is open asks for nothing that it is not: `CONFLICT`
- * says what differs. What is left out is as it is.
+ * Opens the store in a directory, or makes one there. Within a process the store itself is
+ * opened once, by the first opening, and closed with the last. A store in memory is shared by name. Options that differ from those of a
+ * store that is open are refused as `CONFLICT`, which says what differs; options that are left out are as they are.
  */
 export function open(path: string, options?: OpenOptions): Store
 
@@ -112,7 +112,7 @@ export interface Report {
 }
 
 /**
- * Writes a backup of the store in a directory, whoever has it open, to another that is empty or not there: a store as of
+ * Writes a backup of the store in a directory, which may be open, to another that is empty or not there: a store as of
  * one moment, that was closed then. Sealed segments are hard links where the file system knows them. It holds everything
  * that was durable before the call, in "os" mode everything that was appended.
  */
@@ -322,7 +322,7 @@ export interface TimeOption {
 
 export interface Store {
   readonly path: string
-  /** What an entry survives here, whoever opened the store first; of a store that is only read, what was asked for. */
+  /** What an entry survives here, as the first opening has it; of a store that is only read, what was asked for. */
   readonly durability: Durability
   readonly readOnly: boolean
   /** What opening it found; null of a store that is only read, or is in memory. */
@@ -360,7 +360,7 @@ export interface Store {
   backup(to: string): Promise<Backup>
   /**
    * Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. Resolves with whether there is more to
-   * do: one call does a bounded part of it, and whoever calls again until there is none takes no more than housekeeping's share of the time.
+   * do: one call does a bounded part of it, and a caller that repeats it until there is no more takes only housekeeping's share of the time.
    */
   maintain(): Promise<boolean>
   /** Writes what was appended, and closes the store if nobody else in the process has it open: once what is under way is done. */
@@ -410,7 +410,7 @@ export type Query = NonNullable<AtMostOne<Starts>> & {
 }
 
 /**
- * An entry. Its data is a view of the store's file where that is written for good, else a copy. Whoever writes to it
+ * An entry. Its data is a view of the store's file where that is written for good, else a copy. Writing to it
  * changes what this thread reads there later, and nothing else: not the file, and no other thread or process.
  */
 export interface Entry {

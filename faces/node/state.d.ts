@@ -33,7 +33,7 @@ export class Session {
   static open(at: string, options?: OpenOptions): Promise<Session>
   /** Comes back to a session by its token, on any way in. */
   static rejoin(at: string, token: string, options?: Pick<OpenOptions, "http">): Promise<Session>
-  /** What names it. Whoever has it can use the session. */
+  /** Names the session. Every holder of the token can use it. */
   readonly token: string
   readonly fork: string
   readonly leaseMs: number

@@ -3,7 +3,7 @@
 //! Owns: the client, under a lock that is held for a look and never for a wait. Any scheduler may come along:
 //! a process that makes a call and looks a little for its answer (`nif`), and the connection's router, a
 //! process that looks when the descriptor says so, or again and again while answers come faster than waking
-//! it would take. Whoever looks hands everybody's answers out.
+//! it would take. Each look hands out the answers of all callers.
 //!
 //! Invariants, checked by the suites under `test/`:
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
@@ -433,7 +433,7 @@ impl State {
             self.hand_out(env, None);
         }
         if self.router_sleeps && self.has_ended() {
-            // Whoever finds the end takes the descriptor along that would have said so.
+            // The one that finds the end also removes the descriptor that would have said so.
             self.router_sleeps = false;
             self.tell_router(env, "look");
         }
@@ -518,8 +518,8 @@ impl State {
         self.is_left
     }
 
-    /// Whoever is told so has to have the virtual machine leave the descriptor: once, because its number may
-    /// be somebody else's afterwards.
+    /// Whether the caller has to have the virtual machine leave the descriptor. It says so once, because
+    /// the number may belong to another descriptor afterwards.
     pub(crate) fn leave_descriptor(&mut self) -> bool {
         !std::mem::replace(&mut self.is_left, true)
     }

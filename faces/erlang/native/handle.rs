@@ -157,7 +157,7 @@ unsafe extern "C" fn dropped(_env: *mut RawEnv, object: *mut c_void) {
 /// # Safety
 /// Called by the virtual machine with an object of ours.
 unsafe extern "C" fn stopped(_env: *mut RawEnv, object: *mut c_void, event: c_int, _direct: c_int) {
-    // SAFETY: it is a connection, held by whoever calls.
+    // SAFETY: it is a connection, which the caller holds.
     let connection = unsafe { &*object.cast::<Connection>() };
     if event == connection.descriptor {
         connection.lock().drop_client();

@@ -15,7 +15,7 @@ mod decode;
 mod encode;
 mod enif;
 #[rustfmt::skip]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for callers that need more of it")]
 mod generated;
 mod handle;
 mod nif;

@@ -371,8 +371,8 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
 }
 
 /// `watch_process(Connection) -> boolean()`: the caller is sent
-/// `{select, Connection, undefined, ready_input}` once the worker's process has ended, whoever holds what it
-/// had open.
+/// `{select, Connection, undefined, ready_input}` once the worker's process has ended, even if another
+/// process still holds what it had open.
 pub(crate) fn watch_process(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let known = atoms(env);

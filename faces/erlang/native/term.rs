@@ -261,7 +261,7 @@ impl Env {
     }
 
     pub(crate) fn make_float(self, value: f64) -> RawTerm {
-        // SAFETY: as above; whoever calls has seen to it that it is finite.
+        // SAFETY: as above; the caller has made sure that it is finite.
         unsafe { enif::enif_make_double(self.0, value) }
     }
 

@@ -175,7 +175,7 @@ async_call(Module, Function) -> spawn_call(Module, Function).
 -spec async_call(name(), name(), list()) -> request().
 async_call(Module, Function, Arguments) -> spawn_call(Module, Function, Arguments).
 
-%% @doc Begins a call: the same as {@link spawn_call/4}, because coroutines are awaited whoever calls them.
+%% @doc Begins a call: the same as {@link spawn_call/4}, because coroutines are awaited whichever function calls them.
 -spec async_call(name(), name(), list(), options()) -> request().
 async_call(Module, Function, Arguments, Options) -> spawn_call(Module, Function, Arguments, Options).
 

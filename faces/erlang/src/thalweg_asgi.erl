@@ -150,7 +150,7 @@ acceptor(Listener, Server) ->
             go_on(Listener, Server);
         {error, timeout} -> ?MODULE:acceptor(Listener, Server);
         {error, closed} -> exit({shutdown, closed});
-        %% Of whoever left again, or of a machine that is short of something: there is more once connections end.
+        %% A client left again, or the machine is short of something: there is more once connections end.
         {error, _} ->
             timer:sleep(?ACCEPT_PAUSE),
             ?MODULE:acceptor(Listener, Server)
@@ -183,7 +183,7 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
         {'EXIT', Owner, Reason} -> end_all(Reason);
         {'EXIT', Acceptor, Reason} -> exit(Reason);
         {'EXIT', _, shutdown} ->
-            %% Of whoever stops it. Its owner did not ask for that, and goes on.
+            %% A process stops it. Its owner did not ask for that, and goes on.
             true = unlink(Owner),
             exit(shutdown);
         {'EXIT', _, _} ->
@@ -304,7 +304,7 @@ is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
     binary:match(Name, [<<":">>, <<" ">> | Ends]) =:= nomatch andalso binary:match(Value, Ends) =:= nomatch;
 is_line(_) -> false.
 
-%% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
+%% In chunks, unless the application says how long it will be, or the client knows of no chunks: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), exchange(), tuple()) -> {ok | error, thalweg_body:body()}.
 respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method}) ->
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
@@ -323,7 +323,7 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
     _ = gen_tcp:send(Socket, Head),
     parts(Socket, Exchange, maps:get(timeout, Options, 30000), Body).
 
-%% Where it is cut off whoever reads it learns that by the end of the connection.
+%% Where it is cut off the client learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.
 parts(Socket, {Stream, Before}, Timeout, Body) ->
     {Next, Read} = thalweg_body:next(Stream, Timeout, Before, Socket, parts),

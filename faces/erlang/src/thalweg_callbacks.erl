@@ -10,7 +10,7 @@
 %% Called with the list of arguments.
 -type callback() :: fun((list()) -> term()) | {module(), atom()}.
 
-%% @doc The table belongs to whoever calls this.
+%% @doc The table belongs to the caller.
 -spec create() -> ok.
 create() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
@@ -35,7 +35,7 @@ unregister(Name) ->
     ok.
 
 %% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
-%% very worker, while the function that called back waits. Whoever runs it hears when it is over, and says so where it ended
+%% very worker, while the function that called back waits. The caller of this is told when it is over, and tells the worker if it ended
 %% without an outcome.
 -spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> {pid(), reference()}.
 run(Pool, Connection, Number, {Name, Arguments}) ->
@@ -56,7 +56,7 @@ died(Connection, Number, Reason) ->
     Words = {exit, text(Reason)},
     tell(fun() -> thalweg_nif:answer(Connection, Number, false, Words) end).
 
-%% @doc Tells a worker what it has to hear, for whoever may not wait: where more waits to be sent than may, another process does.
+%% @doc Tells a worker what it has to hear, for a caller that may not wait: where more waits to be sent than may, another process waits.
 -spec tell(fun(() -> ok | {error, term()})) -> ok.
 tell(Say) ->
     case Say() of

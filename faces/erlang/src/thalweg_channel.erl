@@ -193,7 +193,7 @@ forget_reader(#reader{timer = Timer, monitor = Monitor}) ->
     true = demonitor(Monitor, [flush]),
     ok.
 
-%% Whoever has waited longest, and is still there, gets what is there.
+%% The process that has waited longest, and is still there, gets what is there.
 -spec serve(#state{}) -> #state{}.
 serve(#state{size = Size, readers = Readers} = State) ->
     case Size > 0 andalso queue:out(Readers) of

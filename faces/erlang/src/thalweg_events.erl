@@ -10,7 +10,7 @@
 %% room, or `{refused, Why}' when one for a worker has no value in Python, is of a kind that there is none of there, or is longer than
 %% a frame, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
 %% shows only in the worker (a map whose key is a list there) is a warning in its log. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
-%% whoever wants more of it says so by `inet:setopts/2'.
+%% a receiver that wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
 
 -export([start_link/0, start_link/1, stop/1]).
@@ -343,7 +343,7 @@ deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
 in_order([], Told) -> Told;
 in_order([Event | Earlier], Told) -> in_order(Earlier, [as_told(Event) | Told]).
 
-%% Whoever is of another node is taken to be there: its end is told, and comes late at the worst.
+%% A process of another node is taken to be there: its end is told, and comes late at the worst.
 -spec is_there(pid()) -> boolean().
 is_there(Process) -> node(Process) =/= node() orelse is_process_alive(Process).
 

@@ -103,7 +103,7 @@ loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->
         {log, Level, Words, Meta} -> ?MODULE:loop(say(State, Level, Words, Meta));
         {logged, Connection, {Level, Words, Meta}} -> ?MODULE:loop(taken(say(State, Level, Words, Meta), Connection));
         {Port, {exit_status, _}} = Ended ->
-            %% Whoever is told so has everything behind it that was printed.
+            %% The receiver of this has had everything that was printed.
             Worker ! Ended,
             ?MODULE:loop(State);
         ready -> ?MODULE:loop(begin_lines(State));

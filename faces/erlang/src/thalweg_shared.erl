@@ -36,7 +36,7 @@ add(Name, Amount) -> ets:update_counter(?TABLE, {value, Name}, Amount, {{value, 
 -spec names() -> [term()].
 names() -> [Name || [Name] <- ets:match(?TABLE, {{value, '$1'}, '_'})].
 
-%% @private The table belongs to whoever calls this.
+%% @private The table belongs to the caller.
 -spec create() -> ok.
 create() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}, {write_concurrency, true}]),

@@ -108,7 +108,7 @@ function canonical(path, readOnly) {
   try {
     return realpathSync(path)
   } catch (error) {
-    // What is no store is refused by whoever is to read it, in the same words everywhere.
+    // What is no store is refused by the reader, in the same words everywhere.
     if (readOnly) return path
     throw refused(error)
   }
@@ -266,7 +266,7 @@ class Store {
     return settled(native(() => this.opening.maintain()))
   }
 
-  /** Closes it here, and the store when this was the last opening in the process. Whoever closes it again waits for the same. */
+  /** Closes it here, and the store when this was the last opening in the process. A second call waits for the same. */
   close() {
     this.ending ??= this.leave()
     return this.ending

@@ -32,7 +32,7 @@ class Waits {
   persisted(ticket, settle) {
     const { tickets } = this
     let place = tickets.length
-    // Nearly always the last: whoever waits for what was appended a while ago comes in between.
+    // Nearly always the last: a wait for what was appended a while ago comes in between.
     while (place > 0 && tickets[place - 1].ticket > ticket) place--
     tickets.splice(place, 0, { ticket, settle })
     this.look()

@@ -1,6 +1,6 @@
 //! The stores of this process: one per path and kind, shared by all threads that open it.
 //!
-//! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it
+//! A shelf is one store and its openings. The last one to close it closes the store; destroying it
 //! closes it for everybody. What is closed is dropped there and then, whatever handles JavaScript still
 //! holds: those hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each
 //! isolate, says it to readers that make no calls. Whatever is under way with the store itself then is waited
@@ -68,16 +68,16 @@ pub(crate) struct Shelf {
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
     openings: Mutex<usize>,
-    /// Whoever puts something on the pool that others wait for, or that waits for others, does so under this:
-    /// those who wait stand behind those they wait for, however few threads the pool has.
+    /// Held while a task is put on the pool that waits for other tasks, or that others wait for: a task that
+    /// waits then stands behind those it waits for, however few threads the pool has.
     queue: Mutex<()>,
-    /// When housekeeping is due, whoever appends.
+    /// When housekeeping is due, whichever opening appends.
     pub(crate) dues: Arc<Dues>,
     pub(crate) flags: Arc<Words>,
     rings: Arc<Rings>,
 }
 
-/// Whoever is to be told of what no word of the store says.
+/// Isolates that are told of what no word of the store says.
 #[derive(Debug)]
 struct Rings {
     flags: Arc<Words>,
@@ -204,7 +204,7 @@ impl Shelf {
         self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }
 
-    /// Has the pool begin what has the store in use, in front of whoever closes it and waits for it.
+    /// Has the pool begin what has the store in use, ahead of a close that waits for it.
     pub(crate) fn queue<T>(&self, begin: impl FnOnce() -> Result<T>) -> Result<T> {
         let _in_front = self.queue.lock();
         begin()
@@ -343,7 +343,7 @@ impl Closing {
         closing.finish(|open| {
             let ended = then(open.opened.close());
             drop(open);
-            // In front of whoever waits for it to have ended, and opens it anew.
+            // Before an opening that waits for the end goes on, and opens it anew.
             self.shelf.forget();
             ended
         })

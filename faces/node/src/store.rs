@@ -143,7 +143,7 @@ pub fn page_bytes() -> u32 {
 
 #[napi]
 impl Opening {
-    /// What an acknowledged entry survives, whoever opened the store first.
+    /// What an acknowledged entry survives, whichever opening was the first.
     #[napi]
     pub fn durability(&self) -> &'static str {
         self.shelf.options.durability.name()
@@ -362,7 +362,7 @@ fn begin<T: Task + 'static>(env: &Env, task: T) -> Result<PromiseRaw<'_, T::JsVa
     Ok(env.spawn(task)?.promise_object())
 }
 
-/// Whoever hears of new logs.
+/// A listener for new logs.
 #[napi]
 pub struct NativeBirths {
     shelf: Arc<Shelf>,

@@ -81,7 +81,7 @@ test("an item answers no call, and ends its producer", async (context) => {
   assert.equal(text(await client.call(bytes("0"))), "end")
 })
 
-test("whoever stops early ends the producer", async (context) => {
+test("a reader that stops early ends the producer", async (context) => {
   const path = endpoint(context)
   const { dispatch, seen } = counter()
   await serve(context, path, dispatch)

@@ -1,7 +1,7 @@
 //! Frames that take too long to read where they are found: kept as they came, and read where that keeps
 //! nobody waiting.
 //!
-//! Whoever looks is in the middle of a process's turn, and has the connection's lock. So of what one look
+//! A look happens in the middle of a process's turn, under the connection's lock. So of what one look
 //! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
 //! so is whatever comes behind it for the same waiter. The router has a process read them on a scheduler
 //! apart, one after the other, with the lock free meanwhile. One whose waiter is gone by then is dropped.

@@ -133,7 +133,7 @@ class Client {
     this.close()
   }
 
-  /** Begins a call for whoever waits for it. */
+  /** Begins a call, whose end is told to `waiter`. */
   ask(waiter, what, request, options, credit) {
     if (this.isClosed) return waiter.fail(new ServiceError("CLOSED", "this client was closed"))
     if (!(request instanceof Uint8Array)) return waiter.fail(badArgument("a request is a Uint8Array"))
