@@ -20,13 +20,13 @@ export class StateError extends ServiceError<StateCode> {
 export interface OpenOptions {
   /** `main` unless said. */
   fork?: string
-  /** How long the session stays when nobody uses it; 30,000 ms unless said. */
+  /** How long the session stays without being used, 30,000 ms by default. */
   leaseMs?: number
   /** What the client is told that calls over HTTP: a token where the server has some. It has one connection, so that calls keep their order. */
   http?: RpcOptions
 }
 
-/** Writes that nobody else sees until they are committed, and that can be taken back. */
+/** Writes that no other session sees until they are committed, and that can be taken back. */
 export class Session {
   private constructor()
   /** Begins a session at an endpoint, `*.sock` or `*.shm`, or at a URL, `http://host:port/rpc/state`. */

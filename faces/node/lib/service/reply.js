@@ -97,7 +97,7 @@ class Reply {
   }
 
   abort() {
-    this.controller.abort(new DOMException("nobody waits for the answer any more", "AbortError"))
+    this.controller.abort(new DOMException("the answer is not awaited any more", "AbortError"))
   }
 
   settle(goesOn) {

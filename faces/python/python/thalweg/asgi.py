@@ -228,7 +228,7 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                     break
         gone.set()
         if not is_over:
-            # What it raised amid its answer is the caller's, and so is an answer without an end: nobody may take it for whole.
+            # What it raised amid its answer is the caller's, and so is an answer without an end: no client may take it for whole.
             await task
             if is_begun:
                 raise RuntimeError("the application returned before the last part of its answer")

@@ -371,7 +371,7 @@ def _forget(left: list[asyncio.AbstractEventLoop | None], forked: Callable[[], N
 
 
 def _hear_signals(loop: asyncio.AbstractEventLoop, heard: asyncio.Event, signals: list[int]) -> None:
-    """Collects the signals that say it is to end, but for those that somebody handles already."""
+    """Collects the signals that say it is to end, but for those that have a handler already."""
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -392,7 +392,7 @@ def _hear_signals(loop: asyncio.AbstractEventLoop, heard: asyncio.Event, signals
 
 
 async def _order(program: Program, heard: asyncio.Event, signals: list[int]) -> Order | None:
-    """Waits for what it is to do; for ever once nobody is there to say it. `None` when a signal says that it is to end."""
+    """Waits for the next command; for ever once its parent is gone. `None` when a signal says that it is to end."""
     loop = asyncio.get_running_loop()
     loop.add_reader(program.fileno(), heard.set)
     try:

@@ -50,7 +50,7 @@ impl Attending {
     pub(super) fn say(&self, frame: &[u8]) -> PyResult<Said> {
         match &mut *self.0.lock() {
             Some(attendant) => Ok(attendant.hear(frame)),
-            None => Err(PyRuntimeError::new_err("nobody in Erlang attends")),
+            None => Err(PyRuntimeError::new_err("no process in Erlang attends")),
         }
     }
 

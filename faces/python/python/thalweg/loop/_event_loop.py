@@ -22,7 +22,7 @@ from ._streams import StreamTransport
 
 
 class _Watched(selectors.BaseSelector):
-    """What the loop watches, for those who look it up in a selector."""
+    """What the loop watches, for code that looks it up in a selector."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -68,7 +68,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     _thread_id: int | None
     """The thread that it runs in, while it does."""
     _transports: Mapping[int, Any]
-    """The last one that was made for each descriptor, while somebody knows it."""
+    """The last one that was made for each descriptor, while something refers to it."""
 
     def __init__(self) -> None:
         super().__init__(_Watched(self))
@@ -183,7 +183,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             super()._start_serving(protocol_factory, sock, sslcontext, server, backlog, *limits)  # type: ignore[misc]
 
     def _ensure_no_transport(self, sock: socket.socket) -> None:
-        """Refuses a socket that a transport has already. One whose number it only inherited is nobody's: the socket of
+        """Refuses a socket that a transport has already. One whose number it only inherited belongs to none: the socket of
         the transport that had it was closed behind its back.
         """
         descriptor = sock.fileno()

@@ -40,8 +40,9 @@ def serve(
 ) -> None:
     """Serves one request after the other until the process is asked to end, by SIGTERM or SIGINT; then answers what was begun.
 
-    While a stream has no credit for another item, its handler stands still at its `yield` and other requests are served. A
-    stream whose command is ordered by a fork is the exception: others wait until it has ended.
+    While a stream has no credit for another item, its handler stands still at its `yield` and other requests are served. The
+    exception is a stream whose command reads or writes a fork: every other request waits until it has ended, because this server
+    does not know which of them touch the same fork. Serve such a service by `Server`, which does.
 
     `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere
     `serve` ends by what `ready` or a handler raises.
@@ -117,7 +118,7 @@ class _Loop:
             self._leave(reply, frames)
 
     def _leave(self, reply: "_Reply", frames: _Frames) -> None:
-        """Ends a stream that nobody waits for."""
+        """Ends a stream that is not awaited any more."""
         try:
             frames.close()
         except Exception as error:

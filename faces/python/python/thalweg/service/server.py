@@ -42,7 +42,8 @@ class Server(AsyncScope):
     """Serves at endpoints, one task for each request.
 
     Listens from the moment it is made, and serves once it is entered: `async with`, or `run`. A call that is cancelled, by
-    its client or because that is gone, cancels its task. Leaving it takes nothing new, and waits for what was begun.
+    its client or because the client is gone, cancels its task. Leaving the block takes no new requests, and waits for calls that were
+    begun.
     """
 
     def __init__(self, service: Served, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
@@ -59,7 +60,7 @@ class Server(AsyncScope):
         self._closing: set[asyncio.Task[object] | None] = set()
         """Tasks that close it, handlers among them. None waits for another."""
         self._owing: dict[asyncio.Task[object], asyncio.Future[None]] = {}
-        """Handlers that close it before they answer. Each goes on once nobody else owes an answer."""
+        """Handlers that close it before they answer. Each goes on once no other handler owes an answer."""
         self._ending: asyncio.Task[None] | None = None
         """Closes it behind the answers of these handlers."""
         self._descriptor = -1
@@ -74,7 +75,7 @@ class Server(AsyncScope):
         self._turn()
 
     def stop(self) -> None:
-        """Takes nothing new from here on. Paths are free at once; what was begun is still answered."""
+        """Takes no new requests from here on. Paths are free at once; calls that were begun are still answered."""
         self._listener.stop()
         if self._descriptor >= 0:
             self._turn()
@@ -86,8 +87,8 @@ class Server(AsyncScope):
         await asyncio.shield(self._stopped)
 
     async def close(self) -> None:
-        """Stops, and waits for what was begun. Handlers that run on are cancelled, those whose calls `drain_grace` has ended and
-        those that have answered; nothing of them runs any more when this returns.
+        """Stops, and waits for calls that were begun. Handlers that still run then are cancelled: those that have answered, and those
+        whose calls `drain_grace` has ended. None runs any more when this returns.
 
         A handler may close its own server. One that has not answered yet waits here for the answers of all others, and the
         server closes once this handler has answered too. It has `drain_grace` for that, as every call has.
@@ -190,7 +191,7 @@ class Server(AsyncScope):
         native.fail(Fault.ABANDONED, "the handler gave no answer")
 
     def _tell(self, numbers: list[int]) -> None:
-        """Something changed for these calls: there is credit again, or nobody waits any more."""
+        """Something changed for these calls: there is credit again, or the answer is not awaited any more."""
         for number in numbers:
             found = self._calls.get(number)
             if found is not None:

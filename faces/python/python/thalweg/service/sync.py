@@ -51,7 +51,7 @@ class SyncClient(Scope):
         return self._connection.wait(call)[1]
 
     def cancel(self, call: int) -> None:
-        """Says that nobody waits for a call any more. It still ends: with its answer if that was faster, else `Cancelled`."""
+        """Cancels a call. It still ends: with its answer if that was faster, else `Cancelled`."""
         self._connection.cancel(call)
 
     @property
