@@ -22,7 +22,7 @@ pub(crate) struct Bell {
     /// What a store rings. One for good: a store knows it by where it lies and how it is woken, and of two
     /// that are made of the same ring the second need not be the same.
     waker: Waker,
-    /// Stores that may ring it: they forget it once nobody has it.
+    /// Stores that may ring it: they forget it once nothing refers to it.
     stores: Mutex<Vec<Weak<Shared>>>,
 }
 

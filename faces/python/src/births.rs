@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::{Log, ReadError};
 
-/// Who hears of new logs. It holds the store, so it sits where closing that makes it leave.
+/// A listener for new logs. It holds the store, so it has a seat from which closing the store takes it.
 struct Listener {
     births: thalweg_log::Births,
-    /// What was found by looking ahead, and nobody took.
+    /// What was found by looking ahead, and was not taken.
     came: Option<Result<Arc<Log>, ReadError>>,
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thalweg_log::{Births, Cursor};
 use thalweg_sys::socket::SLEEP_MAX;
 
-/// Somebody who goes along with a store.
+/// A follower of a store.
 pub(crate) trait Following: Clone + Send {
     /// Whether something was committed that was not looked at.
     fn is_news(&self) -> bool;
@@ -36,7 +36,7 @@ impl Following for Births {
     }
 }
 
-/// What Python has of somebody who goes along with a store.
+/// What Python has of a follower of a store.
 pub(crate) trait Followed {
     fn shared(&self) -> &Arc<Shared>;
 
@@ -45,7 +45,7 @@ pub(crate) trait Followed {
     fn look(&self, py: Python<'_>) -> bool;
 }
 
-/// Sleeps until there is news for who sits in a seat, or `timeout` seconds are over; whether there is.
+/// Sleeps until there is news for the follower in a seat, or `timeout` seconds are over; whether there is.
 pub(crate) fn wait<T, F: Following>(
     py: Python<'_>,
     seat: &Seat<T>,
@@ -74,7 +74,7 @@ fn look<T, F: Following>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Opt
     Ok(is_news.then_some(true))
 }
 
-/// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
+/// Sleeps until something was committed, every sleeper was woken, or the sleep was long enough.
 fn sleep<T, F: Following>(
     py: Python<'_>,
     seat: &Seat<T>,

@@ -34,7 +34,7 @@ impl<'py> Payload<'py> {
         }
     }
 
-    /// The bytes. To be read with the interpreter's lock held: without it, somebody may write to a
+    /// The bytes. To be read with the interpreter's lock held: without it, another thread may write to a
     /// `bytearray` between the moment it is checksummed and the moment it is copied.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -43,7 +43,7 @@ impl<'py> Payload<'py> {
             Payload::Copied(bytes) => bytes,
             Payload::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: an exported buffer that is contiguous has this many bytes there and is not moved or
-            // freed before it is released; nobody writes to it while the interpreter's lock is held.
+            // freed before it is released; nothing writes to it while the interpreter's lock is held.
             Payload::Buffer(buffer) => unsafe {
                 std::slice::from_raw_parts(buffer.buf_ptr().cast_const().cast(), buffer.len_bytes())
             },

@@ -13,7 +13,7 @@ use thalweg_log::Mapped;
 pub(crate) struct Pin(Mapped);
 
 // SAFETY: a `Mapped` is an address and an owner that is `Send + Sync`; through a `Pin` only bytes are read
-// that nobody stores to any more.
+// that nothing writes to any more.
 unsafe impl Send for Pin {}
 // SAFETY: as above.
 unsafe impl Sync for Pin {}

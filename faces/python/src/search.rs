@@ -1,7 +1,7 @@
 //! Searches by time, for which an index may have to be made first.
 //!
 //! With the index a search takes a microsecond and keeps the interpreter's lock: to give it away would cost
-//! more, and 5 ms where another thread computes meanwhile. A segment in which nobody searched yet is indexed
+//! more, and 5 ms where another thread computes meanwhile. A segment that was not searched before is indexed
 //! first. That takes 100 µs for each MiB of short entries, and as long as the disk needs for what is not in
 //! memory, so it is done without the lock.
 

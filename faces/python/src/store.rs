@@ -23,8 +23,8 @@ pub(crate) fn now() -> u64 {
 ///
 /// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the
 /// process; "memory", nothing, for a store without files and without a path. One process writes a store at a
-/// time; with `read_only=True` any number of others read it meanwhile. These need to write nothing: who may
-/// not write the file `signal` looks every 10 ms while it waits, and who may is woken.
+/// time; with `read_only=True` any number of others read it meanwhile. These need to write nothing: a
+/// process that may not write the file `signal` looks every 10 ms while it waits, and one that may is woken.
 ///
 /// A segment is a file: the first of `segment_bytes_min` bytes, 4 MiB unless given (less where the largest is
 /// smaller), each next one twice as large up to `segment_bytes_max`, from 8192 to 1 GiB. Both are multiples
@@ -221,7 +221,7 @@ impl Store {
     }
 
     /// Closes the store: everything is durable then, and the directory free. Handles that are still about say
-    /// that it is closed; payloads that somebody holds stay as they are. Once closed, nothing.
+    /// that it is closed; payloads that are held stay as they are. Once closed, nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.close(py)
     }

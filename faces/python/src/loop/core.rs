@@ -1,4 +1,4 @@
-//! The class that Python's `EventLoop` stands on: scheduling, time, and who watches what.
+//! The class that Python's `EventLoop` stands on: scheduling, time, and what is watched.
 //!
 //! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are
 //! kept here, because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
@@ -43,9 +43,9 @@ pub(crate) struct Loop {
     /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
     pub(crate) waiting: Kept<bool>,
     waker: thalweg_reactor::Handle<Posted>,
-    /// Who is told of events by number.
+    /// The receivers of events by number.
     pub(crate) callbacks: Held<Callbacks<Told>>,
-    /// How many may wait in `ready` when somebody posts one more.
+    /// How many may wait in `ready` for one more to be posted.
     pub(crate) capacity: Kept<usize>,
     pub(crate) refused: Kept<u64>,
     /// What connections write in a turn in which many of them are ready.
@@ -110,7 +110,7 @@ impl Loop {
         self.ready.with(py, |ready| ready.push_back(Ready::Call(handle)))
     }
 
-    /// Sets who is told of one side of a descriptor. Refused where one of the two is told by number: see
+    /// Sets the target of one side of a descriptor. Refused where one of the two is told by number: see
     /// `Io::is_taken`.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         if !self.io.with(py, |io| io.may_watch())? {
@@ -128,7 +128,7 @@ impl Loop {
         if self.io.with(py, |io| io.is_numbers(fd))? { Err(taken(fd)) } else { Ok(()) }
     }
 
-    /// Whether anybody was told of that side.
+    /// Whether that side had a target.
     pub(crate) fn unwatch(&self, py: Python<'_>, fd: RawFd, side: Side) -> PyResult<bool> {
         let before = self.io.with(py, |io| io.unwatch(fd, side))?;
         if let Some(before) = &before {

@@ -11,7 +11,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
-/// One value, taken and put whole: nobody ever holds a reference into it.
+/// One value, taken and put whole: there never is a reference into it.
 pub(crate) struct Kept<T>(Cell<T>);
 
 // SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in

@@ -3,9 +3,9 @@
 //! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is
 //! one native call that tries again and resolves the waiter. Most operations are a method of the socket
 //! object, which knows every family of addresses and kind of buffer. Invariants: an operation is resolved
-//! once; it watches its socket exactly while somebody waits for it and nobody else has taken its place; once
-//! nobody waits, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's own
-//! `test_sock_lowlevel`.
+//! once; it watches its socket exactly while it is awaited and no other has taken its place; once it
+//! is not awaited, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's
+//! own `test_sock_lowlevel`.
 
 use super::core::Loop;
 use super::endpoint::would_block;
@@ -59,7 +59,7 @@ impl Operation {
         }
     }
 
-    /// Somebody else is told of the socket now, or nobody.
+    /// Another operation is told of the socket now, or none.
     pub(crate) fn let_go(&self, py: Python<'_>) {
         self.watched.set(py, None);
     }

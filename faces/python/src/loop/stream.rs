@@ -90,7 +90,7 @@ impl StreamTransport {
         if self.settle(slf, sent)? { self.all_sent(slf) } else { Ok(()) }
     }
 
-    /// Nothing is left to send: then nobody is told when the peer takes more, and what was closed ends.
+    /// Nothing is left to send: it is not watched for room any more, and ends if it was closed.
     fn all_sent(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         self.unwatch(py, Side::Write)?;
@@ -154,7 +154,7 @@ impl StreamTransport {
         }
     }
 
-    /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to
+    /// What comes of having sent: waiters for room, or for the end, are told. Whether nothing is left to
     /// send.
     fn settle(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<bool> {
         let py = slf.py();

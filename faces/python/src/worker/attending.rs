@@ -1,4 +1,4 @@
-//! Who hears what a worker says by itself, and when that leaves while a function runs.
+//! The receiver of what a worker says by itself, and when that leaves while a function runs.
 //!
 //! What is said is queued and leaves with a turn of the server, and no turn comes by itself before the
 //! function has returned. So the caller that says something takes a turn. In a burst it takes none for each

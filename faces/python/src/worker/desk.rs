@@ -2,7 +2,7 @@
 //!
 //! A turn takes in everything that came, and calls what can be called at once. While nothing else is going on
 //! it looks for a moment whether more comes, because a call that is made right after another is answered
-//! before anybody could have been woken for it.
+//! before a thread could have been woken for it.
 //!
 //! While a function waits for a callback ([`Desk::call_and_wait`]) the turn it runs in is still under way.
 //! Calls that are made in the course of that callback run there and then, whatever else comes waits until the
@@ -64,7 +64,7 @@ pub(crate) struct Desk {
     thread: ThreadId,
     tasks: Tasks,
     state: Mutex<State>,
-    /// Where the worker says something by itself, once somebody attends.
+    /// Where the worker says something by itself, once there is an attendant.
     attending: Attending,
     changes: Changes,
     process: Process,
@@ -184,7 +184,7 @@ impl Desk {
             if state.waiting.len() >= NESTED_MAX {
                 return Err(PyRecursionError::new_err("callbacks are nested too deep"));
             }
-            // Before anybody could answer: a thread may take the answer in, and has to know whose it is.
+            // Before the answer can come: another thread may take it in, and has to know whose it is.
             state.waiting.push(number);
         }
         let outcome = self.say(1, number, call).and_then(|()| self.wait_until(py, number, until));
