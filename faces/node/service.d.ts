@@ -101,7 +101,7 @@ export class SyncClient {
 
 /** Where the frames that answer one request go. */
 export interface Reply {
-  /** Who asked: a number that no other client of this server has. */
+  /** The client that asked, by a number that no other client of this server has. */
   readonly client: bigint
   /** Aborted once the answer is not awaited any more: the call was cancelled, its deadline passed, its client is gone. */
   readonly signal: AbortSignal

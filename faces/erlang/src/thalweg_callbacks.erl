@@ -1,5 +1,5 @@
 %% @private The functions that Python may call, by name. They run in processes of their own, so that one that waits or fails
-%% holds nobody up. Which there are is kept as long as the application runs, whatever else of it begins anew.
+%% holds no other up. Which there are is kept as long as the application runs, whatever else of it begins anew.
 -module(thalweg_callbacks).
 
 -export([create/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, tell/1, send/1]).
@@ -45,7 +45,7 @@ run(Pool, Connection, Number, {Name, Arguments}) ->
         answer(Connection, Number, IsOk, Value)
     end).
 
-%% @doc Whether a callback does nothing but wait for a value, which is lost with who waited for the callback.
+%% @doc Whether a callback does nothing but wait for a value, which is lost with the process that waited for the callback.
 -spec only_waits(term()) -> boolean().
 only_waits({<<"thalweg:channel">>, [<<"read">> | _]}) -> true;
 only_waits(_) -> false.
@@ -66,7 +66,7 @@ tell(Say) ->
         _ -> ok
     end.
 
-%% Says it again until there is room. Where nobody is any more, nobody waits.
+%% Says it again until there is room. Where the worker is gone there is nothing to wait for.
 -spec insist(fun(() -> ok | {error, term()})) -> ok | {error, term()}.
 insist(Say) ->
     case Say() of

@@ -9,7 +9,7 @@
 -export_type([wrong/0]).
 
 -type wrong() :: {bad_option, Option :: term(), Words :: binary()}.
-%% Who takes them.
+%% What takes them.
 -type taker() :: pool | call | stream | channel | events | answer | server | connection | request | stream_request.
 %% What an option may be.
 -type type() ::

@@ -3,7 +3,7 @@
 %% The first one has to start, or the pool does not: the process that starts the pool asks here what came of it. One that ended is followed by
 %% another at once; as long as those do not last, or do not even start, each waits longer than the one before, so that an interpreter
 %% which is gone costs next to nothing, hurts no other pool, and is used again when it is back. Meanwhile the place is empty, and
-%% callers are told so. A worker that starts is waited for by nobody here: the place can be told to end all the while.
+%% callers are told so. This process waits for no worker that starts: the place can be told to end all the while.
 -module(thalweg_place).
 -behaviour(gen_server).
 
@@ -24,7 +24,7 @@
     worker :: pid() | none,
     %% When that one had started, in monotonic milliseconds; it has not yet.
     since = none :: integer() | none,
-    %% What came of the first one, or who asked.
+    %% What came of the first one, or the caller that asked.
     first = [] :: ok | {error, term()} | [gen_server:from()],
     %% What the next one waits.
     pause = 0 :: non_neg_integer()

@@ -56,7 +56,7 @@ init({Parent, Tag}, Bond, Endpoint, Wishes) ->
             exit(normal)
     end.
 
-%% @private One look; then everybody else has a turn, or nobody needs one.
+%% @private One look; then other processes have a turn, or none needs one.
 -spec look(thalweg_nif:connection()) -> no_return().
 look(Connection) ->
     case thalweg_nif:turn(Connection) of

@@ -29,7 +29,7 @@ delete(Name) ->
     true = ets:delete(?TABLE, {value, Name}),
     ok.
 
-%% @doc Adds to a number, which is 0 to begin with, and says what it is now: nobody comes in between.
+%% @doc Adds to a number, which is 0 to begin with, and returns what it is now: one atomic step.
 -spec add(term(), integer()) -> integer().
 add(Name, Amount) -> ets:update_counter(?TABLE, {value, Name}, Amount, {{value, Name}, 0}).
 

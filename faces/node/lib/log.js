@@ -91,7 +91,7 @@ class Log {
     }
   }
 
-  /** Waits for the disk, where that is waited for. What cannot be waited for is written all the same: nobody knows whether it lasts. */
+  /** Waits for the disk, where that is waited for. What cannot be waited for is written all the same: whether it lasts is not known. */
   persist(ticket) {
     if (ticket === 0) return
     try {

@@ -38,7 +38,7 @@ class View {
     return Atomics.load(this.flags, FINISHED) !== 0
   }
 
-  /** It was closed here, or for everybody. */
+  /** It was closed here, or for every opening. */
   get isClosed() {
     return this.left || this.flags[CLOSED] !== 0
   }

@@ -368,7 +368,7 @@ class Walk extends Standing {
 
   /**
    * Nothing more that the query takes is there; whether times go further back by now. What ends the log lies further on than it
-   * walks, so the log itself is asked, up to where there was nothing late either. Who only looks once does not pay for that.
+   * walks, so the log itself is asked, up to where there was nothing late either. A reader that looks once does not pay for that.
    */
   goesOnBehind() {
     const { limitSegment, limitByte } = this

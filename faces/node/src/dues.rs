@@ -1,4 +1,4 @@
-//! When housekeeping that nobody asked for is due: once for a store, however many have it open and append to
+//! When housekeeping that was not asked for is due: once for a store, however many have it open and append to
 //! it.
 //!
 //! Invariant: there is one turn at a time, until it is dropped. *Checked by* the tests below.
@@ -22,7 +22,7 @@ struct State {
     taken: bool,
 }
 
-/// Who keeps house. One call at a time: each takes a thread of the pool, and its time.
+/// The turn to do housekeeping. One call at a time: each takes a thread of the pool, and its time.
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<Dues>);
 

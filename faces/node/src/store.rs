@@ -337,7 +337,7 @@ impl Opening {
         }
     }
 
-    /// Closes the store for everybody and removes its files.
+    /// Closes the store for every opening and removes its files.
     #[napi]
     pub fn destroy<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
         if self.shelf.is_attached() {
@@ -417,7 +417,7 @@ impl Task for Closes {
 }
 
 pub struct Destroys {
-    /// Nothing when somebody else closes it.
+    /// Nothing when another thread closes it.
     closing: Option<Closing>,
 }
 

@@ -5,8 +5,8 @@
 // What is said in one turn of the event loop leaves together at its end; what a turn of the reactor brought is heard
 // together. Nothing here waits: connecting, and connecting anew, happen in the same turns.
 //
-// While nobody waits for anything, and items of streams that nobody took hold BACKLOG_BYTES or more, nothing is read, so that the
-// server's streams wait too. While somebody waits reading goes on, because the answer may come behind items of other streams: these
+// While no call and no reader waits, and items of streams that were not taken hold BACKLOG_BYTES or more, nothing is read, so that
+// the server's streams wait too. While one waits reading goes on, because its answer may come behind items of other streams: these
 // are bounded by their credit alone.
 
 const binding = require("../binding.js")
@@ -57,18 +57,18 @@ class Client {
     this.isReferenced = true
     this.isHeld = false
     this.isFlushing = false
-    // By slot: who waits.
+    // The waiters, by slot.
     this.waiters = []
     this.free = []
     this.inFlight = 0
-    // Bytes of items of streams that have not ended and were not taken, and who waits: calls of one answer, and streams whose
-    // reader waits for an item.
+    // Bytes of items that were not taken, of streams that have not ended; and how many wait: calls of one answer, and streams
+    // whose reader waits for an item.
     this.keptBytes = 0
     this.awaited = 0
     this.isHeldBack = false
     // Calls beyond the bound.
     this.queue = new Queue(settings.unsentBytesMax ?? UNSENT_BYTES_MAX)
-    // Who waits for the connection.
+    // Callers that wait for the connection.
     this.joiners = []
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
@@ -211,13 +211,13 @@ class Client {
     }
   }
 
-  /** Whether so much was kept that nobody took that nothing more is read until it is. */
+  /** Whether nothing more is read until items are taken, or a call or a reader waits. */
   holdsBack() {
     this.isHeldBack = this.awaited === 0 && this.keptBytes >= binding.BACKLOG_BYTES
     return this.isHeldBack
   }
 
-  /** So many bytes more are kept, and so many more wait. */
+  /** Counts bytes that are kept, and calls and readers that wait; a negative number takes them off. */
   keeps(bytes, awaited) {
     this.keptBytes += bytes
     this.awaited += awaited

@@ -97,7 +97,7 @@ class Spawned {
 
   begin() {
     this.ready = this.launch()
-    // Callers that await it see why it failed; nobody has to.
+    // A caller that awaits it sees why it failed; none has to.
     this.ready.catch(() => {})
     return this.ready
   }

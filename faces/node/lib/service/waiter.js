@@ -1,6 +1,6 @@
 "use strict"
 
-// Who waits for a call: told once how it ended, or that a signal gave it up.
+// What waits for a call: told once how it ended, or that a signal gave it up.
 
 class Waiter {
   constructor() {
@@ -10,18 +10,18 @@ class Waiter {
     this.slot = -1
     this.isOver = false
     this.signal = null
-    // What its client counts while the call is under way: whether somebody waits for what comes of it, and the bytes that came and
-    // nobody took.
+    // What its client counts while the call is under way: whether its answer or next item is waited for, and the bytes that came
+    // and were not taken.
     this.isAwaited = true
     this.keptBytes = 0
   }
 
-  /** Whether somebody waits for what comes next. */
+  /** Whether what comes next is waited for. */
   waits() {
     return true
   }
 
-  /** So many bytes more are kept, and perhaps somebody waits, or no longer. */
+  /** Counts bytes that are kept, and whether what comes next is waited for now. */
   note(bytes) {
     const was = this.isAwaited
     this.isAwaited = !this.isOver && this.waits()
@@ -80,13 +80,13 @@ class Call extends Waiter {
   }
 }
 
-/** The frames of a stream: asked for when somebody iterates, and no faster than they are taken. */
+/** The frames of a stream: asked for when they are iterated, and no faster than they are taken. */
 class Items extends Waiter {
   constructor(credit, begin) {
     super()
     this.credit = credit
     this.begin = begin
-    // Frames nobody took, oldest first, and where the first is.
+    // Frames that were not taken, oldest first.
     this.frames = []
     this.hasFailed = false
     // Anything may be the reason of a signal, nothing among it.
@@ -119,7 +119,7 @@ class Items extends Waiter {
     return this.calls.length > 0
   }
 
-  /** Nobody wants more. */
+  /** The reader wants no more. */
   return(value) {
     this.begin = null
     if (!this.isOver) {

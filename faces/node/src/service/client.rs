@@ -31,7 +31,7 @@ const ITEM: u32 = 1;
 const END: u32 = 2;
 const FAILED: u32 = 3;
 
-/// Bytes of frames that JavaScript keeps and nobody took, from which it says that a turn is to read nothing.
+/// At this many bytes of frames that were not taken JavaScript has turns read nothing.
 #[napi]
 pub const BACKLOG_BYTES: u32 = thalweg_service::BACKLOG_BYTES as u32;
 
@@ -183,7 +183,7 @@ impl Caller {
         let Some(line) = line.as_mut() else { return Ok(from as i32) };
         line.client.hold_back(holds_back);
         line.client.turn(Wait::Poll).map_err(|error| fault(&error))?;
-        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let (end, is_all) = line.hear(unsafe { area.as_mut() }, from as usize);
         Ok(if is_all { end as i32 } else { !(end as i32) })
     }
