@@ -70,8 +70,8 @@ export interface OpenOptions {
   /** Size of the largest segment file, 64 MiB unless said otherwise: a multiple of 4096 from 8192 to 1 GiB. One commit holds a little less. */
   segmentBytesMax?: number
   /**
-   * Housekeeping lets go of entries older than so many microseconds: of all once the newest is, before that whole segments at a time. A
-   * whole number, as all that count here.
+   * Housekeeping removes entries older than this, in microseconds: all of them once the newest is, before that whole segments at a time.
+   * An integer, as every number here.
    */
   retainUs?: number
   /**
@@ -79,14 +79,14 @@ export interface OpenOptions {
    * written to included, which stays. Segments grow to a sixteenth of it, 1 MiB at least.
    */
   retainBytes?: number
-  /** Housekeeping begins a new segment when the first entry of the newest is older than so many microseconds by its own time, idle or not. */
+  /** Housekeeping begins a new segment when the first entry of the newest is older than this by its own time, in microseconds, idle or not. */
   rotateAfterUs?: number
 }
 
 /**
- * Opens the store in a directory, or makes one there. Within a process a store is opened once, whoever opens it, and
- * closed with the last. A store in memory is shared by name. Whoever opens one that is open asks for nothing that it is not: `CONFLICT`
- * says what differs. What is left out is as it is.
+ * Opens the store in a directory, or makes one there. Within a process the store itself is
+ * opened once, by the first opening, and closed with the last. A store in memory is shared by name. Options that differ from those of a
+ * store that is open are refused as `CONFLICT`, which says what differs; options that are left out are as they are.
  */
 export function open(path: string, options?: OpenOptions): Store
 
@@ -112,7 +112,7 @@ export interface Report {
 }
 
 /**
- * Writes a backup of the store in a directory, whoever has it open, to another that is empty or not there: a store as of
+ * Writes a backup of the store in a directory, which may be open, to another that is empty or not there: a store as of
  * one moment, that was closed then. Sealed segments are hard links where the file system knows them. It holds everything
  * that was durable before the call, in "os" mode everything that was appended.
  */
@@ -238,7 +238,7 @@ export interface Recovery {
   readonly discardedBytes: number
   /** Spans that should be whole and are not. */
   readonly damage: readonly Damage[]
-  /** One of them that may have held the creation of logs nobody can name: while it is there no log is created. */
+  /** One of them that may have held the creation of logs whose names are lost: while it is there no log is created. */
   readonly unnamed: Damage | null
 }
 
@@ -322,12 +322,12 @@ export interface TimeOption {
 
 export interface Store {
   readonly path: string
-  /** What an entry survives here, whoever opened the store first; of a store that is only read, what was asked for. */
+  /** What an entry survives here, as the first opening has it; of a store that is only read, what was asked for. */
   readonly durability: Durability
   readonly readOnly: boolean
   /** What opening it found; null of a store that is only read, or is in memory. */
   readonly recovery: Recovery | null
-  /** Spans that were damaged when it was opened, also for one who only reads, and, of one that is written, those that reads came upon since. */
+  /** Spans that were damaged when it was opened, also for one that is only read, and, of one that is written, those that reads came upon since. */
   damage(): Damage[]
   /** The log of that name, made if there is none. */
   log(name: string): Log
@@ -343,7 +343,7 @@ export interface Store {
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */
   transaction<T>(work: (transaction: Transaction) => T | Promise<T>, options?: TimeOption): Promise<T>
   /**
-   * Lets go of the oldest entries, or of whole logs. Readers keep what they have. Segment files in which nobody needs
+   * Lets go of the oldest entries, or of whole logs. Readers keep what they have. Segment files in which no log needs
    * anything any more are removed by then; the newest is ended for that when all that is in it goes. An object with no word in it does
    * not say what to let go of, and is refused.
    */
@@ -360,10 +360,10 @@ export interface Store {
   backup(to: string): Promise<Backup>
   /**
    * Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. Resolves with whether there is more to
-   * do: one call does a bounded part of it, and whoever calls again until there is none takes no more than housekeeping's share of the time.
+   * do: one call does a bounded part of it, and a caller that repeats it until there is no more takes only housekeeping's share of the time.
    */
   maintain(): Promise<boolean>
-  /** Writes what was appended, and closes the store if nobody else in the process has it open: once what is under way is done. */
+  /** Writes what was appended, and closes the store if it is not open elsewhere in the process: once what is under way is done. */
   close(): Promise<void>
   /** Closes the store for everybody in the process, once what is under way is done, and removes its files. */
   destroy(): Promise<void>
@@ -410,7 +410,7 @@ export type Query = NonNullable<AtMostOne<Starts>> & {
 }
 
 /**
- * An entry. Its data is a view of the store's file where that is written for good, else a copy. Whoever writes to it
+ * An entry. Its data is a view of the store's file where that is written for good, else a copy. Writing to it
  * changes what this thread reads there later, and nothing else: not the file, and no other thread or process.
  */
 export interface Entry {
@@ -435,7 +435,7 @@ export interface Log {
   readonly id: number
   readonly store: Store
   /**
-   * Appends an entry with whatever else is appended to this log in this turn, in order; resolves with its offset once it is as durable as
+   * Appends an entry together with what else is appended to this log in this turn, in order; resolves with its offset once it is as durable as
    * the store promises. Entries of several logs in one turn are handed over log by log. `appendSync`, `appendMany` and the commit of a
    * transaction come behind all that was appended before, to whichever log.
    */

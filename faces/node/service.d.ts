@@ -22,7 +22,7 @@ export class ServiceError<Code extends string = FaultName | `FAULT_${number}`> e
 
 /** What a blocking call may be given. */
 export interface SyncCallOptions {
-  /** How long anybody wants the answer, in milliseconds. */
+  /** The deadline of the call, in milliseconds. */
   readonly deadlineMs?: number | undefined
   /** Of a stream: how many items may come before they are taken; as many as the server says unless said otherwise. */
   readonly credit?: number | undefined
@@ -39,7 +39,7 @@ export interface ConnectOptions {
   schema?: string
   /** How long to go on trying to connect, 5,000 ms unless said otherwise. */
   connectWithinMs?: number
-  /** How long anybody wants the answer of a call that says nothing else. */
+  /** The deadline of a call that is given none, in milliseconds. */
   deadlineMs?: number
   /** Calls in flight at most, 1,024 unless said otherwise; further ones wait in this process. */
   inFlightMax?: number
@@ -101,11 +101,11 @@ export class SyncClient {
 
 /** Where the frames that answer one request go. */
 export interface Reply {
-  /** Who asked: a number that no other client of this server has. */
+  /** The client that asked, by a number that no other client of this server has. */
   readonly client: bigint
-  /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
+  /** Aborted once the answer is not awaited any more: the call was cancelled, its deadline passed, its client is gone. */
   readonly signal: AbortSignal
-  /** Sends one item of a stream; resolves when another may be made, to `false` when nobody waits for more. */
+  /** Sends one item of a stream; resolves when another may be made, to `false` when the client wants no more. */
   item(frame: Uint8Array): Promise<boolean>
   /** Sends the frame that ends the call. */
   end(frame: Uint8Array): void
@@ -208,7 +208,7 @@ export interface SpawnOptions {
   cwd?: string
   /** Variables it gets beside those of this process. */
   env?: Record<string, string>
-  /** Start it again when it dies: so many times in a row, with pauses that double. */
+  /** Start it again when it dies: `limit` times in a row at most, with pauses that double from `firstMs` to `mostMs`. */
   respawn?: boolean | { limit?: number; firstMs?: number; mostMs?: number }
   /** Told when it died and is not started again. */
   onGone?: (error: SpawnError) => void

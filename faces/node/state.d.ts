@@ -20,20 +20,20 @@ export class StateError extends ServiceError<StateCode> {
 export interface OpenOptions {
   /** `main` unless said. */
   fork?: string
-  /** How long the session stays when nobody uses it; 30,000 ms unless said. */
+  /** How long the session stays without being used, 30,000 ms by default. */
   leaseMs?: number
   /** What the client is told that calls over HTTP: a token where the server has some. It has one connection, so that calls keep their order. */
   http?: RpcOptions
 }
 
-/** Writes that nobody else sees until they are committed, and that can be taken back. */
+/** Writes that no other session sees until they are committed, and that can be taken back. */
 export class Session {
   private constructor()
   /** Begins a session at an endpoint, `*.sock` or `*.shm`, or at a URL, `http://host:port/rpc/state`. */
   static open(at: string, options?: OpenOptions): Promise<Session>
   /** Comes back to a session by its token, on any way in. */
   static rejoin(at: string, token: string, options?: Pick<OpenOptions, "http">): Promise<Session>
-  /** What names it. Whoever has it can use the session. */
+  /** Names the session. Every holder of the token can use it. */
   readonly token: string
   readonly fork: string
   readonly leaseMs: number

@@ -30,7 +30,7 @@ use crate::call::{CallId, CallOptions, Event, EventKind};
 use crate::error::Error;
 use dial::{Dialed, Dialer};
 use link::Link;
-pub(crate) use session::BACKLOG_BYTES;
+pub use session::BACKLOG_BYTES;
 use session::{Bounds, Found, Session, What};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -299,8 +299,9 @@ impl Client {
     }
 
     /// Turns that never wait read nothing, and leave nothing to be read to be watched, until this is said
-    /// otherwise and a turn is taken: for a caller that keeps what came itself, and keeps enough.
-    pub(crate) fn hold_back(&mut self, holds: bool) {
+    /// otherwise and a turn is taken. For a caller that keeps what came itself, and keeps
+    /// [`BACKLOG_BYTES`] or more: the server's streams then wait as well.
+    pub fn hold_back(&mut self, holds: bool) {
         self.session.hold_back(holds);
     }
 

@@ -27,7 +27,7 @@ mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
 pub use call::{CallId, CallOptions, Event, EventKind};
-pub use client::{Client, ClientOptions, PeerProcess, Reconnect};
+pub use client::{BACKLOG_BYTES, Client, ClientOptions, PeerProcess, Reconnect};
 pub use error::Error;
 pub use local::{Local, LocalCallOptions, LocalEvent};
 pub use pool::Pool;

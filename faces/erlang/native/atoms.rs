@@ -29,7 +29,7 @@ atoms! {
 
 static ATOMS: OnceLock<Atoms> = OnceLock::new();
 
-/// Makes them, and those that workers speak of and nobody else may have made yet.
+/// Makes them, and those that workers speak of and that may not have been made yet.
 pub(crate) fn prepare(env: Env) {
     ATOMS.get_or_init(|| Atoms::new(env));
     for name in ["exception", "interrupted", "no_function", "debug", "info", "warning", "critical"] {

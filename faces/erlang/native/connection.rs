@@ -1,17 +1,19 @@
-//! A connection as the virtual machine holds it: a client of a service, and who waits for its answers.
+//! A connection as the virtual machine holds it: a client of a service, and the waiters for its answers.
 //!
 //! Owns: the client, under a lock that is held for a look and never for a wait. Any scheduler may come along:
 //! a process that makes a call and looks a little for its answer (`nif`), and the connection's router, a
 //! process that looks when the descriptor says so, or again and again while answers come faster than waking
-//! it would take. Whoever looks hands everybody's answers out.
+//! it would take. Each look hands out the answers of all callers.
 //!
 //! Invariants, checked by the suites under `test/`:
-//! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
+//! - every call that was begun is told of exactly once, whatever becomes of the connection or of the
+//! process that looked;
 //! - a process is watched once, however many streams it opens;
-//! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
+//! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so;
 //! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be
 //!   amid one of them;
-//! - the router is told when somebody else finds that the connection ended, and when there are callers to be
+//! - the router is told when another process finds that the connection ended, and when there are callers to
+//! be
 //!   tended;
 //! - nothing here waits.
 
@@ -121,7 +123,7 @@ pub(crate) struct State {
     lookers: u32,
     last: Option<Instant>,
     letters: Vec<Letter>,
-    /// Who hears what a worker says by itself, and has it interrupted.
+    /// The process that is told what a worker says by itself, and has it interrupted.
     keeper: Option<Pid>,
     /// Calls were given up, and the keeper is not told yet, or the worker cannot read all of it yet.
     has_given_up: bool,
@@ -151,7 +153,7 @@ struct Group {
 /// What a router does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Looks again, after everybody else had a turn.
+    /// Looks again, after other processes had a turn.
     Again,
     /// Sleeps until the descriptor is readable.
     Sleep,
@@ -164,7 +166,7 @@ impl Connection {
     pub(crate) fn begin(endpoint: &Endpoint, wishes: &Wishes, router: Pid) -> Result<Self, Error> {
         let options = ClientOptions {
             schema: wishes.schema,
-            // Who is bounded, and who is not, is said below.
+            // Which calls are bounded is said below.
             in_flight_max: CALLS_MAX,
             unsent_bytes_max: UNSENT_BYTES_MAX,
             connect_within: wishes.connect_within,
@@ -322,7 +324,7 @@ impl State {
                 send(env, waiter, (&mut self.scratch, &mut self.lines), &event.kind, event.frame)
             };
             if is_last && is_item {
-                // The rest would be told to nobody.
+                // The rest would have no receiver.
                 self.forget(CallId::from_number(number));
                 has_forgotten = true;
             } else if is_last {
@@ -333,8 +335,8 @@ impl State {
         filled.into_iter().for_each(|group| self.filled(env, group));
         granted.into_iter().for_each(|call| self.grant(call, 1));
         if has_forgotten && let Some(client) = &mut self.client {
-            // Perhaps nobody looks any more, and the peer waits for credit. What goes wrong here shows at the
-            // descriptor.
+            // Perhaps no process looks any more, and the peer waits for credit. What goes wrong here shows
+            // at the descriptor.
             let _ = client.flush();
         }
         self.have_held_read(env);
@@ -368,7 +370,7 @@ impl State {
         }
     }
 
-    /// Says that nobody waits any more: what still comes of the call is told to nobody.
+    /// Cancels the call: what still comes of it is dropped.
     pub(crate) fn cancel(&mut self, call: CallId) {
         self.has_given_up |= self.waiters.contains_key(&call.number());
         self.forget(call);
@@ -404,7 +406,7 @@ impl State {
         calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
     }
 
-    /// Sends what is queued, and sees to it that somebody looks for what comes of it.
+    /// Sends what is queued, and sees to it that a process looks for what comes of it.
     pub(crate) fn leave(&mut self, env: Env) {
         self.look(env, None);
         self.see_to(env);
@@ -421,7 +423,7 @@ impl State {
         self.see_to(env);
     }
 
-    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes. What no ring
+    /// Where no process looks from here on, the peer is told so: it rings, and the router wakes. What no ring
     /// tells of, it and the keeper are told here.
     fn see_to(&mut self, env: Env) {
         if self.lookers == 0
@@ -433,7 +435,7 @@ impl State {
             self.hand_out(env, None);
         }
         if self.router_sleeps && self.has_ended() {
-            // Whoever finds the end takes the descriptor along that would have said so.
+            // The one that finds the end also removes the descriptor that would have said so.
             self.router_sleeps = false;
             self.tell_router(env, "look");
         }
@@ -518,19 +520,19 @@ impl State {
         self.is_left
     }
 
-    /// Whoever is told so has to have the virtual machine leave the descriptor: once, because its number may
-    /// be somebody else's afterwards.
+    /// Whether the caller has to have the virtual machine leave the descriptor. It says so once, because
+    /// the number may belong to another descriptor afterwards.
     pub(crate) fn leave_descriptor(&mut self) -> bool {
         !std::mem::replace(&mut self.is_left, true)
     }
 
-    /// Lets go of the descriptor, once nobody watches it any more.
+    /// Lets go of the descriptor, once it is not watched any more.
     pub(crate) fn drop_client(&mut self) {
         self.client = None;
     }
 }
 
-/// Sends what came of a call to who waits for it. Whether it was the last.
+/// Sends what came of a call to its waiter. Whether it was the last.
 fn send(
     env: Env,
     waiter: &mut Waiter,

@@ -1,8 +1,8 @@
 //! Connections as objects of the virtual machine: made, found in a term, watched, and let go of.
 //!
-//! The virtual machine counts who holds an object: terms, and itself while it watches the descriptor. The
-//! descriptor is closed when it says that it stopped to watch, and the rest goes when nobody holds the object
-//! any more.
+//! The virtual machine counts what holds an object: terms, and itself while it watches the descriptor. The
+//! descriptor is closed when it says that it stopped to watch, and the rest goes when nothing holds the
+//! object any more.
 
 use crate::connection::{Connection, State};
 use crate::enif::{self, KindInit, Monitor, Pid, RawEnv, RawKind, RawTerm};
@@ -61,7 +61,7 @@ pub(crate) fn make(env: Env, connection: Connection) -> Option<RawTerm> {
     let kind = CLASS.get()?.0;
     let router = connection.router;
     let mut monitor = MaybeUninit::<Monitor>::uninit();
-    // SAFETY: the object is as large as is said and initialised before anybody sees it; the term holds it
+    // SAFETY: the object is as large as is said and initialised before it is seen; the term holds it
     // when this lets go. The monitor's place is ours.
     unsafe {
         let object = enif::enif_alloc_resource(kind.as_ptr(), size_of::<Connection>());
@@ -85,7 +85,7 @@ pub(crate) fn of<'c>(env: Env, term: RawTerm) -> Option<&'c Connection> {
 
 /// Has the router be sent a message when the descriptor is readable, once. `false`: it was left.
 pub(crate) fn watch(env: Env, connection: &Connection, undefined: RawTerm) -> bool {
-    // Under the lock, so that nobody has it closed meanwhile.
+    // Under the lock, so that it is not closed meanwhile.
     let state = connection.lock();
     let of = (connection.descriptor, undefined);
     !state.is_left() && select(env, connection, enif::SELECT_READ, &raw const connection.router, of)
@@ -102,7 +102,7 @@ pub(crate) fn watch_process(env: Env, connection: &Connection, keeper: Pid, refe
     select(env, connection, enif::SELECT_READ, &raw const keeper, (descriptor, reference))
 }
 
-/// Ends a connection: every call is told so, and the descriptor is closed as soon as nobody watches it.
+/// Ends a connection: every call is told so, and the descriptor is closed as soon as it is not watched.
 pub(crate) fn close(env: Env, connection: &Connection, undefined: RawTerm) {
     let mut state = connection.lock();
     state.close(env);
@@ -148,16 +148,16 @@ pub(crate) fn monitor(env: Env, connection: &Connection, state: &mut State, pid:
 }
 
 /// # Safety
-/// Called by the virtual machine with an object of ours that nobody holds any more.
+/// Called by the virtual machine with an object of ours that nothing holds any more.
 unsafe extern "C" fn dropped(_env: *mut RawEnv, object: *mut c_void) {
-    // SAFETY: it was written when it was made, and nobody looks at it again.
+    // SAFETY: it was written when it was made, and it is not looked at again.
     unsafe { ptr::drop_in_place(object.cast::<Connection>()) };
 }
 
 /// # Safety
 /// Called by the virtual machine with an object of ours.
 unsafe extern "C" fn stopped(_env: *mut RawEnv, object: *mut c_void, event: c_int, _direct: c_int) {
-    // SAFETY: it is a connection, held by whoever calls.
+    // SAFETY: it is a connection, which the caller holds.
     let connection = unsafe { &*object.cast::<Connection>() };
     if event == connection.descriptor {
         connection.lock().drop_client();

@@ -6,7 +6,7 @@
 //! of 20 µs for its own answer.
 //!
 //! `enif` is the virtual machine's interface, `term` all there is to terms, `handle` how a connection is an
-//! object of the virtual machine; `connection` is the lock, the router and who is told; `encode` and `decode`
+//! object of the virtual machine; `connection` is the lock, the router and the waiters; `encode` and `decode`
 //! are the table of values.
 
 mod atoms;
@@ -15,7 +15,7 @@ mod decode;
 mod encode;
 mod enif;
 #[rustfmt::skip]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for callers that need more of it")]
 mod generated;
 mod handle;
 mod nif;

@@ -47,7 +47,7 @@ fn refused(env: Env, why: Refused) -> Answer {
     }
 }
 
-/// Writes a request into a connection's buffer. A long one is written before anybody is kept from the
+/// Writes a request into a connection's buffer. A long one is written before others are kept from the
 /// connection.
 fn written(
     env: Env,
@@ -67,7 +67,7 @@ fn written(
     Ok(state)
 }
 
-/// A frame of somebody else's.
+/// A frame of another caller's.
 fn frame(env: Env, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
     if frame.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
         return Err(Refused::Large);
@@ -207,7 +207,7 @@ fn look(
 }
 
 /// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending`: looks a little for the answer of a
-/// call, where nobody else waits for another; `pending` is told of by a message, which may be there by now.
+/// call, where no other call is waited for; `pending` is told of by a message, which may be there by now.
 pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };
     let call = CallId::from_number(env.natural(*number)?);
@@ -336,7 +336,7 @@ pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(open_stream(env, connection, state, *term, begun))
 }
 
-/// Sends a stream's request, and watches who wants it.
+/// Sends a stream's request, and watches its reader.
 fn open_stream(
     env: Env,
     connection: &Connection,
@@ -350,7 +350,7 @@ fn open_stream(
     };
     let caller = env.caller();
     if !handle::monitor(env, connection, &mut state, caller) {
-        // Its last function still runs, but nobody will tell of its end any more.
+        // Its last function still runs, but its end is not told any more.
         state.bereave(caller);
     }
     state.leave(env);
@@ -371,8 +371,8 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
 }
 
 /// `watch_process(Connection) -> boolean()`: the caller is sent
-/// `{select, Connection, undefined, ready_input}` once the worker's process has ended, whoever holds what it
-/// had open.
+/// `{select, Connection, undefined, ready_input}` once the worker's process has ended, even if another
+/// process still holds what it had open.
 pub(crate) fn watch_process(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     let known = atoms(env);
@@ -388,7 +388,7 @@ pub(crate) fn kill_process(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(if is_known { atoms(env).yes } else { atoms(env).no })
 }
 
-/// Sends a request whose answer nobody wants to know.
+/// Sends a request whose answer is dropped.
 fn send(
     env: Env,
     connections: RawTerm,
@@ -505,7 +505,7 @@ pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
-/// `unpack(Connection)`: reads what was too large to be read in the middle of somebody's turn.
+/// `unpack(Connection)`: reads what was too large to be read in the middle of a process's turn.
 pub(crate) fn unpack(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
     handle::of(env, *connection)?.unpack(env);

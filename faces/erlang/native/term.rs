@@ -214,7 +214,7 @@ impl Env {
         outcome
     }
 
-    /// The term that an external form stands for. Atoms that nobody knows yet are refused.
+    /// The term that an external form stands for. Atoms that do not exist yet are refused.
     pub(crate) fn of_external(self, form: &[u8]) -> Option<RawTerm> {
         const SAFE: c_uint = 0x2000_0000;
         let mut term = 0;
@@ -230,7 +230,7 @@ impl Env {
         unsafe { enif::enif_make_atom_len(self.0, name.as_ptr().cast(), name.len()) }
     }
 
-    /// An atom that somebody else made before.
+    /// An atom that exists already.
     pub(crate) fn existing_atom(self, name: &[u8]) -> Option<RawTerm> {
         if name.len() > ATOM_BYTES_MAX {
             return None;
@@ -261,13 +261,13 @@ impl Env {
     }
 
     pub(crate) fn make_float(self, value: f64) -> RawTerm {
-        // SAFETY: as above; whoever calls has seen to it that it is finite.
+        // SAFETY: as above; the caller has made sure that it is finite.
         unsafe { enif::enif_make_double(self.0, value) }
     }
 
     pub(crate) fn make_binary(self, bytes: &[u8]) -> RawTerm {
         let mut term = 0;
-        // SAFETY: makes a binary of this very length, which nobody else has seen yet.
+        // SAFETY: makes a binary of this very length, which has not been handed out yet.
         unsafe {
             let place = enif::enif_make_new_binary(self.0, bytes.len(), &raw mut term);
             ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
@@ -393,7 +393,7 @@ impl Letter {
     }
 
     pub(crate) fn clear(&mut self) {
-        // SAFETY: nobody keeps a term of it: they are kept beside it, and dropped with it.
+        // SAFETY: no term of it is kept elsewhere: they are kept beside it, and dropped with it.
         unsafe { enif::enif_clear_env(self.0.as_ptr()) };
     }
 }

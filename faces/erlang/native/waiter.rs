@@ -1,7 +1,7 @@
-//! Who waits for what comes of a call, and the message that tells it.
+//! The process that waits for what comes of a call, and the message that tells it.
 //!
 //! A waiter keeps a [`Letter`]: first its reference lives in it, then the message is written there and leaves
-//! without another copy. Letters of those who were answered are used again.
+//! without another copy. Letters of waiters that were answered are used again.
 
 use crate::atoms::atoms;
 use crate::connection::Lines;
@@ -27,7 +27,7 @@ pub(crate) enum Expect {
     Values,
     /// What a worker says by itself.
     Events,
-    /// That something was done, which nobody wants to know.
+    /// That something was done, which is not told.
     Nothing,
     /// That something was taken notice of which had to be told, however many calls are in flight.
     Notice,
@@ -39,7 +39,7 @@ impl Expect {
         matches!(self, Self::Events | Self::Values | Self::Frames)
     }
 
-    /// Is given up when its process ends, which nobody tells of.
+    /// Is given up when its process ends, of which there is no message.
     pub(crate) const fn is_awaited(self) -> bool {
         matches!(self, Self::Frame | Self::Outcome | Self::Part(..))
     }
@@ -50,7 +50,7 @@ impl Expect {
     }
 }
 
-/// One who waits.
+/// One waiter.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) pid: Pid,

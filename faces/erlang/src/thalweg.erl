@@ -102,7 +102,7 @@ cast(Module, Function) -> cast(Module, Function, [], #{}).
 -spec cast(name(), name(), list()) -> ok | {error, term()}.
 cast(Module, Function, Arguments) -> cast(Module, Function, Arguments, #{}).
 
-%% @doc Calls a function, and nobody hears what came of it.
+%% @doc Calls a function whose outcome is dropped.
 -spec cast(name(), name(), list(), options()) -> ok | {error, term()}.
 cast(Module, Function, Arguments, Options) ->
     ok = thalweg_options:demand(call, Options),
@@ -155,7 +155,7 @@ await_within({Reference, {Connection, Number}}, Timeout) ->
     end;
 await_within(_Request, _Timeout) -> error(badarg).
 
-%% @doc Says that nobody waits for a call any more: a coroutine is cancelled, a function that runs is interrupted. Its
+%% @doc Cancels a call: a coroutine is cancelled, a function that runs is interrupted. Its
 %% result does not come, and did not.
 -spec cancel(request()) -> ok.
 cancel({Reference, pending}) -> flush(Reference);
@@ -175,7 +175,7 @@ async_call(Module, Function) -> spawn_call(Module, Function).
 -spec async_call(name(), name(), list()) -> request().
 async_call(Module, Function, Arguments) -> spawn_call(Module, Function, Arguments).
 
-%% @doc Begins a call: the same as {@link spawn_call/4}, because coroutines are awaited whoever calls them.
+%% @doc Begins a call: the same as {@link spawn_call/4}, because coroutines are awaited whichever function calls them.
 -spec async_call(name(), name(), list(), options()) -> request().
 async_call(Module, Function, Arguments, Options) -> spawn_call(Module, Function, Arguments, Options).
 
@@ -295,7 +295,7 @@ register(_Name, _Callback) -> error(badarg).
 -spec unregister(name()) -> ok.
 unregister(Name) -> thalweg_callbacks:unregister(theirs(text(Name))).
 
-%% Names of what workers need are nobody else's.
+%% Names of what workers need cannot be given to other things.
 -spec theirs(binary()) -> binary().
 theirs(<<"thalweg:", _/binary>>) -> error(badarg);
 theirs(Name) -> Name.

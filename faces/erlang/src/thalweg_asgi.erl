@@ -1,6 +1,6 @@
 %% @doc ASGI applications of Python's, served from Erlang.
 %%
-%% {@link run/3} has an application answer one request that somebody has already, a web server in Erlang say. {@link listen/1} is
+%% {@link run/3} has an application answer one request that was read already, by a web server in Erlang say. {@link listen/1} is
 %% a small server of its own: HTTP/1.1, one process per connection, heads, bodies and connections bounded, long bodies read as they are
 %% asked for (`thalweg_body'). Either way a `runner', a
 %% generator function in Python, makes an application's answer: `thalweg.asgi:respond' unless another is named.
@@ -36,7 +36,7 @@
 -define(PARTS_MAX, 4).
 %% Characters that are told of why an answer was cut off.
 -define(REASON_CHARACTERS_MAX, 4096).
-%% Milliseconds until somebody is accepted again where nobody could be.
+%% Milliseconds until the next attempt to accept a client, after one that failed.
 -define(ACCEPT_PAUSE, 50).
 %% Milliseconds without a client after which who waits for one begins anew, or lies down: who runs no code of this module outlives
 %% whatever is loaded in its place.
@@ -93,7 +93,7 @@ listen(Options) ->
 begin_server(Options) ->
     Address = maps:get(ip, Options, {127, 0, 0, 1}),
     Wishes = [binary, {packet, raw}, {active, false}, {reuseaddr, true}, {ip, Address}, {buffer, 8192}, {backlog, 1024}],
-    %% Who takes nothing of an answer has no connection for ever.
+    %% A client that takes nothing of an answer does not keep its connection for ever.
     Patience = [{send_timeout, maps:get(idle_ms_max, Options, 30000)}, {send_timeout_close, true}],
     case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes ++ Patience]) of
         {ok, Socket} ->
@@ -150,7 +150,7 @@ acceptor(Listener, Server) ->
             go_on(Listener, Server);
         {error, timeout} -> ?MODULE:acceptor(Listener, Server);
         {error, closed} -> exit({shutdown, closed});
-        %% Of whoever left again, or of a machine that is short of something: there is more once connections end.
+        %% A client left again, or the machine is short of something: there is more once connections end.
         {error, _} ->
             timer:sleep(?ACCEPT_PAUSE),
             ?MODULE:acceptor(Listener, Server)
@@ -173,7 +173,7 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
             Connection = spawn_link(fun() -> receive go -> serve(Socket, Options, <<>>) end end),
             ok = gen_tcp:controlling_process(Socket, Connection),
             Connection ! go,
-            %% At the bound nobody is accepted until somebody leaves.
+            %% At the bound no client is accepted until one leaves.
             _ = [Acceptor ! go_on || Count + 1 < Most],
             ?MODULE:connections(Listener, Options, Both, Count + 1);
         {port, From, Reference} ->
@@ -183,7 +183,7 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
         {'EXIT', Owner, Reason} -> end_all(Reason);
         {'EXIT', Acceptor, Reason} -> exit(Reason);
         {'EXIT', _, shutdown} ->
-            %% Of whoever stops it. Its owner did not ask for that, and goes on.
+            %% A process stops it. Its owner did not ask for that, and goes on.
             true = unlink(Owner),
             exit(shutdown);
         {'EXIT', _, _} ->
@@ -304,7 +304,7 @@ is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
     binary:match(Name, [<<":">>, <<" ">> | Ends]) =:= nomatch andalso binary:match(Value, Ends) =:= nomatch;
 is_line(_) -> false.
 
-%% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
+%% In chunks, unless the application says how long it will be, or the client knows of no chunks: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), exchange(), tuple()) -> {ok | error, thalweg_body:body()}.
 respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method}) ->
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
@@ -323,7 +323,7 @@ respond(Socket, Options, Exchange, {Status, Told, Length, {Minor, Stays}, Method
     _ = gen_tcp:send(Socket, Head),
     parts(Socket, Exchange, maps:get(timeout, Options, 30000), Body).
 
-%% Where it is cut off whoever reads it learns that by the end of the connection.
+%% Where it is cut off the client learns that by the end of the connection.
 -spec parts(gen_tcp:socket(), exchange(), timeout(), body()) -> {ok | error, thalweg_body:body()}.
 parts(Socket, {Stream, Before}, Timeout, Body) ->
     {Next, Read} = thalweg_body:next(Stream, Timeout, Before, Socket, parts),

@@ -2,8 +2,8 @@
 %%
 %% What is short, or there already, is read at once and goes along with the request. Any other body is read from the socket by a
 %% process of its own, no more at a time than one piece and no sooner than the application asks: so a body of any length takes the
-%% memory of a piece, who sends it is held up by TCP until it is wanted, and a client that waits for `100 Continue' is told so when
-%% it is. Of a body in chunks nobody knows how long it is, so it comes that way in any case, and is refused where it goes beyond what it
+%% memory of a piece, its sender is held up by TCP until it is wanted, and a client that waits for `100 Continue' is told so when
+%% it is. The length of a body in chunks is not known, so it comes that way in any case, and is refused where it goes beyond what it
 %% may have, or is none. That process ends with the connection's; it alone reads from the socket until the body is over, and never writes there:
 %% the connection does, which hears of each piece that is asked for, and of its coming ({@link next/5}).
 -module(thalweg_body).
@@ -108,7 +108,7 @@ await(Stream, {Now, Timeout} = Times, Reference, #body{reader = Reader, early = 
         {{error, timeout}, Body}
     end.
 
-%% Where nobody reads from the socket any more, its end is told of: a client that leaves wants no answer.
+%% Where the socket is not read any more, its end is told of: a client that leaves wants no answer.
 -spec watching(body(), gen_tcp:socket()) -> body().
 watching(#body{is_read = true, is_watched = false} = Body, Socket) ->
     _ = inet:setopts(Socket, [{active, once}]),

@@ -1,5 +1,5 @@
 %% @private The functions that Python may call, by name. They run in processes of their own, so that one that waits or fails
-%% holds nobody up. Which there are is kept as long as the application runs, whatever else of it begins anew.
+%% holds no other up. Which there are is kept as long as the application runs, whatever else of it begins anew.
 -module(thalweg_callbacks).
 
 -export([create/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, tell/1, send/1]).
@@ -10,7 +10,7 @@
 %% Called with the list of arguments.
 -type callback() :: fun((list()) -> term()) | {module(), atom()}.
 
-%% @doc The table belongs to whoever calls this.
+%% @doc The table belongs to the caller.
 -spec create() -> ok.
 create() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
@@ -35,7 +35,7 @@ unregister(Name) ->
     ok.
 
 %% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
-%% very worker, while the function that called back waits. Whoever runs it hears when it is over, and says so where it ended
+%% very worker, while the function that called back waits. The caller of this is told when it is over, and tells the worker if it ended
 %% without an outcome.
 -spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> {pid(), reference()}.
 run(Pool, Connection, Number, {Name, Arguments}) ->
@@ -45,7 +45,7 @@ run(Pool, Connection, Number, {Name, Arguments}) ->
         answer(Connection, Number, IsOk, Value)
     end).
 
-%% @doc Whether a callback does nothing but wait for a value, which is lost with who waited for the callback.
+%% @doc Whether a callback does nothing but wait for a value, which is lost with the process that waited for the callback.
 -spec only_waits(term()) -> boolean().
 only_waits({<<"thalweg:channel">>, [<<"read">> | _]}) -> true;
 only_waits(_) -> false.
@@ -56,7 +56,7 @@ died(Connection, Number, Reason) ->
     Words = {exit, text(Reason)},
     tell(fun() -> thalweg_nif:answer(Connection, Number, false, Words) end).
 
-%% @doc Tells a worker what it has to hear, for whoever may not wait: where more waits to be sent than may, another process does.
+%% @doc Tells a worker what it has to hear, for a caller that may not wait: where more waits to be sent than may, another process waits.
 -spec tell(fun(() -> ok | {error, term()})) -> ok.
 tell(Say) ->
     case Say() of
@@ -66,7 +66,7 @@ tell(Say) ->
         _ -> ok
     end.
 
-%% Says it again until there is room. Where nobody is any more, nobody waits.
+%% Says it again until there is room. Where the worker is gone there is nothing to wait for.
 -spec insist(fun(() -> ok | {error, term()})) -> ok | {error, term()}.
 insist(Say) ->
     case Say() of

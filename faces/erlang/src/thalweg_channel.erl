@@ -1,6 +1,6 @@
 %% @doc Channels: bounded queues that Erlang and Python write to and read from.
 %%
-%% Who writes is told `ok', or `busy' when there is no room: nothing is queued then, and who wrote tries again. A channel of
+%% A writer is told `ok', or `busy' when there is no room: nothing is queued then, and the writer tries again. A channel of
 %% terms counts values, one of bytes counts bytes. Closing lets what is there be read. A channel ends with its owner. A reader
 %% that ends while it waits takes nothing along. A wrong argument is answered `{error, badarg}', and the channel goes on.
 -module(thalweg_channel).
@@ -14,10 +14,10 @@
 -type channel() :: pid() | pos_integer().
 -type options() :: #{kind => terms | bytes, capacity => pos_integer()}.
 
-%% A timer goes no further; who waits longer than that is answered then.
+%% A timer goes no further; a reader that waits longer than that is answered then.
 -define(MILLISECONDS_MAX, 1 bsl 40).
 
-%% Who waits for a value. Without a timeout the timer is one that never was.
+%% A reader that waits for a value. Without a timeout the timer is one that never was.
 -record(reader, {
     from :: gen_server:from(),
     timer :: reference(),
@@ -81,7 +81,7 @@ from_python([<<"read">>, Number, Endless]) when Endless =:= none; Endless =:= in
 from_python([<<"read">>, Number, Seconds]) -> read_for_python(Number, round(Seconds * 1000));
 from_python([<<"close">>, Number]) -> close(Number).
 
-%% Bytes stay bytes, be they UTF-8 or not: where a piece ends is nobody's choice.
+%% Bytes stay bytes, be they UTF-8 or not: a piece may end anywhere.
 -spec read_for_python(channel(), infinity | integer()) -> {ok, term()} | {error, closed | timeout | badarg}.
 read_for_python(Channel, Timeout) ->
     case ask(Channel, {read, Timeout}) of
@@ -177,7 +177,7 @@ terminate(_Reason, #state{number = Number}) -> thalweg_shared:remove_channel(Num
 refuse_readers(#state{readers = Readers}) ->
     lists:foreach(fun(#reader{from = From}) -> gen_server:reply(From, {error, closed}) end, queue:to_list(Readers)).
 
-%% One reader who is not waited with any more, and the others.
+%% One reader that does not wait any more, and the others.
 -spec without_reader(pos_integer(), reference(), #state{}) -> {#reader{}, #state{}} | none.
 without_reader(Field, Reference, #state{readers = Readers} = State) ->
     case lists:keytake(Reference, Field, queue:to_list(Readers)) of
@@ -193,7 +193,7 @@ forget_reader(#reader{timer = Timer, monitor = Monitor}) ->
     true = demonitor(Monitor, [flush]),
     ok.
 
-%% Whoever has waited longest, and is still there, gets what is there.
+%% The process that has waited longest, and is still there, gets what is there.
 -spec serve(#state{}) -> #state{}.
 serve(#state{size = Size, readers = Readers} = State) ->
     case Size > 0 andalso queue:out(Readers) of

@@ -1,8 +1,8 @@
 %% @private Bodies in chunks (RFC 9112, 7.1), taken apart as they come.
 %%
-%% What is no chunk is refused, with nothing overlooked: who sees another body here sees another request behind it. A line, the fields
+%% What is no chunk is refused, with nothing overlooked: a reader that sees another body here sees another request behind it. A line, the fields
 %% behind the last chunk and the body are bounded. Knows nothing of sockets: it is given what came, and says what it lacks. The fields
-%% behind the last chunk are no part of a request that anybody is told of.
+%% behind the last chunk are no part of the request that an application is told of.
 -module(thalweg_chunks).
 
 -export([new/1, take/3]).
@@ -77,7 +77,7 @@ line(Buffer, Most) ->
         nomatch -> more
     end.
 
-%% What a line says that a chunk's size is: extensions may stand behind it, and nobody knows any.
+%% What a line says that a chunk's size is: extensions may stand behind it, and none is known.
 -spec said(binary()) -> non_neg_integer() | none.
 said(Line) ->
     [Said | Extensions] = binary:split(Line, <<";">>),

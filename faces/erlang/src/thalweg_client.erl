@@ -4,7 +4,7 @@
 %% the connection, and fail if it does not come about. An error is `{fault, Name, Words}', by the table of docs/faults.md.
 %%
 %% What comes of a request or a stream is a message `{thalweg, Reference, What}', `{frame, Frame}' for an item: {@link await/2} and
-%% {@link next/2} wait for it. Who receives by itself knows it by {@link reference/1}, and calls {@link grant/2} for each item that
+%% {@link next/2} wait for it. A process that receives by itself knows it by {@link reference/1}, and calls {@link grant/2} for each item that
 %% it took.
 -module(thalweg_client).
 
@@ -120,7 +120,7 @@ await({Reference, _, _} = Request, Timeout) ->
     end;
 await(_Request, _Timeout) -> error(badarg).
 
-%% @doc Says that nobody waits for a request, or a stream, any more. Nothing comes of it, and nothing that did is left.
+%% @doc Cancels a request or a stream. Nothing more comes of it, and nothing that came of it is left.
 -spec cancel(request() | stream()) -> ok.
 cancel({Reference, Connection, Number}) ->
     ok = thalweg_nif:cancel(Connection, Number),

@@ -1,8 +1,8 @@
 %% @private Which workers there are, per pool. Written by one process, so that workers which end at once do not undo each
-%% other; read by everybody as a constant term, because it is read for every call and changes when a worker comes or goes.
+%% other; read by every process as a constant term, because it is read for every call and changes when a worker comes or goes.
 %%
 %% A worker keeps its place while another is started for it, so that what goes to one of them by its place goes there still.
-%% What was written outlives who wrote it: a directory that is started anew begins with the workers that are still there.
+%% What was written outlives its writer: a directory that is started anew begins with the workers that are still there.
 -module(thalweg_directory).
 -behaviour(gen_server).
 
@@ -97,7 +97,7 @@ handle_call({publish, Pool, Index, Place}, _From, State) ->
 handle_call({withdraw, Pool, Index, Worker}, _From, State) ->
     case State of
         #{Pool := #{Index := {_, Worker, _}} = Places} -> {reply, ok, keep(Pool, Places#{Index => none}, State)};
-        %% It never was ready, or its place is another's: nothing is written, which would cost everybody something.
+        %% It never was ready, or its place is another's: nothing is written, which would cost every process something.
         _ -> {reply, ok, State}
     end;
 handle_call({forget, Pool}, _From, State) -> {reply, ok, keep(Pool, #{}, State)}.
@@ -105,7 +105,7 @@ handle_call({forget, Pool}, _From, State) -> {reply, ok, keep(Pool, #{}, State)}
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) -> {noreply, State}.
 
-%% What is kept of a pool, and read by everybody.
+%% What is kept of a pool, and read by every process.
 -spec keep(atom(), places(), #{atom() => places()}) -> #{atom() => places()}.
 keep(Pool, Places, State) when Places =:= #{} ->
     _ = persistent_term:erase({?MODULE, Pool}),

@@ -10,7 +10,7 @@
 %% room, or `{refused, Why}' when one for a worker has no value in Python, is of a kind that there is none of there, or is longer than
 %% a frame, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
 %% shows only in the worker (a map whose key is a list there) is a warning in its log. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
-%% whoever wants more of it says so by `inet:setopts/2'.
+%% a receiver that wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
 
 -export([start_link/0, start_link/1, stop/1]).
@@ -37,7 +37,7 @@
 -define(ERROR, 32).
 %% Milliseconds until a worker that had no room for the end of a socket is asked again.
 -define(AGAIN, 10).
-%% Who polls does not wait for more than so many, however fast they come.
+%% A poll returns this many at most, however fast they come.
 -define(TOGETHER, 4096).
 %% Milliseconds without an event after which it lies down: who runs no code of this module outlives whatever is loaded in its place.
 -define(LIE_DOWN, 1000).
@@ -90,8 +90,8 @@ cancel(Process, Timer) ->
         _ -> true
     end.
 
-%% @doc Every event there is, once there is one, or after so many milliseconds none. One process polls at a time: who polls
-%% anew takes over from the one before, who is told that there is nothing.
+%% @doc Every event there is, once there is one, or none after the timeout in milliseconds. One process polls at a time: a new
+%% poll takes over from the one before, which is told that there is nothing.
 -spec poll(pid(), timeout()) -> [event()].
 poll(Process, Timeout) ->
     Patience = thalweg:patience(Timeout),
@@ -130,7 +130,7 @@ socket(Process, Socket, Number) when is_port(Socket), ?IS_NUMBER(Number) ->
     case hand_over(Process, Socket) of
         ok -> ok;
         {error, Reason} ->
-            %% As if nobody had asked.
+            %% As if there had been no poll.
             _ = ask(Process, {socket, Socket, Before}),
             {error, Reason}
     end;
@@ -252,7 +252,7 @@ no_room(Event, _Count, #state{worker = Connection}) ->
 -spec told(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
 told(Event, Events, Count, #state{worker = none, poller = none} = State) -> ?MODULE:loop([Event | Events], Count + 1, State);
 told(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) ->
-    %% Who polls is woken once for everything that is here.
+    %% A poll is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
 told(_Event, Events, Count, State) -> ?MODULE:loop(Events, Count, State).
 
@@ -299,7 +299,7 @@ tell_owner(News, #state{owner = {_, Owner}}) ->
     Owner ! {?MODULE, self(), News},
     ok.
 
-%% Closed at once: what may still wait to be written waits for nobody.
+%% Closed at once: what may still wait to be written is dropped.
 -spec cut(port(), term(), #state{}) -> #state{}.
 cut(Socket, Why, State) ->
     _ = inet:setopts(Socket, [{linger, {true, 0}}]),
@@ -343,7 +343,7 @@ deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
 in_order([], Told) -> Told;
 in_order([Event | Earlier], Told) -> in_order(Earlier, [as_told(Event) | Told]).
 
-%% Whoever is of another node is taken to be there: its end is told, and comes late at the worst.
+%% A process of another node is taken to be there: its end is told, and comes late at the worst.
 -spec is_there(pid()) -> boolean().
 is_there(Process) -> node(Process) =/= node() orelse is_process_alive(Process).
 
@@ -354,7 +354,7 @@ release(#state{poller = {_, _, Timer, Watch}} = State) ->
     true = demonitor(Watch, [flush]),
     State#state{poller = none}.
 
-%% Who polled is no more.
+%% The process that polled has ended.
 -spec abandon(#state{}, reference()) -> #state{}.
 abandon(#state{poller = {_, _, _, Watch}} = State, Watch) -> release(State);
 abandon(State, _Watch) -> State.
@@ -378,7 +378,7 @@ begin_poll(State, Count, Reference, From, Timeout) ->
             true -> make_ref();
             false -> erlang:start_timer(Timeout, self(), poll)
         end,
-    %% Who is answered at once need not be watched.
+    %% A process that is answered at once need not be watched.
     Watch =
         case Count > 0 of
             true -> make_ref();
@@ -417,7 +417,7 @@ of_socket(#state{sockets = Sockets}, Message) when is_tuple(Message), is_map_key
         {tcp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
         {udp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
         {tcp_error, _, Reason} -> {ended, Socket, {?ERROR, Number, atom_to_binary(Reason)}};
-        %% Of a datagram that nobody took, say: the socket is as it was.
+        %% A datagram that was refused, say: the socket is as it was.
         {udp_error, _, Reason} -> {datagram, {?ERROR, Number, atom_to_binary(Reason)}};
         {Passive, _} when Passive =:= tcp_passive; Passive =:= udp_passive -> {passive, Socket, Number};
         _ -> none

@@ -1,7 +1,7 @@
 %% @doc The streams of a `thalweg serve' on this machine, through the socket or the shared memory in its store's directory.
 %%
 %% A tail's pieces come as messages `{thalweg, Reference, {frame, Frame}}', no more of them than there is credit, and are read by
-%% {@link message/1}; {@link next/2} waits for one, reads it, and gives its credit back. Who receives them by itself knows them by
+%% {@link message/1}; {@link next/2} waits for one, reads it, and gives its credit back. A process that receives them by itself knows them by
 %% {@link thalweg_client:reference/1}, and gives credit back by {@link thalweg_client:grant/2}. Everything else that the server does
 %% is `log_client', with {@link thalweg_client:transport/1}.
 -module(thalweg_log).

@@ -1,6 +1,6 @@
 %% @private What may stand in a map of options: which options there are wherever some are taken, and what each of them may be.
 %%
-%% Knows nothing of what they are for. Whoever starts something answers `{error, {bad_option, Option, Words}}' ({@link check/2}); a call, and
+%% Knows nothing of what they are for. A function that starts something answers `{error, {bad_option, Option, Words}}' ({@link check/2}); a call, and
 %% whatever else is made again and again, fails with `badarg' as it does of any argument that is none, and the words go with it
 %% ({@link demand/2}). Either way nothing has begun.
 -module(thalweg_options).
@@ -9,7 +9,7 @@
 -export_type([wrong/0]).
 
 -type wrong() :: {bad_option, Option :: term(), Words :: binary()}.
-%% Who takes them.
+%% What takes them.
 -type taker() :: pool | call | stream | channel | events | answer | server | connection | request | stream_request.
 %% What an option may be.
 -type type() ::
@@ -78,7 +78,7 @@ known(stream_request) -> #{deadline => {none_or, {integer, 0}}, credit => {integ
 required(server) -> [app];
 required(_Taker) -> [].
 
-%% @doc Whether options are what they may be: for whoever starts something.
+%% @doc Whether options are what they may be: for functions that start something.
 -spec check(taker(), map()) -> ok | {error, wrong()}.
 check(Taker, Options) when is_map(Options) ->
     case [Option || Option <- required(Taker), not is_map_key(Option, Options)] of
@@ -87,7 +87,7 @@ check(Taker, Options) when is_map(Options) ->
     end;
 check(_Taker, _Options) -> error(badarg).
 
-%% @doc The same for whoever is called often: what is wrong is a wrong argument.
+%% @doc The same for functions that are called often: what is wrong is a wrong argument.
 -spec demand(taker(), map()) -> ok.
 demand(_Taker, Options) when Options =:= #{} -> ok;
 demand(Taker, Options) ->

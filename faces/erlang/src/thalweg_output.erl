@@ -1,6 +1,6 @@
 %% @private What a worker prints and logs, on its way to Erlang's logger: a process that owns the worker's port.
 %%
-%% It waits for nobody. So many lines in a second it hands to a process beside it, which the logger may hold up as long as it
+%% It never waits. A bounded number of lines in a second it hands to a process beside it, which the logger may hold up as long as it
 %% likes; what is beyond them is thrown away as it came, and one line says how much that was. So neither what is read here nor
 %% what waits there grows with what a worker says, and what a worker is told never waits behind it.
 -module(thalweg_output).
@@ -38,7 +38,7 @@
     is_cut = false :: boolean()
 }).
 
-%% @doc Starts a worker's program. The port's messages that are no output go to who calls this: how it ended, be that before this
+%% @doc Starts a worker's program. The port's messages that are no output go to the caller: how it ended, be that before this
 %% returns; then its number may be `none'. A program that cannot be run is `worker_failed'.
 -spec start_link(file:filename_all(), list(), map()) -> {ok, pid(), port(), non_neg_integer() | none} | {error, term()}.
 start_link(Program, Wishes, Meta) -> proc_lib:start_link(?MODULE, init, [self(), Program, Wishes, Meta]).
@@ -103,7 +103,7 @@ loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->
         {log, Level, Words, Meta} -> ?MODULE:loop(say(State, Level, Words, Meta));
         {logged, Connection, {Level, Words, Meta}} -> ?MODULE:loop(taken(say(State, Level, Words, Meta), Connection));
         {Port, {exit_status, _}} = Ended ->
-            %% Whoever is told so has everything behind it that was printed.
+            %% The receiver of this has had everything that was printed.
             Worker ! Ended,
             ?MODULE:loop(State);
         ready -> ?MODULE:loop(begin_lines(State));
@@ -120,7 +120,7 @@ loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->
     after ?LIE_DOWN -> proc_lib:hibernate(?MODULE, loop, [State])
     end.
 
-%% Before it is ready, nobody knows yet which of its words matter: the last ones, should it fail.
+%% Before it is ready, it is not known yet which of its words matter: the last ones, should it fail.
 -spec take(#state{}, binary()) -> #state{}.
 take(#state{is_ready = false, rest = Rest} = State, Chunk) ->
     State#state{rest = last_bytes(<<Rest/binary, Chunk/binary>>, ?KEPT_BYTES_MAX)};
@@ -190,7 +190,7 @@ last_bytes(Bytes, _Max) -> Bytes.
 -spec begin_to_say(pid(), map()) -> ok.
 begin_to_say(Output, Meta) -> sayer(monitor(process, Output), Meta).
 
-%% @private Ends when there is nobody any more who could hand it something, and says before what it was handed.
+%% @private Ends when no process is left that could hand it something, and says before what it was handed.
 -spec sayer(reference(), map()) -> ok.
 sayer(Output, Meta) ->
     receive

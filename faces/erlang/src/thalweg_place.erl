@@ -1,16 +1,16 @@
 %% @private The place of one worker in its pool: keeps a worker there as long as the pool lasts.
 %%
-%% The first one has to start, or the pool does not: whoever starts that asks here what came of it. One that ended is followed by
+%% The first one has to start, or the pool does not: the process that starts the pool asks here what came of it. One that ended is followed by
 %% another at once; as long as those do not last, or do not even start, each waits longer than the one before, so that an interpreter
 %% which is gone costs next to nothing, hurts no other pool, and is used again when it is back. Meanwhile the place is empty, and
-%% callers are told so. A worker that starts is waited for by nobody here: the place can be told to end all the while.
+%% callers are told so. This process waits for no worker that starts: the place can be told to end all the while.
 -module(thalweg_place).
 -behaviour(gen_server).
 
 -export([start_link/3, ready/1, shut_down_within/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
-%% Milliseconds: what the second one in a row waits, and what none waits longer than. Whoever lasted as long was sound.
+%% Milliseconds: what the second one in a row waits, and the upper bound of the pause. A worker that lasted as long was sound.
 -define(PAUSE_FIRST, 50).
 -define(PAUSE_MAX, 10000).
 %% Milliseconds that a worker may take to end, and before that what runs there.
@@ -24,7 +24,7 @@
     worker :: pid() | none,
     %% When that one had started, in monotonic milliseconds; it has not yet.
     since = none :: integer() | none,
-    %% What came of the first one, or who asked.
+    %% What came of the first one, or the caller that asked.
     first = [] :: ok | {error, term()} | [gen_server:from()],
     %% What the next one waits.
     pause = 0 :: non_neg_integer()
@@ -71,7 +71,7 @@ start(#state{pool = Pool, index = Index, options = Options} = State) ->
     {ok, Worker} = thalweg_worker:start_link(Pool, Index, Options),
     State#state{worker = Worker, since = none}.
 
-%% The pool ends with its first one, which whoever starts it sees to.
+%% The pool ends with its first worker. The process that starts the pool sees to that.
 -spec not_started(term(), #state{}) -> #state{}.
 not_started(Reason, #state{first = ok, pool = Pool, index = Index, pause = Pause} = State) ->
     Meta = #{pool => Pool, worker => Index},

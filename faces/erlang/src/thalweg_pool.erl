@@ -1,7 +1,7 @@
 %% @private A pool: the supervisor of the places of its workers. They are told apart by their index; `thalweg_directory' says
 %% which workers there are.
 %%
-%% The supervisor of all pools never waits for one: a pool is there at once, whoever starts it waits for its workers, and it ends by
+%% The supervisor of all pools never waits for one: a pool is there at once, the process that starts it waits for its workers, and it ends by
 %% itself before that supervisor is told so.
 -module(thalweg_pool).
 -behaviour(supervisor).
@@ -29,7 +29,7 @@
 }.
 
 %% @doc Starts a pool, and returns when all of its workers are ready, or when it is gone because one of them could not be. That is
-%% seen to by another process: whoever asked for it may be gone before.
+%% seen to by another process: the caller may be gone before.
 -spec start(atom(), options()) -> {ok, pid()} | {error, term()}.
 start(Name, Options) ->
     {Self, Tag} = {self(), make_ref()},

@@ -1,5 +1,5 @@
 %% @private Looks at one connection when its descriptor says so, and again and again while answers come faster than waking
-%% would take. Whoever it finds answers for gets them straight into the mailbox. While calls are under way it looks now and then
+%% would take. The answers that it finds go straight into the mailboxes of their callers. While calls are under way it looks now and then
 %% whether their callers are still there. Its own mailbox lies off its heap.
 -module(thalweg_router).
 
@@ -16,7 +16,7 @@
 -spec start_link(iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
 start_link(Endpoint, Wishes) -> start(link, Endpoint, Wishes).
 
-%% @doc As {@link start_link/2}, for whoever goes on without its connection; which ends with the process all the same.
+%% @doc As {@link start_link/2}, for a process that goes on without its connection, which ends with the process all the same.
 -spec start(iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
 start(Endpoint, Wishes) -> start(monitor, Endpoint, Wishes).
 
@@ -33,7 +33,7 @@ start(Bond, Endpoint, Wishes) ->
                 {ok, Connection} -> {ok, Router, Connection};
                 {error, Reason} -> {error, Reason}
             end;
-        %% Without its native half nothing goes, and whoever asks is told so.
+        %% Without the native half nothing works, and the caller is told so.
         {'DOWN', Monitor, process, _, Reason} -> {error, Reason}
     end.
 
@@ -56,7 +56,7 @@ init({Parent, Tag}, Bond, Endpoint, Wishes) ->
             exit(normal)
     end.
 
-%% @private One look; then everybody else has a turn, or nobody needs one.
+%% @private One look; then other processes have a turn, or none needs one.
 -spec look(thalweg_nif:connection()) -> no_return().
 look(Connection) ->
     case thalweg_nif:turn(Connection) of

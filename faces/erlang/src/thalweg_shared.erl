@@ -29,14 +29,14 @@ delete(Name) ->
     true = ets:delete(?TABLE, {value, Name}),
     ok.
 
-%% @doc Adds to a number, which is 0 to begin with, and says what it is now: nobody comes in between.
+%% @doc Adds to a number, which is 0 to begin with, and returns what it is now: one atomic step.
 -spec add(term(), integer()) -> integer().
 add(Name, Amount) -> ets:update_counter(?TABLE, {value, Name}, Amount, {{value, Name}, 0}).
 
 -spec names() -> [term()].
 names() -> [Name || [Name] <- ets:match(?TABLE, {{value, '$1'}, '_'})].
 
-%% @private The table belongs to whoever calls this.
+%% @private The table belongs to the caller.
 -spec create() -> ok.
 create() ->
     _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}, {write_concurrency, true}]),

@@ -2,7 +2,7 @@
 %%
 %% Values come as `{thalweg, Reference, {data, Value}}', then `{thalweg, Reference, done}' or
 %% `{thalweg, Reference, {error, Reason}}'. So many may be on their way as there is credit: {@link next/2} gives it back as values
-%% are taken, and who receives the messages by itself calls {@link grant/2}. A generator whose process ends is closed.
+%% are taken, and a process that receives the messages by itself calls {@link grant/2}. A generator whose process ends is closed.
 -module(thalweg_stream).
 
 -export([open/3, open/4, next/1, next/2, grant/2, close/1, fold/3, reference/1]).

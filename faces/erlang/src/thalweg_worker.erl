@@ -20,7 +20,7 @@
     index :: pos_integer(),
     output :: pid(),
     port :: port(),
-    %% None where it had ended before anybody could ask.
+    %% None where it had ended before it could be asked for.
     os_pid :: non_neg_integer() | none,
     router :: pid(),
     connection :: thalweg_nif:connection(),
@@ -39,7 +39,7 @@
 %% One that starts: its place in its pool, and who keeps it there.
 -type start() :: {pid(), atom(), pos_integer(), thalweg_pool:options()}.
 
-%% @doc Begins to start a worker. Who calls this is sent `{ready, Worker}' when it is, or hears why it ended instead.
+%% @doc Begins to start a worker. The caller is sent `{ready, Worker}' when it is, or told why it ended instead.
 -spec start_link(atom(), pos_integer(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
 start_link(Pool, Index, Options) -> gen_server:start_link(?MODULE, {self(), Pool, Index, Options}, []).
 
@@ -98,7 +98,7 @@ until_ready(#state{output = Output, port = Port, router = Router} = State, Place
             ok = thalweg_output:ready(Output),
             %% Its connection and its output do not tell of its end as long as a child of it has them.
             _ = thalweg_nif:watch_process(State#state.connection),
-            %% Before that nobody's call waits for what may never be.
+            %% Before that no call waits for what may never be.
             #state{pool = Pool, index = Index, connection = Connection, os_pid = OsPid} = State,
             ok = thalweg_directory:publish(Pool, Index, Connection, OsPid),
             {ok, State};
@@ -155,12 +155,12 @@ handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{output = Output
     ok = thalweg_output:logged(Output, Connection, {level(Level), Words, #{python_logger => Logger}}),
     {noreply, State};
 handle_info({thalweg_event, error, 0, Reason}, #state{output = Output} = State) ->
-    %% A message to a process, which nobody waits for an answer to.
+    %% A message to a process, which has no answer.
     Words = io_lib:format("a message that Python sent is lost: ~tp", [Reason], [{chars_limit, 4096}]),
     ok = thalweg_output:log(Output, warning, unicode:characters_to_binary(Words), #{}),
     {noreply, State};
 handle_info({thalweg_event, error, Number, Reason}, #state{connection = Connection} = State) ->
-    %% A callback whose arguments are no terms here; anything else has no number that anybody waits for.
+    %% A callback whose arguments are no terms here; anything else has no number that is waited for.
     ok = thalweg_callbacks:tell(fun() -> thalweg_nif:answer(Connection, Number, false, Reason) end),
     {noreply, State};
 handle_info({thalweg_event, _, down}, State) ->
@@ -209,7 +209,7 @@ shut_down(#state{connection = Connection, shut_down_within = Within} = State) ->
     Call = {<<"thalweg.asgi">>, <<"shut_down">>, [Within / 1000], #{}, none},
     case thalweg_nif:call(Connection, Reference, Call, false) of
         {pending, _, _} ->
-            %% It says itself who was late, where it can.
+            %% It says itself what was late, where it can.
             Timer = erlang:start_timer(Within + ?SAYS_SO_WITHIN, self(), shut_down),
             until_shut_down(State, Reference, Timer);
         Result -> have_shut_down(State, Result)
@@ -260,7 +260,7 @@ level(Level) when Level >= 30 -> warning;
 level(Level) when Level >= 20 -> info;
 level(_Level) -> debug.
 
-%% In a directory that nobody else may enter, and that is made for this worker: no other user can be there first.
+%% In a directory that no other user may enter, and that is made for this worker: no other user can be there first.
 -spec endpoint() -> file:filename_all().
 endpoint() ->
     Unique = integer_to_list(rand:uniform(1 bsl 64), 36),

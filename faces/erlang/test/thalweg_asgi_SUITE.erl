@@ -164,7 +164,7 @@ long_heads(Config) ->
 
 filled(Bytes) -> binary:copy(<<"a">>, Bytes).
 
-%% Whoever is refused finds the answer, however much of what was refused is still on its way.
+%% A client that is refused finds the answer, however much of what was refused is still on its way.
 refused_while_it_sends(Config) ->
     [
         {<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>>, <<>>} = http(Config, <<Request/binary, (filled(1 bsl 20))/binary>>)
@@ -282,7 +282,7 @@ late_heads(_Config) ->
         {error, closed} = gen_tcp:recv(connected(Config), 0)
     end).
 
-%% Whoever waits to be asked for a body is asked when the application receives it, and not where it answers first.
+%% A client that waits to be asked for a body is asked when the application receives it, and not where it answers first.
 expectations(Config) ->
     Head = fun(Path, Expected) ->
         <<"POST ", Path/binary, " HTTP/1.1\r\nhost: test\r\nexpect: ", Expected/binary, "\r\ncontent-length: 4\r\n\r\n">>
@@ -328,7 +328,7 @@ long_bodies(_Config) ->
 parts_of(Bytes) when Bytes =< 1 bsl 20 -> [Bytes];
 parts_of(Bytes) -> [1 bsl 20 | parts_of(Bytes - (1 bsl 20))].
 
-%% Whoever sends one is held up while nobody asks for more, and is not late meanwhile; nor is the answer while the body comes.
+%% A client that sends one is held up while nobody asks for more, and is not late meanwhile; nor is the answer while the body comes.
 long_bodies_are_waited_for(_Config) ->
     Self = self(),
     ok = thalweg:register(gate, fun([]) ->
@@ -500,7 +500,7 @@ said_behind_the_last_part(Config) ->
     end),
     {ok, {200, [], <<"whole">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/fail-behind">>}, <<>>).
 
-%% An answer whose last part is missing is not taken for a whole one, whoever asked for it.
+%% An answer whose last part is missing is not taken for a whole one by any client.
 returned_before_the_last_part(Config) ->
     {<<"HTTP/1.1 200 ", _/binary>>, <<"4\r\nhalf\r\n">>} = http(Config, <<"GET /half HTTP/1.1\r\n\r\n">>),
     {error, {exception, <<"RuntimeError">>, _, _}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/half">>}, <<>>).
@@ -623,7 +623,7 @@ answers_that_are_none(Config) ->
     ],
     %% It is cut off where it began already.
     {<<"HTTP/1.1 200 ", _/binary>>, <<"5\r\nfirst\r\n">>} = http(Config, <<"GET /two-starts HTTP/1.1\r\n\r\n">>),
-    %% Who sends out of turn is told so, and whoever asked what became of it.
+    %% An application that sends out of turn is told so, and the client what became of it.
     [
         {error, {exception, <<"RuntimeError">>, Words, _}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => Path}, <<>>)
      || {Path, Words} <- [
@@ -698,7 +698,7 @@ ends_with_its_owner(_Config) ->
         {'DOWN', Monitor, process, Owner, {ok, Server}} -> thalweg_test:until(fun() -> not is_process_alive(Server) end)
     end.
 
-%% Whoever stops a server stops nothing else.
+%% A process that stops a server stops nothing else.
 stopped_by_another(_Config) ->
     {Owner, Server} = owned(),
     Monitor = monitor(process, Owner),

@@ -68,7 +68,7 @@ from_threads_that_are_waited_for(_Config) ->
      || {Threads, Coroutine, Other, N} <- Requests
     ].
 
-%% Whoever takes an answer in, it is had by who waits for it.
+%% Whichever thread takes an answer in, the caller that waits for it gets it.
 beside_a_thread_that_takes_in(_Config) ->
     ok = thalweg:register(next, fun([N]) -> N + 1 end),
     {ok, 4000} = thalweg:call(sample, call_back_beside_a_taker, [<<"next">>, 2000], #{timeout => infinity}).
@@ -205,7 +205,7 @@ without_threads() ->
     {ok, _} = thalweg:start_pool(alone, thalweg_test:pool(#{size => 1})),
     #{pool => alone}.
 
-%% And what another callback came to reaches whoever waits for that.
+%% And the outcome of another callback reaches the caller that waits for it.
 interrupt_while_another_is_answered(_Config) ->
     Self = self(),
     Options = without_threads(),
@@ -305,7 +305,7 @@ outlive_what_begins_anew(_Config) ->
     ],
     {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
 
-%% Who was called goes on and is answered for; whoever calls from then on finds nobody, or who came in its place.
+%% The function that was called goes on, and its answer is delivered; later calls find none, or the one that came in its place.
 unregistered_while_it_runs(_Config) ->
     Self = self(),
     ok = thalweg:register(gate, fun([]) -> Self ! {runs, self()}, receive go -> first end end),

@@ -229,7 +229,7 @@ wrong_arguments(Config) ->
     [] = thalweg_events:poll(Events, 0),
     ok = gen_udp:close(Socket).
 
-%% Messages that are no events, whoever sends them, are nothing at all, whether they would be kept or posted.
+%% Messages that are no events, whichever process sends them, are nothing at all, whether they would be kept or posted.
 strays(Config) ->
     {ok, Events} = thalweg_events:start_link(),
     Strays = [

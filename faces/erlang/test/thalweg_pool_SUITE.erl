@@ -367,7 +367,7 @@ failed_start_leaves_nothing(Config) ->
     [{ok, N} = thalweg:call(sample, echo, [N], #{pool => again, affinity => N}) || N <- lists:seq(1, 20)],
     ok = thalweg:stop_pool(again).
 
-%% Whoever keeps the list of workers may end: workers, and what they share with Erlang, are still there.
+%% The process that keeps the list of workers may end: workers, and what they share with Erlang, are still there.
 directory_comes_again(_Config) ->
     ok = thalweg_shared:put(kept, 1),
     [Victim, Other] = thalweg:workers(default),
@@ -592,7 +592,7 @@ load_is_spread(_Config) ->
     Gate ! go,
     {ok, ok} = thalweg:await(Busy).
 
-%% A generator that is under way counts, and goes to whoever has the fewest.
+%% A generator that is under way counts, and goes to the worker that has the fewest.
 streams_are_spread(_Config) ->
     {ok, _} = thalweg:start_pool(few, thalweg_test:pool(#{size => 2, in_flight_max => 2})),
     Open = fun() -> thalweg_stream:open(sample, count_for_ever, [<<"few">>], #{pool => few}) end,
@@ -670,7 +670,7 @@ load_native_half() ->
     _ = code:purge(thalweg_nif),
     code:load_file(thalweg_nif).
 
-%% Erlang ends who still runs the code before the last. Who lasts does not: whoever waits goes over by itself.
+%% Erlang kills a process that still runs the code before the last. One that lasts does not: while it waits it goes over by itself.
 code_is_loaded_again_and_again() -> [{timetrap, {seconds, 120}}].
 code_is_loaded_again_and_again(_Config) ->
     Workers = thalweg:workers(default),

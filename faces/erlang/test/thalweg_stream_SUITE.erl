@@ -1,4 +1,4 @@
-%% Generators: to their end, to an error, closed half-way, and left by whoever wanted them.
+%% Generators: to their end, to an error, closed half-way, and left by their readers.
 -module(thalweg_stream_SUITE).
 -compile([export_all, nowarn_export_all]).
 

@@ -74,7 +74,7 @@ class Log {
 
   /** Appends one entry now; in `sync` mode, waits for the disk. */
   appendSync(data, given) {
-    // Whoever says the time may append, too.
+    // Reading the time from the options may run code that appends.
     const time = timeOf(given)
     this.view.check()
     // What was appended before comes before, to whichever log.
@@ -91,7 +91,7 @@ class Log {
     }
   }
 
-  /** Waits for the disk, where that is waited for. What cannot be waited for is written all the same: nobody knows whether it lasts. */
+  /** Waits for the disk, where that is waited for. What cannot be waited for is written all the same: whether it lasts is not known. */
   persist(ticket) {
     if (ticket === 0) return
     try {
@@ -121,7 +121,7 @@ class Log {
     if (typeof entries?.[Symbol.iterator] !== "function") throw badArgument("entries are something that can be iterated over")
     // What was appended before comes before, to whichever log.
     this.store.flush()
-    // Whoever yields the entries may append meanwhile, so the area is not the turn's.
+    // The iterable may append meanwhile, so the area is not the turn's.
     const stage = this.store.stages.take()
     const done = { count: 0, ticket: 0 }
     const handOver = () => {

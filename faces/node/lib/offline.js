@@ -11,7 +11,7 @@ async function verify(at) {
   return settled(binding.verify(path(at)))
 }
 
-/** A backup of the store in one directory, whoever has it open, in another. */
+/** Backs up the store in one directory, which may be open, to another. */
 async function backup(from, to) {
   return settled(binding.backup(path(from), path(to)))
 }
@@ -35,7 +35,7 @@ class Parse {
     this.pieces = []
     this.at = 0
     this.failure = null
-    // Whoever asks again before there was an answer is answered in turn.
+    // Calls that are made before there was an answer are answered in turn.
     this.turn = Promise.resolve()
   }
 

@@ -3,7 +3,7 @@
 // One segment as this isolate sees it: its bytes, how far they may be read, and its time index.
 //
 // Its bytes are mapped twice. The walk reads `words`, the store's own map, which no user ever holds. What users get are
-// views of a map apart: JavaScript cannot keep anybody from writing to a Uint8Array, and what is written there stays
+// views of a map apart: JavaScript cannot keep code from writing to a Uint8Array, and what is written there stays
 // there. The page that was written to is a copy from then on and shows nothing that the store appends to it later, so
 // views are made only of pages that are full; what lies in the last one is copied.
 //
@@ -243,7 +243,7 @@ function search(index, last, time, guess) {
   return low
 }
 
-/** Where a block's first header stands, read whole: somebody may be storing the same entry again. */
+/** Where a block's first header stands, read whole: another thread may be storing the same entry again. */
 function start(index, block, time) {
   const at = FIRST + 2 * block
   let high, low

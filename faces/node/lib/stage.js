@@ -13,7 +13,7 @@ const AREA_BYTES_KEPT = 1 << 20
 const AREA_BYTES_MAX = 1 << 30
 const NOW = -1
 
-/** A time that somebody gave. */
+/** A time that a caller gave. */
 function given(time) {
   if (Number.isSafeInteger(time) && time >= 0) return time
   throw badArgument("a time is a whole number of microseconds since the epoch")
@@ -22,7 +22,7 @@ function given(time) {
 /** The same, or now, for which only the native side has a number. */
 const orNow = (time) => (time === undefined || time === null ? NOW : given(time))
 
-// So much of areas that nobody uses is kept for those who append next: as many as 256 logs need that append a little in one turn.
+// Bytes of unused areas that are kept for later appends: as many as 256 logs need that append a little in one turn.
 const IDLE_BYTES_MAX = 4 << 20
 
 /** Areas of a store that are not in use: each is some log's for a turn. */

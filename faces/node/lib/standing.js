@@ -2,7 +2,7 @@
 
 // Where a reader stands: in the map of a segment, at a word of it, and how far it may look.
 //
-// Invariants: the limit comes from the store's words, a position at which a batch ends; who leaves a segment keeps in mind
+// Invariants: the limit comes from the store's words, a position at which a batch ends; a reader that leaves a segment keeps in mind
 // where the next entry must begin. Byte positions are kept in units of 4, the words of an Int32Array, so that nothing in a
 // loop is anything but a small integer. Nothing here allocates.
 
@@ -27,7 +27,7 @@ class Standing {
     this.words = EMPTY
     // The entry at hand, the next header, and the end of the run: words. At the first word there is no entry: it stands nowhere.
     this.at = 0
-    // Where that entry is read: nowhere, a header of zeros, so that nobody who reads one has to ask whether there is one.
+    // Where that entry is read: nowhere, a header of zeros, so that no reader of one has to ask whether there is one.
     this.shown = NOWHERE
     this.ahead = 0
     this.end = 0
@@ -126,7 +126,7 @@ class Standing {
     this.shift = segment.shiftAt(this.ahead * 4)
   }
 
-  /** Goes on with the next there is, by its number: places in the list are others once anybody has taken notice of a new one. */
+  /** Goes on with the next there is, by its number: places in the list are others once any reader has noticed a new one. */
   nextSegment() {
     const segment = this.view.segments[this.view.place(this.segment.number + 1)]
     if (segment === undefined) return false

@@ -108,7 +108,7 @@ function canonical(path, readOnly) {
   try {
     return realpathSync(path)
   } catch (error) {
-    // What is no store is refused by whoever is to read it, in the same words everywhere.
+    // What is no store is refused by the reader, in the same words everywhere.
     if (readOnly) return path
     throw refused(error)
   }
@@ -149,19 +149,19 @@ class Store {
     this.readOnly = asked.readOnly
     const opening = native(() => binding.open(path, asked))
     this.opening = opening
-    // One who only reads hears back what they asked for.
+    // A store that is only read says what was asked for.
     this.durability = this.readOnly ? (asked.durability ?? DURABILITIES[0]) : opening.durability()
     this.segmentBytesMax = opening.segmentBytesMax()
     this.view = new View(opening)
     this.waits = new Waits(this.view)
-    // Those that somebody holds: there may be more logs than one has room for.
+    // Those that are referred to: there may be more logs than there is memory for.
     this.open = new Map()
     this.dropped = new FinalizationRegistry((name) => {
       if (this.open.get(name)?.deref() === undefined) this.open.delete(name)
     })
     this.staged = new Set()
     this.stages = new Stages()
-    // How it ends, once somebody closes it.
+    // How it ends, once it is closed.
     this.ending = undefined
     this.found = undefined
   }
@@ -266,7 +266,7 @@ class Store {
     return settled(native(() => this.opening.maintain()))
   }
 
-  /** Closes it here, and the store when this was the last opening in the process. Whoever closes it again waits for the same. */
+  /** Closes it here, and the store when this was the last opening in the process. A second call waits for the same. */
   close() {
     this.ending ??= this.leave()
     return this.ending
@@ -282,7 +282,7 @@ class Store {
     }
   }
 
-  /** Closes the store for everybody in this process and removes its files. */
+  /** Closes the store for every opening in this process and removes its files. */
   async destroy() {
     this.view.check()
     this.flush()

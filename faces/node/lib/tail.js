@@ -46,7 +46,7 @@ class Tail {
     return Promise.resolve({ value: undefined, done: true })
   }
 
-  /** Something moved; whether nobody waits here any more. */
+  /** Something moved; whether none waits here any more. */
   wake() {
     while (this.calls.length > 0 && !this.isOver) {
       const result = this.look()

@@ -22,7 +22,7 @@ class View {
     this.versionHigh = -1
     // High half of the visible word when it was last read.
     this.visibleSegment = -1
-    // Counts the lists there were, for whoever keeps something that depends on one.
+    // Counts the lists there were, for callers that keep something that depends on one.
     this.generation = 0
     // This isolate closed its opening, though others may not have.
     this.left = false
@@ -38,7 +38,7 @@ class View {
     return Atomics.load(this.flags, FINISHED) !== 0
   }
 
-  /** It was closed here, or for everybody. */
+  /** It was closed here, or for every opening. */
   get isClosed() {
     return this.left || this.flags[CLOSED] !== 0
   }

@@ -3,12 +3,12 @@
 // What waits for the store to move: appends for the disk, tails for entries. One bell for all of them.
 //
 // A caller that finds nothing arms the bell and looks once more, so nothing that comes in between is missed. The bell keeps
-// the process alive, and the store from being collected, exactly while somebody waits. Where there can be no bell nobody waits: all
+// the process alive, and the store from being collected, exactly while one waits. Where there can be no bell none waits: all
 // are told why.
 
 const { ThalwegError, native } = require("./error.js")
 
-/** What a bell calls. The native side holds it for good, so it holds those who wait only while there are any. */
+/** What a bell calls. The native side holds it for good, so it holds the waiters only while there are any. */
 class Listener {
   constructor(waits) {
     this.weak = new WeakRef(waits)
@@ -32,13 +32,13 @@ class Waits {
   persisted(ticket, settle) {
     const { tickets } = this
     let place = tickets.length
-    // Nearly always the last: whoever waits for what was appended a while ago comes in between.
+    // Nearly always the last: a wait for what was appended a while ago comes in between.
     while (place > 0 && tickets[place - 1].ticket > ticket) place--
     tickets.splice(place, 0, { ticket, settle })
     this.look()
   }
 
-  /** Calls `wake` when there may be more to read, or `fail`, which forgets the sleeper, when nobody can tell. */
+  /** Calls `wake` when there may be more to read, or `fail`, which forgets the sleeper, when that is not known. */
   sleep(sleeper) {
     this.sleepers.add(sleeper)
     this.look()
@@ -55,13 +55,13 @@ class Waits {
       if (this.bell === null) this.bell = native(() => this.view.opening.bell(this.listener.ring))
       native(() => this.bell.arm())
     } catch (error) {
-      // Closed in between: the second look says so to everybody.
+      // Closed in between: the second look tells every waiter.
       if (error.code !== "CLOSED") return this.fail(error)
     }
     this.settle()
   }
 
-  /** Whether nobody waits any more. */
+  /** Whether none waits any more. */
   settle() {
     const { view, tickets } = this
     const durable = view.durable()
@@ -76,7 +76,7 @@ class Waits {
     return this.hold()
   }
 
-  /** Nobody can be woken. What was to last is written already, so it is not refused: nobody knows. */
+  /** None can be woken. What was to last is written already, so it is not refused: whether it lasts is not known. */
   fail(error) {
     const unknown = new ThalwegError(error.code, error.message, { outcome: "unknown" })
     for (const { settle } of this.tickets.splice(0)) settle(unknown)

@@ -83,7 +83,7 @@ class Walk extends Standing {
           ahead = at + foreign
           if ((this.passed += foreign) <= FOREIGN_WORDS_MAX) continue
           step = FOREIGN
-          // Whoever is refused here goes on with a walk: it says what is shown.
+          // A reader that is refused here goes on with a walk: it says what is shown.
           this.guarded = true
           break
         }
@@ -162,7 +162,7 @@ class Walk extends Standing {
     return TAKEN
   }
 
-  /** The first entry of those that were sought by their offset: whoever seeks it again, or one near it, begins here. */
+  /** The first entry of those that were sought by their offset: a search for it again, or for one near it, begins here. */
   learn(offset, at) {
     this.seeks = false
     const position = this.positionOf(at)
@@ -179,7 +179,7 @@ class Walk extends Standing {
     this.damaged(this.ahead, `entries are missing between offsets ${from} and ${to}`)
   }
 
-  /** An entry reaches behind what may be read: whoever says how far that is says so of a place within a batch. */
+  /** An entry reaches behind what may be read: the visible end that was given lies within a batch. */
   torn(at) {
     this.expected = -1
     this.ahead = at
@@ -234,7 +234,7 @@ class Walk extends Standing {
     if (held.cut !== Infinity || this.from > 0) this.guarded = true
   }
 
-  /** Stands at a position, whoever's entries are those behind it. */
+  /** Stands at a position, whichever log's entries are behind it. */
   enterAt(position) {
     if (position > this.limit) position = this.limit
     if (this.log.lineage.length > 1) this.enter(this.log.stretchAt(position))
@@ -306,7 +306,7 @@ class Walk extends Standing {
       return segment.readable(from, bound, newest)
     } catch (error) {
       if (error.code === "DAMAGED") {
-        // Stands behind it: whoever resumes goes on there.
+        // Stands behind it: `resume` goes on there.
         this.ended = "damaged"
         this.leave()
         this.expected = -1
@@ -368,7 +368,7 @@ class Walk extends Standing {
 
   /**
    * Nothing more that the query takes is there; whether times go further back by now. What ends the log lies further on than it
-   * walks, so the log itself is asked, up to where there was nothing late either. Who only looks once does not pay for that.
+   * walks, so the log itself is asked, up to where there was nothing late either. A reader that looks once does not pay for that.
    */
   goesOnBehind() {
     const { limitSegment, limitByte } = this

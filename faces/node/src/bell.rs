@@ -1,6 +1,6 @@
-//! How an event loop is woken: one bell per isolate and store, rung by whoever moves a word of the store.
+//! How an event loop is woken: one bell per isolate and store, rung by each move of a word of the store.
 //!
-//! A bell is armed by somebody who has looked and found nothing, and looks once more afterwards (the
+//! A bell is armed by a reader that has looked and found nothing, and looks once more afterwards (the
 //! handshake of `sync::gate`). It rings once per arming, on the loop's own thread, and keeps the process
 //! alive only while it is held. No thread of ours waits for it: the gate of the log wakes it.
 
@@ -56,7 +56,7 @@ impl Bell {
 
 #[napi]
 impl Bell {
-    /// The next move of a word rings. Whoever arms it looks once more afterwards.
+    /// The next move of a word rings. The caller looks once more after it has armed the bell.
     #[napi]
     pub fn arm(&self) -> Result<()> {
         self.shelf.maps(|maps| {

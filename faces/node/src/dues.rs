@@ -1,8 +1,7 @@
-//! When housekeeping that nobody asked for is due: once for a store, however many have it open and append to
+//! When housekeeping that was not asked for is due: once for a store, however many have it open and append to
 //! it.
 //!
-//! Invariant: whoever got a turn is the only one who has one until it is dropped. *Checked by* the tests
-//! below.
+//! Invariant: there is one turn at a time, until it is dropped. *Checked by* the tests below.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ struct State {
     taken: bool,
 }
 
-/// Who keeps house. One call at a time: each takes a thread of the pool, and its time.
+/// The turn to do housekeeping. One call at a time: each takes a thread of the pool, and its time.
 #[derive(Debug)]
 pub(crate) struct Turn(Arc<Dues>);
 
 impl Dues {
-    /// So many bytes were appended: the turn of whoever finds it due, and nobody at it.
+    /// `bytes` bytes were appended: a turn, if housekeeping is due and no other turn is under way.
     pub(crate) fn grew(self: &Arc<Dues>, bytes: u64) -> Option<Turn> {
         let mut state = self.state.lock();
         state.bytes += bytes;
@@ -73,7 +72,7 @@ mod tests {
             assert!(dues.grew(DUE_BYTES + 1).is_none(), "somebody is at it");
         }
         let turn = turn.again(false).unwrap();
-        // What there is to do beyond is for whoever appends on.
+        // What is left to do is for the next append.
         assert!(turn.again(true).is_none());
         let turn = dues.grew(DUE_BYTES + 1).unwrap();
         assert!(dues.grew(1).is_none());

@@ -1,4 +1,4 @@
-//! Housekeeping: what somebody asks for, and what is done by itself as a store grows, in the pool's threads.
+//! Housekeeping: what is asked for, and what is done by itself as a store grows, in the pool's threads.
 
 use crate::dues::Turn;
 use crate::error::{Result, closed, failure};
@@ -28,7 +28,7 @@ impl Task for Maintaining {
     }
 }
 
-/// Begun by itself: nobody hears of it.
+/// Begun by itself: its outcome is not reported.
 struct Keeping {
     shelf: Arc<Shelf>,
     turn: Option<Turn>,
@@ -36,7 +36,7 @@ struct Keeping {
 }
 
 impl Task for Keeping {
-    /// Whether there is more to do; nothing where it failed: that fails again where somebody asks.
+    /// Whether there is more to do; nothing where it failed: that fails again where it is asked for.
     type Output = Option<bool>;
     type JsValue = ();
 

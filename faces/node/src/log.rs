@@ -75,7 +75,7 @@ impl NativeLog {
         self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
     }
 
-    /// How it ended, for whoever came to a position without having met all that lies in front of it:
+    /// How it ended, for a reader that came to a position without having met all that lies in front of it:
     /// `closed`, `deleted`, or nothing; `unsure` when that cannot be said yet.
     #[napi]
     pub fn ended(&self, position: f64) -> Result<Option<&'static str>> {

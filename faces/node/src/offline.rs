@@ -1,4 +1,4 @@
-//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken
+//! What is done to the files of a store that need not be open: verifying, backing up, restoring, taking
 //! apart.
 
 use crate::error::{Result, backup as backup_failure, closed, open as open_failure};
@@ -73,7 +73,7 @@ pub struct BackupRow {
     pub attempts: u32,
 }
 
-/// Writes a backup of the store at a path, whoever has it open, to a directory.
+/// Writes a backup of the store at a path, which may be open, to a directory.
 #[napi]
 pub fn backup(from: String, to: String) -> AsyncTask<Copying> {
     AsyncTask::new(Copying { source: Source::Store(from.into()), to: to.into() })
@@ -89,7 +89,7 @@ pub fn restore(backup: String, to: String) -> AsyncTask<Copying> {
 pub(crate) enum Source {
     /// A store that this process has open, until it was copied.
     Open(Option<InUse<AnyStore>>),
-    /// A store, whoever has it open.
+    /// A store, which another process may have open.
     Store(PathBuf),
     /// A backup that is put back.
     Backup(PathBuf),

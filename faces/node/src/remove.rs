@@ -1,9 +1,9 @@
 //! The end of a store's files.
 //!
-//! Whoever removes them holds the store's lock meanwhile, and what says that there is a store goes last:
-//! `control`, so that what a crash leaves is still known for one, and `lock` behind it, so that nobody begins
-//! another one among files that are about to go. The newest segment goes first: by that whoever reads along
-//! in another process knows that what is left is not all.
+//! The process that removes them holds the store's lock meanwhile. The files that mark a store go last:
+//! `control`, so that what a crash leaves is still recognized as a store, and then `lock`, so that no other
+//! store begins among files that are about to go. The newest segment goes first: by that a reader in another
+//! process knows that what is left is not all.
 
 use crate::error::{Result, failure};
 use std::io;

@@ -23,8 +23,8 @@ impl NativeSegment {
         lend(env, self.segment.bytes.clone())
     }
 
-    /// The same bytes in a map of their own, for whoever may store to them: that stays there. Undefined when
-    /// it lies in memory alone.
+    /// The same bytes in a private map, for callers that may write to them: nothing else sees what they
+    /// write. Undefined for a segment that lies in memory alone.
     #[napi]
     pub fn apart<'e>(&self, env: &'e Env) -> Result<Option<Unknown<'e>>> {
         let apart = self.shelf.maps(|_| self.segment.apart().map_err(|error| failure("IO", error)))?;

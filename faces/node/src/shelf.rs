@@ -1,7 +1,7 @@
 //! The stores of this process: one per path and kind, shared by all threads that open it.
 //!
-//! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it
-//! closes it for everybody. What is closed is dropped there and then, whatever handles JavaScript still
+//! A shelf is one store and its openings. The last one to close it closes the store; destroying it
+//! closes it for every opening. What is closed is dropped there and then, whatever handles JavaScript still
 //! holds: those hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each
 //! isolate, says it to readers that make no calls. Whatever is under way with the store itself then is waited
 //! for, off the event loop.
@@ -51,7 +51,7 @@ struct Open {
     listeners: Mutex<Listeners>,
 }
 
-/// Who hears of new logs, by a number that is given out once.
+/// Listeners for new logs, by a number that is given out once.
 #[derive(Debug, Default)]
 struct Listeners {
     given: u32,
@@ -68,16 +68,16 @@ pub(crate) struct Shelf {
     /// What opening it found, of a store that this process writes.
     pub(crate) recovered: Option<Recovered>,
     openings: Mutex<usize>,
-    /// Whoever puts something on the pool that others wait for, or that waits for others, does so under this:
-    /// those who wait stand behind those they wait for, however few threads the pool has.
+    /// Held while a task is put on the pool that waits for other tasks, or that others wait for: a task that
+    /// waits then stands behind those it waits for, however few threads the pool has.
     queue: Mutex<()>,
-    /// When housekeeping is due, whoever appends.
+    /// When housekeeping is due, whichever opening appends.
     pub(crate) dues: Arc<Dues>,
     pub(crate) flags: Arc<Words>,
     rings: Arc<Rings>,
 }
 
-/// Whoever is to be told of what no word of the store says.
+/// Isolates that are told of what no word of the store says.
 #[derive(Debug)]
 struct Rings {
     flags: Arc<Words>,
@@ -118,7 +118,7 @@ impl Shelf {
         let key = (kind, path.to_owned());
         let mut shelves = SHELVES.lock();
         if let Some(shelf) = shelves.get(&key) {
-            // The last one who leaves shuts it under this.
+            // The last opening to close shuts it under this.
             let mut openings = shelf.openings.lock();
             if !shelf.open.is_open() {
                 return Err(failure("CLOSED", "the store is being closed: open it again once that is done"));
@@ -128,7 +128,7 @@ impl Shelf {
                     "another directory is at the path by now; close the store that was opened there first";
                 return Err(failure("CONFLICT", what));
             }
-            // Who only reads goes by no option.
+            // A reader goes by no option.
             if kind != Kind::Attached {
                 shelf.agrees(differs)?;
             }
@@ -163,7 +163,7 @@ impl Shelf {
         Ok(Shelf { key, directory, open, options, recovered, openings, queue, dues, flags, rings })
     }
 
-    /// Refuses who asks for a store that is open already to be another.
+    /// Refuses options that differ from those of a store that is open already.
     fn agrees(&self, differs: impl FnOnce(&Options) -> Option<String>) -> Result<()> {
         match differs(&self.options) {
             Some(has) => Err(failure("CONFLICT", format!("the store is open in this process with {has}"))),
@@ -204,7 +204,7 @@ impl Shelf {
         self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }
 
-    /// Has the pool begin what has the store in use, in front of whoever closes it and waits for it.
+    /// Has the pool begin what has the store in use, ahead of a close that waits for it.
     pub(crate) fn queue<T>(&self, begin: impl FnOnce() -> Result<T>) -> Result<T> {
         let _in_front = self.queue.lock();
         begin()
@@ -253,7 +253,7 @@ impl Shelf {
         self.rings.list.lock().push(Arc::downgrade(ring));
     }
 
-    /// One who had it open has not any more: `then` has the pool do what follows from that.
+    /// One opening was closed: `then` has the pool do what follows from that.
     pub(crate) fn leave<T>(self: &Arc<Shelf>, then: impl FnOnce(Ending) -> T) -> T {
         let _behind = self.queue.lock();
         let ending = {
@@ -269,7 +269,7 @@ impl Shelf {
         then(ending)
     }
 
-    /// Closes it for everybody: `then` has the pool do so.
+    /// Closes it for every opening: `then` has the pool do so.
     pub(crate) fn end<T>(self: &Arc<Shelf>, then: impl FnOnce(Option<Closing>) -> T) -> T {
         let _behind = self.queue.lock();
         then(self.shut())
@@ -295,11 +295,11 @@ impl Shelf {
     }
 }
 
-/// What is left to do for one who closed their opening.
+/// What is left to do for an opening that was closed.
 pub(crate) enum Ending {
     /// They were the last.
     Own(Closing),
-    /// Somebody closes it for everybody.
+    /// It is being closed for every opening.
     Awaited(Arc<Shelf>),
     /// Others have it open.
     Nothing,
@@ -343,7 +343,7 @@ impl Closing {
         closing.finish(|open| {
             let ended = then(open.opened.close());
             drop(open);
-            // In front of whoever waits for it to have ended, and opens it anew.
+            // Before an opening that waits for the end goes on, and opens it anew.
             self.shelf.forget();
             ended
         })

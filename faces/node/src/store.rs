@@ -143,7 +143,7 @@ pub fn page_bytes() -> u32 {
 
 #[napi]
 impl Opening {
-    /// What an acknowledged entry survives, whoever opened the store first.
+    /// What an acknowledged entry survives, whichever opening was the first.
     #[napi]
     pub fn durability(&self) -> &'static str {
         self.shelf.options.durability.name()
@@ -337,7 +337,7 @@ impl Opening {
         }
     }
 
-    /// Closes the store for everybody and removes its files.
+    /// Closes the store for every opening and removes its files.
     #[napi]
     pub fn destroy<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
         if self.shelf.is_attached() {
@@ -362,7 +362,7 @@ fn begin<T: Task + 'static>(env: &Env, task: T) -> Result<PromiseRaw<'_, T::JsVa
     Ok(env.spawn(task)?.promise_object())
 }
 
-/// Whoever hears of new logs.
+/// A listener for new logs.
 #[napi]
 pub struct NativeNewLogs {
     shelf: Arc<Shelf>,
@@ -417,7 +417,7 @@ impl Task for Closes {
 }
 
 pub struct Destroys {
-    /// Nothing when somebody else closes it.
+    /// Nothing when another thread closes it.
     closing: Option<Closing>,
 }
 

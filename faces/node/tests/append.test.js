@@ -131,7 +131,7 @@ test("what was acknowledged is there when the store is opened again", async (con
   }
 })
 
-test("whoever says a time may append as well, and each hears of its own entry", async (context) => {
+test("code that gives a time may append as well, and each caller gets its own entry", async (context) => {
   const log = store(context).log("a")
   let inner
   const outer = log.appendSync("outer", {

@@ -107,7 +107,7 @@ if (process.send === undefined) {
     }
   })
 
-  test("an entry that reaches behind the visible end is not taken, whoever lowered that", async (context) => {
+  test("an entry that reaches behind the visible end is not taken, however that was lowered", async (context) => {
     const path = folder(context)
     const neighbour = await writer(context, path, "os")
     await neighbour.append("a", [[1, "x".repeat(100)], [2, "y".repeat(100)], [3, "z".repeat(100)]])

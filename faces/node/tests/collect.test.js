@@ -45,7 +45,7 @@ for (const how of ["close", "destroy"]) {
   })
 }
 
-test("a store that is forgotten is closed, and opened anew by whoever wants it", async (context) => {
+test("a store that is forgotten is closed, and can be opened anew", async (context) => {
   const path = `${folder(context)}/store`
   await (async () => void (await waited(path)))()
   assert.ok(await unmapped(path), `${maps(path)} maps are left`)

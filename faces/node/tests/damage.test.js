@@ -133,7 +133,7 @@ test("who begins inside what is lost is told so, and not led behind it", async (
   assert.deepEqual(drain(log.cursor({ offset: (hit + 1) * 100 })).map(([time]) => time), behind)
 })
 
-test("whoever begins at the beginning is told that the first entries are lost", async (context) => {
+test("a reader that begins at the beginning is told that the first entries are lost", async (context) => {
   const { path, options, file } = await crashed(context)
   assert.equal(flip(file, 0), 0)
   const log = store(context, { path, ...options }).log("a")

@@ -51,7 +51,7 @@ if (!isMainThread) {
   parentPort.postMessage("right")
 } else {
   for (const durability of ["os", "sync"]) {
-    test(`${durability}: whoever writes to data writes to a copy of their own`, async (context) => {
+    test(`${durability}: a caller that writes to data writes to a copy of its own`, async (context) => {
       const path = folder(context)
       const options = { durability, segmentBytesMin: 16 << 10, segmentBytesMax: 64 << 10 }
       const opened = store(context, { path, ...options })

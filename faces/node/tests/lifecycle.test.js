@@ -156,7 +156,7 @@ test("who closes their opening beside another's destroy() waits until the store 
   await destroyed
 })
 
-test("a store is kept by itself as it grows, whoever of those who have it open appends", async (context) => {
+test("a store is kept by itself as it grows, whichever opening appends", async (context) => {
   const options = { durability: "os", segmentBytesMax: 4 << 20, retainBytes: 8 << 20, path: folder(context) }
   const opened = [store(context, options), store(context, options)]
   // No one of them appends as much as makes it due.
@@ -206,7 +206,7 @@ test("destroy() removes nothing of a store that is opened while it is under way"
   for (let n = 0; n < 500; n++) opened.log("old").appendSync(Buffer.alloc(4000))
   const destroyed = opened.destroy()
   let again
-  // The event loop hears of nothing meanwhile: whoever gets in is the first who can.
+  // The event loop hears of nothing meanwhile: the first opening that can gets in.
   while (again === undefined) {
     try {
       again = open(path, { durability: "os" })

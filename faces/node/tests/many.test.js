@@ -82,7 +82,7 @@ test("what cannot be an entry is refused by name, and it is said how many before
   await assert.rejects(log.appendMany(["late"]), { code: "CLOSED" })
 })
 
-test("whoever yields entries may append others meanwhile", async (context) => {
+test("an iterable that yields entries may append others meanwhile", async (context) => {
   const log = store(context).log("a")
   const inner = []
   function* busy() {

@@ -59,7 +59,7 @@ test("a cursor that stood in what was purged keeps its entry and goes on, and te
 })
 
 for (const count of [15, 28]) {
-  test(`a query that stands in segment ${count} comes by all behind it, whoever takes notice that others went`, async (context) => {
+  test(`a query that stands in segment ${count} comes by all behind it, whichever reader notices that others went`, async (context) => {
     const opened = store(context, { durability: "os" })
     const log = opened.log("a")
     for (let n = 0; n < 30; n++) {
@@ -274,7 +274,7 @@ test("a purge with a word that nobody knows takes nothing", async (context) => {
   assert.equal([...opened.log("a").query()].length, 1)
 })
 
-test("a word of a purge that is undefined is refused: whoever left it out would let go of more", async (context) => {
+test("a word of a purge that is undefined is refused: leaving it out would let go of more", async (context) => {
   const opened = store(context, { durability: "os" })
   const [log, other] = [opened.log("a"), opened.log("b")]
   for (const to of [log, other]) to.appendSync("kept", { time: 5 })

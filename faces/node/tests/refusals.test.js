@@ -111,7 +111,7 @@ function tests() {
     assert.deepEqual(await left.next(), { value: undefined, done: true }, "one that was left has ended")
   })
 
-  test("a log that nobody made is unknown to whoever purges it, and to a neighbour", async (context) => {
+  test("a log that nobody made is unknown to a purge, and to a neighbour", async (context) => {
     const path = folder(context)
     const opened = store(context, { path, durability: "os" })
     opened.log("a").appendSync("x")

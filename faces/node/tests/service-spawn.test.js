@@ -1,6 +1,6 @@
 "use strict"
 
-// Programs that serve: slow to start, dying, wedged, missing, started again, and ended with whoever started them.
+// Programs that serve: slow to start, dying, wedged, missing, started again, and ended with the thread that started them.
 
 const assert = require("node:assert/strict")
 const { execFile, spawn: start } = require("node:child_process")
@@ -123,7 +123,7 @@ test("one that keeps dying is given up", async (context) => {
   assert.equal(await failure(spawned.ready), error)
 })
 
-test("without respawn whoever asks is told", async (context) => {
+test("without respawn a caller that asks is told", async (context) => {
   let told
   const gone = new Promise((resolve) => (told = resolve))
   const { spawned } = await begin(context, "serve()", { onGone: told })
@@ -137,7 +137,7 @@ test("one that ignores TERM is killed when it is closed", async (context) => {
   assert.deepEqual(await spawned.close(), { code: null, signal: "SIGKILL" })
 })
 
-test("it ends with whoever started it", async (context) => {
+test("it ends with the thread that started it", async (context) => {
   const { path, file } = program(context, "serve()")
   const source = `
     const { spawn } = require(${JSON.stringify(HOME)})

@@ -81,7 +81,7 @@ test("an item answers no call, and ends its producer", async (context) => {
   assert.equal(text(await client.call(bytes("0"))), "end")
 })
 
-test("whoever stops early ends the producer", async (context) => {
+test("a reader that stops early ends the producer", async (context) => {
   const path = endpoint(context)
   const { dispatch, seen } = counter()
   await serve(context, path, dispatch)
@@ -199,6 +199,60 @@ for (const [streams, itemBytes] of [[1, (1 << 20) + 1], [6, 300_000]]) {
     for (const lengths of all) assert.deepEqual(lengths, [itemBytes, itemBytes, itemBytes, itemBytes, 3])
   })
 }
+
+test("items that nobody takes stop the server, and come once they are taken", async (context) => {
+  const items = Array.from({ length: 200 }, (_, n) => Buffer.alloc(64 << 10, n))
+  const taken = async (stream) => {
+    for (const item of items) assert.deepEqual(Buffer.from((await stream.next()).value), item)
+  }
+  const ways = {
+    taken,
+    called: async (stream, client) => {
+      assert.equal(text(await client.call(bytes("call"))), "yes")
+      await taken(stream)
+      assert.equal(text((await stream.next()).value), "end")
+    },
+    left: async (stream, client) => {
+      await stream.return()
+      assert.equal(text(await client.call(bytes("call"))), "yes")
+    },
+    aborted: async (_stream, client, controller) => {
+      controller.abort(new Error("enough"))
+      assert.equal(text(await client.call(bytes("call"))), "yes")
+    },
+  }
+  for (const [way, goOn] of Object.entries(ways)) {
+    await context.test(way, async (context) => {
+      const path = endpoint(context)
+      let isSent = false
+      const flood = async (id, socket) => {
+        for (const item of [bytes("first"), ...items]) {
+          if (!socket.write(framed(KIND.ITEM, id, item))) await new Promise((resolve) => socket.once("drain", resolve))
+        }
+        isSent = true
+        socket.write(framed(KIND.END, id, bytes("end")))
+      }
+      let flooded
+      await peer(context, path, ({ kind, id, payload }, socket) => {
+        if (kind !== KIND.REQUEST) return
+        if (text(payload) === "all") flooded = flood(id, socket)
+        else flooded.then(() => socket.write(framed(KIND.END, id, bytes("yes"))))
+      })
+      const client = await connect(context, path)
+      const controller = new AbortController()
+      const stream = client.stream(bytes("all"), { credit: 201, signal: controller.signal })
+      assert.equal(text((await stream.next()).value), "first")
+      while (!client.isHeldBack) {
+        assert.ok(!isSent, "all of it is kept")
+        await new Promise(setImmediate)
+      }
+      assert.ok(client.keptBytes < 2 * (4 << 20), `${client.keptBytes} bytes are kept`)
+      await goOn(stream, client, controller)
+      assert.equal(client.isHeldBack, false)
+      if (way !== "aborted") assert.equal(client.keptBytes, 0)
+    })
+  }
+})
 
 test("a stream that is given up without a reason does not look complete", async (context) => {
   const path = endpoint(context)

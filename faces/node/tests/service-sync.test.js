@@ -69,7 +69,7 @@ test("what goes wrong is typed", async (context) => {
   assert.throws(() => SyncClient.connect(endpoint(context), { connectWithinMs: 10 }), { code: "NO_SERVER" })
 })
 
-test("a stream whose client is closed meanwhile says so, and whoever stops then stops quietly", async (context) => {
+test("a stream whose client is closed meanwhile says so, and an iteration that stops then stops quietly", async (context) => {
   const client = await elsewhere(context, "sock")
   for (const frame of client.stream(bytes("count 1000"))) {
     assert.equal(text(frame), "0")
@@ -87,7 +87,7 @@ test("a stream whose client is closed meanwhile says so, and whoever stops then 
   assert.throws(() => granting.next(), { name: "ServiceError", code: "BAD_ARGUMENT" })
 })
 
-test("whoever throws into a stream wants no more of it", async (context) => {
+test("throwing into a stream ends it", async (context) => {
   const client = await elsewhere(context, "sock")
   const forgotten = []
   const { native } = client

@@ -114,7 +114,7 @@ async def cancelled(transport: Client, echo: echo_client.EchoClient) -> None:
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
     equal(waits.cancelled(), True)
-    # Whoever stops early cancels too.
+    # Stopping early cancels too.
     async for item in echo.count(ENDLESS):
         if item == types.EchoCountItem(value=3):
             break
@@ -136,7 +136,7 @@ async def gone(transport: Client) -> None:
 async def overdue(transport: Client) -> None:
     frames = transport.stream(types.encode_request(ENDLESS), deadline=0.05, credit=1)
     await anext(frames)
-    # Whoever asks for one more lets more come; nobody asks before the deadline passed.
+    # Taking an item lets more come; none is taken before the deadline has passed.
     await asyncio.sleep(0.1)
     try:
         await drain(frames)

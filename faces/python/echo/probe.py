@@ -1,5 +1,5 @@
-"""The client that takes single steps and says how each ended: what is wrong is at the other end, and told by whoever started
-this. The steps stand in conformance/matrix/README.md.
+"""The client that takes single steps and says how each ended: what is wrong is at the other end, and is for the program
+that started this to report. The steps stand in conformance/matrix/README.md.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 //! What rings in an event loop when a store moved.
 //!
-//! Whoever commits rings, and needs no interpreter's lock for it: neither the thread that commits nor the
+//! The thread that commits rings it, without the interpreter's lock: neither that thread nor the
 //! committer ever waits for Python. In a loop of ours it posts to the loop's mailbox, with room reserved when
 //! the bell was armed, so that a ring is never refused; for any other loop a descriptor becomes readable.
 
@@ -22,7 +22,7 @@ pub(crate) struct Bell {
     /// What a store rings. One for good: a store knows it by where it lies and how it is woken, and of two
     /// that are made of the same ring the second need not be the same.
     waker: Waker,
-    /// Stores that may ring it: they forget it once nobody has it.
+    /// Stores that may ring it: they forget it once nothing refers to it.
     stores: Mutex<Vec<Weak<Shared>>>,
 }
 

@@ -1,4 +1,4 @@
-//! One column of a batch: an array for whoever speaks the buffer protocol.
+//! One column of a batch: an array for callers that use the buffer protocol.
 
 use crate::scan::Batch;
 use pyo3::ffi;

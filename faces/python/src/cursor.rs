@@ -5,6 +5,7 @@ use crate::entry::Entry;
 use crate::following::{self, Followed};
 use crate::log::Log;
 use crate::query::Words;
+use crate::search;
 use crate::shared::{Seat, Shared};
 use crate::walk::{Entrywise, Walk};
 use pyo3::prelude::*;
@@ -57,6 +58,7 @@ impl Cursor {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn seek(
         &self,
+        py: Python<'_>,
         start: Option<u64>,
         end: Option<u64>,
         after: Option<u64>,
@@ -67,6 +69,9 @@ impl Cursor {
         uncommitted: bool,
     ) -> PyResult<()> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        if self.seat.with(|entries| entries.is_long(&query))? {
+            search::index(py, self.seat.shared(), &self.log, &query)?;
+        }
         self.seat.with(|entries| entries.seek(&query))
     }
 
@@ -92,7 +97,7 @@ impl Cursor {
             Ended::Closed => Some("closed"),
             Ended::Deleted => Some("deleted"),
             Ended::Damaged => Some("damaged"),
-            // Whoever asks for more is told so by an exception.
+            // The next call for an entry raises that.
             Ended::StoreClosed => None,
         }))
     }

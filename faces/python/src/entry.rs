@@ -39,7 +39,7 @@ unsafe impl Sync for Entry {}
 
 impl Entry {
     fn found(&self) -> &Found {
-        // SAFETY: whoever calls this has a reference of its own, so nothing is changed meanwhile.
+        // SAFETY: the caller has a reference of its own, so nothing is changed meanwhile.
         unsafe { &*self.found.get() }
     }
 }
@@ -128,7 +128,7 @@ impl Spares {
         let said = before.map_or_else(|| integer(py, time), |entry| entry.time.clone_ref(py));
         if let Some(entry) = &self.0[0] {
             // SAFETY: the object lives. With the interpreter's lock held and no reference but this one,
-            // nobody can look at it while it changes.
+            // nothing can look at it while it changes.
             unsafe {
                 if ffi::Py_REFCNT(entry.as_ptr()) == 1 {
                     set_time(py, entry, said);

@@ -1,5 +1,5 @@
-//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop, one for
-//! all who wait there.
+//! How a follower of a store waits for news: on its own thread, or in an event loop by a bell, one bell for
+//! all that wait in that loop.
 //!
 //! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and
 //! closing the store ends it. Never knows what is followed.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thalweg_log::{Cursor, NewLogs};
 use thalweg_sys::socket::SLEEP_MAX;
 
-/// Somebody who goes along with a store.
+/// A follower of a store.
 pub(crate) trait Following: Clone + Send {
     /// Whether something was committed that was not looked at.
     fn is_news(&self) -> bool;
@@ -36,7 +36,7 @@ impl Following for NewLogs {
     }
 }
 
-/// What Python has of somebody who goes along with a store.
+/// What Python has of a follower of a store.
 pub(crate) trait Followed {
     fn shared(&self) -> &Arc<Shared>;
 
@@ -45,7 +45,7 @@ pub(crate) trait Followed {
     fn look(&self, py: Python<'_>) -> bool;
 }
 
-/// Sleeps until there is news for who sits in a seat, or `timeout` seconds are over; whether there is.
+/// Sleeps until there is news for the follower in a seat, or `timeout` seconds are over; whether there is.
 pub(crate) fn wait<T, F: Following>(
     py: Python<'_>,
     seat: &Seat<T>,
@@ -74,7 +74,7 @@ fn look<T, F: Following>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Opt
     Ok(is_news.then_some(true))
 }
 
-/// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
+/// Sleeps until something was committed, every sleeper was woken, or the sleep was long enough.
 fn sleep<T, F: Following>(
     py: Python<'_>,
     seat: &Seat<T>,
@@ -103,8 +103,8 @@ fn sleep<T, F: Following>(
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
-    // The waker stays until the next commit or the bell's end. Whoever closes the store makes who sits here
-    // leave, and wakes all then.
+    // The waker stays until the next commit or the bell's end. Closing the store empties this seat
+    // and then wakes every waiter.
     let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))
 }

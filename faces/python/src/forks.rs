@@ -7,8 +7,8 @@
 
 use parking_lot::Mutex;
 
-/// Forks between the first process and this one. Whoever holds it has the interpreter's lock, and so has
-/// whoever forks: no child finds it locked.
+/// Number of forks between the first process and this one. It is locked only under the interpreter's lock,
+/// which a thread that forks holds too: no child finds it locked.
 static FORKS: Mutex<u64> = Mutex::new(0);
 
 /// A process, told apart from those that it was forked from.
@@ -31,7 +31,7 @@ impl Process {
         self.forks == *FORKS.lock() || self.is_surely_this()
     }
 
-    /// Whether this runs in it, whoever forked. Asks the kernel.
+    /// Whether this runs in that process, even if C code forked. Asks the kernel.
     pub(crate) fn is_surely_this(self) -> bool {
         self.number == std::process::id()
     }

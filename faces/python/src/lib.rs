@@ -7,7 +7,7 @@
 //! One module per class. [`shared`] is what all handles of a store have in common and why closing it never
 //! waits for the garbage collector; [`walk`] is the one loop under iterators, cursors and scans; [`pin`] is
 //! why a `memoryview` may outlive them all. The interpreter's lock is kept where work is shorter than giving
-//! it away, and given away wherever a disk or somebody else may be waited for.
+//! it away, and given away wherever a disk or another thread may be waited for.
 
 mod arguments;
 mod bell;
@@ -30,6 +30,7 @@ mod query;
 mod report;
 mod rpc;
 mod scan;
+mod search;
 mod service;
 mod shared;
 mod store;

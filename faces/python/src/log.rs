@@ -6,6 +6,7 @@ use crate::error;
 use crate::payload::Payload;
 use crate::query::Words;
 use crate::scan::{Memory, Scan};
+use crate::search;
 use crate::shared::{Seat, Shared};
 use crate::walk::{Entrywise, Walk};
 use parking_lot::Mutex;
@@ -52,12 +53,13 @@ impl Log {
         py.detach(move || in_use.persist(ticket)).map_err(|error| self.failed(&error))
     }
 
-    /// Where a query begins; what comes later than now is taken only by who follows.
-    fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
-        self.shared.with(|open| {
-            let reader = open.opened.reader(&self.log);
-            Walk::new(if follows { reader.follow(query) } else { reader.cursor_up_to_now(query) })
-        })
+    /// Where a query begins. What comes later than now is taken only if it follows.
+    fn begin(&self, py: Python<'_>, query: &Query, follows: bool) -> PyResult<Walk> {
+        let mut reader = self.shared.with(|open| open.opened.reader(&self.log))?;
+        if search::is_long(reader.unindexed_bytes(query)) {
+            search::index(py, &self.shared, &self.log, query)?;
+        }
+        Ok(Walk::new(if follows { reader.follow(query) } else { reader.cursor_up_to_now(query) }))
     }
 }
 
@@ -95,14 +97,14 @@ impl Log {
         Ok(count)
     }
 
-    /// Somebody who goes through a query's entries.
-    fn walker(&self, query: &Query) -> PyResult<Arc<Seat<Entrywise>>> {
+    /// What goes through a query's entries.
+    fn walker(&self, py: Python<'_>, query: &Query) -> PyResult<Arc<Seat<Entrywise>>> {
         let idle = self.idle.lock().take();
-        // One that has left may have been idle for long, or the store is closed: then nobody sits down
-        // either.
-        match idle.filter(|seat| seat.try_with(|entries| entries.again(query)).is_some()) {
+        // Its seat may have been taken away, because it was idle for long or the store is closed. Then no
+        // other gets one either.
+        match idle.filter(|seat| seat.try_with(|entries| entries.again(query)) == Some(true)) {
             Some(seat) => Ok(seat),
-            None => self.shared.seat(Entrywise::new(self.begin(query, false)?)),
+            None => self.shared.seat(Entrywise::new(self.begin(py, query, false)?)),
         }
     }
 
@@ -194,7 +196,7 @@ impl Log {
         uncommitted: bool,
     ) -> PyResult<Entries> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        Ok(Entries::new(slf.clone().unbind(), slf.get().walker(&query)?))
+        Ok(Entries::new(slf.clone().unbind(), slf.get().walker(slf.py(), &query)?))
     }
 
     /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the
@@ -203,6 +205,7 @@ impl Log {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn scan(
         &self,
+        py: Python<'_>,
         start: Option<u64>,
         end: Option<u64>,
         after: Option<u64>,
@@ -214,7 +217,7 @@ impl Log {
         limit: usize,
     ) -> PyResult<Scan> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        Scan::new(self, self.begin(&query, false)?, limit)
+        Scan::new(self, self.begin(py, &query, false)?, limit)
     }
 
     /// A place in the log that moves forward, and goes on when there is more.
@@ -222,6 +225,7 @@ impl Log {
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn cursor(
         &self,
+        py: Python<'_>,
         start: Option<u64>,
         end: Option<u64>,
         after: Option<u64>,
@@ -232,7 +236,7 @@ impl Log {
         uncommitted: bool,
     ) -> PyResult<Cursor> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        Cursor::new(self, self.begin(&query, true)?)
+        Cursor::new(self, self.begin(py, &query, true)?)
     }
 
     /// `async for entry in log.tail()`: what is appended from now on, in any asyncio loop. Takes the words of

@@ -1,4 +1,4 @@
-//! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken
+//! What is done to the files of a store that need not be open: verifying, backing up, restoring, taking
 //! apart.
 
 use crate::arguments::Place;
@@ -16,7 +16,7 @@ pub(crate) fn verify(py: Python<'_>, path: Place) -> PyResult<Report> {
     verified.map(Report::from).map_err(|error| error::open(&error))
 }
 
-/// Writes a backup of the store in the directory `source`, whoever has it open, to the directory `to`, which
+/// Writes a backup of the store in the directory `source`, which may be open, to the directory `to`, which
 /// is empty or not there: a store as of one moment, that was closed then. Sealed segments are hard links
 /// where the file system knows them. It holds everything that was durable before the call, in "os" mode
 /// everything that was appended.

@@ -25,8 +25,8 @@ impl<'py> Payload<'py> {
         Ok(Payload::Buffer(buffer))
     }
 
-    /// The same for whoever lets Python go on before the bytes are read: what somebody may write to is
-    /// copied.
+    /// The same for a caller that lets Python go on before it reads the bytes: a buffer that Python may
+    /// write to is copied.
     pub(crate) fn kept(self) -> Payload<'py> {
         match self {
             Payload::Buffer(_) => Payload::Copied(self.bytes().to_vec()),
@@ -34,7 +34,7 @@ impl<'py> Payload<'py> {
         }
     }
 
-    /// The bytes. To be read with the interpreter's lock held: without it, somebody may write to a
+    /// The bytes. To be read with the interpreter's lock held: without it, another thread may write to a
     /// `bytearray` between the moment it is checksummed and the moment it is copied.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -43,7 +43,7 @@ impl<'py> Payload<'py> {
             Payload::Copied(bytes) => bytes,
             Payload::Buffer(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: an exported buffer that is contiguous has this many bytes there and is not moved or
-            // freed before it is released; nobody writes to it while the interpreter's lock is held.
+            // freed before it is released; nothing writes to it while the interpreter's lock is held.
             Payload::Buffer(buffer) => unsafe {
                 std::slice::from_raw_parts(buffer.buf_ptr().cast_const().cast(), buffer.len_bytes())
             },

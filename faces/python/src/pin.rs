@@ -1,6 +1,6 @@
 //! Bytes of a map, kept where they are.
 //!
-//! Purpose: whoever holds a payload holds the segment it lies in, and nothing else: not the store, not the
+//! Purpose: a payload keeps the segment that it lies in, and nothing else: not the store, not the
 //! reader. So a `memoryview` may outlive an iterator, a closed store and a purge. Invariant: what is lent was
 //! given out by a reader, so it lies below what is published and is never stored to again. Checked by the
 //! tests of Python.
@@ -13,7 +13,7 @@ use thalweg_log::Mapped;
 pub(crate) struct Pin(Mapped);
 
 // SAFETY: a `Mapped` is an address and an owner that is `Send + Sync`; through a `Pin` only bytes are read
-// that nobody stores to any more.
+// that nothing writes to any more.
 unsafe impl Send for Pin {}
 // SAFETY: as above.
 unsafe impl Sync for Pin {}

@@ -83,7 +83,7 @@ pub(crate) struct Damage {
     position: u64,
     /// Position where what stands goes on; `None` when nothing does.
     resync: Option<u64>,
-    /// Numbers of the logs the span is known to touch; `None` when nobody can tell.
+    /// Numbers of the logs the span is known to touch; `None` when that is not known.
     logs: Option<Vec<u64>>,
     /// The same in words.
     message: String,
@@ -117,7 +117,7 @@ pub(crate) struct Recovery {
     discarded_bytes: u64,
     /// Spans that should be whole and are not.
     damage: Vec<Damage>,
-    /// One of them that may have held the creation of logs nobody can name: while it is there no log is
+    /// One of them that may have held the creation of logs whose names are lost: while it is there no log is
     /// created.
     unnamed: Option<Damage>,
 }

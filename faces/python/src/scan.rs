@@ -1,4 +1,4 @@
-//! Batches: columns instead of objects, for whoever reads more than Python can look at one by one.
+//! Batches: columns instead of objects, for readers of more entries than Python can look at one by one.
 //!
 //! A batch is gathered without the interpreter's lock and lies in one segment, so that its payloads are
 //! slices of one map. The memory of batches that are gone is used for the next ones, so that none is fresh
@@ -223,7 +223,7 @@ impl Batch {
         Batch::array(slf, Which::Places)
     }
 
-    /// Times, offsets, lengths and places as memoryviews, for whoever has no NumPy.
+    /// Times, offsets, lengths and places as memoryviews, without NumPy.
     fn columns<'py>(slf: &Bound<'py, Self>) -> PyResult<Views<'py>> {
         let view = |which| PyMemoryView::from(&Bound::new(slf.py(), Column::new(slf, which))?.into_any());
         Ok((view(Which::Times)?, view(Which::Offsets)?, view(Which::Lengths)?, view(Which::Places)?))

@@ -1,9 +1,9 @@
 //! What all handles of one store have in common, and how it ends.
 //!
 //! Purpose: closing a store ends it there and then, whatever handles Python still holds, without waiting for
-//! its garbage collector: the directory can be opened again at once. So nobody keeps the store but this;
-//! whoever walks it does so in a *seat* that is emptied, and whoever waits for the disk or for an entry is
-//! *in use*, is woken, and is waited for. What handles are left with says that the store is closed.
+//! its garbage collector: the directory can be opened again at once. So this alone keeps the
+//! store. A walk through it has a *seat*, which closing empties. A wait for the disk or for an entry has the
+//! store *in use*: closing wakes it and waits for it. Handles that are left say that the store is closed.
 //!
 //! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store
 //! is never dropped: it is the parent's to close.
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     forked: OnceLock<()>,
 }
 
-/// Who sits where, and which places are free.
+/// The walks in their seats, and which places are free.
 #[derive(Default)]
 struct Seats {
     places: Vec<Option<Weak<dyn Vacate>>>,
@@ -39,16 +39,16 @@ pub(crate) struct Open {
     pub(crate) maps: Maps,
 }
 
-/// Where somebody walks a store.
+/// The seat of a walk through a store.
 pub(crate) struct Seat<T> {
     walker: Mutex<Option<T>>,
     place: usize,
     shared: Arc<Shared>,
 }
 
-/// Who may sit in a seat.
+/// What may sit in a seat.
 pub(crate) trait Sits: Send {
-    /// Whether nobody has use for it now, and it stays only because somebody may soon.
+    /// Whether it is not in use now, and stays only because it may be soon.
     fn is_idle(&self) -> bool {
         false
     }
@@ -76,13 +76,13 @@ impl<T> Seat<T> {
         &self.shared
     }
 
-    /// Does something with who sits here. It must not call Python.
+    /// Does something with the walk in it. It must not call Python.
     #[inline]
     pub(crate) fn with<R>(&self, task: impl FnOnce(&mut T) -> R) -> PyResult<R> {
         self.try_with(task).ok_or_else(|| self.shared.over())
     }
 
-    /// The same, for whoever does not hold the interpreter's lock.
+    /// The same, for a caller without the interpreter's lock.
     #[inline]
     pub(crate) fn try_with<R>(&self, task: impl FnOnce(&mut T) -> R) -> Option<R> {
         if self.shared.forked.get().is_some() {
@@ -91,7 +91,7 @@ impl<T> Seat<T> {
         self.walker.lock().as_mut().map(task)
     }
 
-    /// Gets up, unless somebody made them.
+    /// Takes the walk out, unless it was taken already.
     pub(crate) fn leave(&self) -> Option<T> {
         if self.shared.forked.get().is_none() { self.walker.lock().take() } else { None }
     }
@@ -152,13 +152,13 @@ impl Shared {
         in_use.ok_or_else(|| self.over())
     }
 
-    /// The same for what only whoever writes the store can do.
+    /// The same for what only the process that writes the store can do.
     pub(crate) fn enter_own(&self) -> PyResult<InUse<Store>> {
         self.enter()?.try_map(|opened| opened.own().cloned().ok_or_else(read_only))
     }
 
-    /// Has somebody sit down where closing the store can make them leave. In a store that was closed
-    /// meanwhile nobody does.
+    /// Gives a walk a seat, from which closing the store takes it. In a store that was closed meanwhile it
+    /// gets none.
     pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> PyResult<Arc<Seat<T>>> {
         self.with(|_| {
             let mut seats = self.seats.lock();
@@ -173,7 +173,7 @@ impl Shared {
         })
     }
 
-    /// Has those leave who are idle: what they would keep mapped may be gone.
+    /// Takes idle walks from their seats: what they would keep mapped may be gone.
     pub(crate) fn send_idle_home(&self) {
         let seats: Vec<_> = self.seats.lock().places.iter().flatten().filter_map(Weak::upgrade).collect();
         seats.iter().for_each(|seat| seat.vacate_idle());
@@ -183,7 +183,7 @@ impl Shared {
         self.ours().is_some_and(Closable::is_open)
     }
 
-    /// Closes the store. Where somebody else does, waits until they are done; nothing when it is closed
+    /// Closes the store. Where another thread does, waits until it is done; nothing when it is closed
     /// already.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(store) = self.ours() else { return Ok(()) };

@@ -23,8 +23,8 @@ pub(crate) fn now() -> u64 {
 ///
 /// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the
 /// process; "memory", nothing, for a store without files and without a path. One process writes a store at a
-/// time; with `read_only=True` any number of others read it meanwhile. These need to write nothing: who may
-/// not write the file `signal` looks every 10 ms while it waits, and who may is woken.
+/// time; with `read_only=True` any number of others read it meanwhile. These need to write nothing: a
+/// process that may not write the file `signal` looks every 10 ms while it waits, and one that may is woken.
 ///
 /// A segment is a file: the first of `segment_bytes_min` bytes, 4 MiB unless given (less where the largest is
 /// smaller), each next one twice as large up to `segment_bytes_max`, from 8192 to 1 GiB. Both are multiples
@@ -140,7 +140,7 @@ impl Store {
 
     /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first
     /// entry of the time `before` or later, or all there are. `destroy=True` deletes the logs themselves.
-    /// Whoever reads them meanwhile goes on reading. Answers what went. Files go as whole segments, by the
+    /// Readers that are on the way go on reading. Answers what went. Files go as whole segments, by the
     /// time this returns, when no log needs anything in them; the newest is ended for that when all that is
     /// in it goes. More goes when a word is left out, so one that is there has to say something: `None` is
     /// refused. So are `before` and `destroy` at once.
@@ -176,7 +176,7 @@ impl Store {
 
     /// Housekeeping, for a quiet moment: a checkpoint when one is due, what is not to be retained goes, and
     /// so do files that no log needs. Answers whether there is more to do: one call does a bounded part of
-    /// it, and whoever calls again until there is none takes no more than housekeeping's share of the time.
+    /// it, and a caller that repeats it until there is no more takes only housekeeping's share of the time.
     fn maintain(&self, py: Python<'_>) -> PyResult<bool> {
         let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
         self.shared.send_idle_home();
@@ -221,7 +221,7 @@ impl Store {
     }
 
     /// Closes the store: everything is durable then, and the directory free. Handles that are still about say
-    /// that it is closed; payloads that somebody holds stay as they are. Once closed, nothing.
+    /// that it is closed; payloads that are held stay as they are. Once closed, nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.close(py)
     }

@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Spares};
 use crate::error;
 use crate::pin::Pin;
+use crate::search;
 use crate::shared::{Seat, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Walk {
         self.maps[self.here] = mapped.map(|mapped| (segment, Pin::new(mapped)));
     }
 
-    /// Lets go of every map: what purged segments take on the disk is freed once nobody has them mapped.
+    /// Lets go of every map: what purged segments take on the disk is freed once they are mapped nowhere.
     fn let_go(&mut self) {
         self.maps = [const { None }; MAPS];
     }
@@ -105,7 +106,7 @@ fn unmapped(segment: u32) -> ReadError {
 pub(crate) struct Entrywise {
     pub(crate) walk: Walk,
     spares: Spares,
-    /// What was found by looking ahead, and nobody took.
+    /// What was found by looking ahead, and was not taken.
     came: Option<Result<Py<Entry>, Obstacle>>,
     /// It waits to be used for another query.
     idle: bool,
@@ -144,15 +145,18 @@ impl Entrywise {
         self.idle = true;
     }
 
-    /// Begins another query, up to what is there now.
-    pub(crate) fn again(&mut self, query: &Query) {
-        self.idle = false;
-        self.walk.cursor.seek(query);
+    /// Begins another query, up to what is there now. `false` if that would take long: it is idle still.
+    pub(crate) fn again(&mut self, query: &Query) -> bool {
+        self.idle = self.is_long(query);
+        if !self.idle {
+            self.walk.cursor.seek(query);
+        }
+        !self.idle
     }
 
-    /// Whether there is something to be told: an entry, which is kept for who takes it, what is in the way of
-    /// one, or that no more will come. Who looks again is told of the last, even if nothing came that could
-    /// end the log.
+    /// Whether there is something to be told: an entry, which is kept until it is taken, what is in the way
+    /// of one, or that no more will come. A caller that looks again is told of the last, even if nothing
+    /// came that could end the log.
     pub(crate) fn look(&mut self, py: Python<'_>) -> bool {
         for _ in 0..2 {
             if self.came.is_none() {
@@ -187,10 +191,15 @@ impl Entrywise {
     }
 
     /// Lets go of all maps where there is nothing to read for now, however long that may be; entries that
-    /// somebody has keep theirs.
+    /// are held keep theirs.
     fn let_go(&mut self) {
         self.walk.let_go();
         self.spares = Spares::default();
+    }
+
+    /// Whether it takes long until it stands where another query begins.
+    pub(crate) fn is_long(&mut self, query: &Query) -> bool {
+        search::is_long(self.walk.cursor.unindexed_bytes(query))
     }
 
     /// Stands where another query begins.
@@ -233,7 +242,7 @@ impl Seat<Entrywise> {
         self.step(py, log, Entrywise::next)
     }
 
-    /// The same for who may have looked ahead.
+    /// The same for a caller that may have looked ahead.
     #[inline]
     pub(crate) fn take(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
         self.step(py, log, Entrywise::take)

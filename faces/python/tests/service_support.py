@@ -76,7 +76,7 @@ class Place(unittest.TestCase):
 
 
 class Background:
-    """The echo service in a thread: whoever waits with the interpreter's lock held would wait for ever."""
+    """The echo service in a thread: a caller that waited with the interpreter's lock held would wait for ever."""
 
     def __init__(self, *endpoints: str, **options) -> None:
         self.endpoints = endpoints

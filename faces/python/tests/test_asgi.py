@@ -149,7 +149,7 @@ class Asgi(unittest.TestCase):
             )
             self.assertIn("lifespan.shutdown", ended)
             await until_ended("cancelled")
-            # There is nobody left, and whoever is asked again starts again.
+            # No application is left, and one that is asked again starts again.
             self.assertEqual(await asgi.shut_down(), [])
             before = started
             await parts("test_asgi:lives", scope("/"))

@@ -170,7 +170,7 @@ with thalweg.open(sys.argv[1], read_only=True) as store:
         self.assertEqual(reader.stdout.readline(), "[b'there'] False\n")
         self.log.append(b"comes")
         self.assertEqual(reader.stdout.readline(), "True b'comes'\n")
-        # Whoever tails hears of what is appended from then on.
+        # A tail yields what is appended from then on.
         for _ in range(6000):
             if reader.poll() is not None:
                 break

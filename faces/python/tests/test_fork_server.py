@@ -109,7 +109,7 @@ class Forking(Supervised):
         made = self.tell("Fork", "1", None)
         copy = self.connect(made["address"])
         self.assertEqual(copy.ask(10), [15, made["process"]])
-        # Whoever was connected is still the parent's, and only the parent's.
+        # The connections that there were are still the parent's, and only the parent's.
         self.assertEqual(parent.ask(1), [6, process])
         again = self.connect(self.tell("Fork", made["server"], None)["address"])
         self.tell("Shutdown", "1")

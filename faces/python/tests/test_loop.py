@@ -103,7 +103,7 @@ class Scheduling(unittest.TestCase):
         self.assertIsInstance(later, asyncio.TimerHandle)
         self.assertTrue(before + 1 <= later.when() <= after + 1)
         self.assertIn("print", repr(soon))
-        # What asyncio since 3.13 asks whoever shows a handle.
+        # What asyncio asks a handle for since 3.13, to show it.
         self.assertEqual(soon._loop.get_debug(), self.loop.get_debug())
         soon.cancel()
         self.assertTrue(soon.cancelled())
@@ -560,7 +560,7 @@ class Ways(unittest.TestCase):
                 with self.assertRaisesRegex(RuntimeError, r"thalweg\.run\(\) cannot be called"):
                     thalweg.run(inner)
             made.assert_not_called()
-            # It is whoever's who made it, as with `asyncio.run`.
+            # It belongs to its maker, as with `asyncio.run`.
             self.assertIs(await inner, asyncio.get_running_loop())
 
         for run in (thalweg.run, asyncio.run):

@@ -50,7 +50,7 @@ class Notes(asyncio.Protocol, asyncio.DatagramProtocol):
 
 
 class Buffered(Notes, asyncio.BufferedProtocol):
-    """The same for whoever lends a buffer."""
+    """The same for a protocol that lends a buffer."""
 
     def get_buffer(self, size: int) -> bytearray:
         self.note("buffer")

@@ -395,7 +395,7 @@ class Sources(MailboxCase):
                 pieces += 1
                 if pieces == 300:
                     raise KeyboardInterrupt
-                # Slower than whoever fills the pipe.
+                # Slower than the writer of the pipe.
                 time.sleep(0.01)
             else:
                 self.tell(kind, payload)
@@ -479,7 +479,7 @@ class Sources(MailboxCase):
         self.assertEqual((len(self.mailbox), process.end), (0, None))
 
     def holders(self) -> dict[str, Callable[[], Callable[[], object]]]:
-        """Whoever may be told of what `ours` brings: begins it, and says how it is let go of."""
+        """Everything that can hold `ours`: begins it, and returns what lets go of it."""
 
         def by_number(begin: Callable[..., int]) -> Callable[[], object]:
             number = begin(self.ours, self.tell)

@@ -14,13 +14,13 @@ import thalweg
 from service_support import Background, Place, types, waiting
 from thalweg.service import SyncClient
 
-# A wait that no signal ends lasts as long. Whoever hears of one only then was told by the end of the wait and not by the signal.
+# A wait that no signal ends lasts as long. A signal that is handled only then was noticed because the wait ended.
 WAIT_SECONDS = 30
 BRIEF_SECONDS = 3
 
 
 def answer_then_signal(sock: socket.socket, parent: int) -> None:
-    """A peer that answers at once, so that whoever asks looks for the answer; asked by a number, it sends a signal so many
+    """A peer that answers at once, so that the client looks for the answer; asked by a number, it sends a signal so many
     microseconds later, and nothing else.
     """
     while asked := sock.recv(1):

@@ -187,7 +187,7 @@ class Waits(Case):
                 waits = [asyncio.ensure_future(connect()) for _ in range(3)]
                 await asyncio.wait(waits, timeout=0.05)
                 self.assertFalse(all(each.done() for each in waits))
-                # Whoever no longer waits for room leaves nothing behind.
+                # A waiter that is cancelled leaves nothing behind.
                 waits.pop().cancel()
                 for _ in range(len(waits) + 1):
                     (await self.loop.sock_accept(listener))[0].close()

@@ -2,6 +2,9 @@
 
 import ctypes
 import random
+import sys
+import threading
+import unittest
 
 import thalweg
 from support import StoreCase, read
@@ -182,3 +185,60 @@ class Entries(StoreCase):
             entry.time = 5
         with self.assertRaises(TypeError):
             thalweg.Entry()
+
+
+class Searches(unittest.TestCase):
+    """A search that has to index much first lets other threads run meanwhile; no other does."""
+
+    ENTRIES = 65_536
+
+    def setUp(self) -> None:
+        self.store = self.enterContext(thalweg.open(durability="memory", segment_bytes_max=4 << 20))
+        self.log = self.store.log("steps")
+        self.time = 0
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+
+    def fill(self) -> None:
+        """More than a segment, in which nobody has searched."""
+        self.log.append_timed((self.time + number, b"x" * 40) for number in range(self.ENTRIES))
+        self.time += self.ENTRIES
+
+    def runs_meanwhile(self, search, times: int) -> bool:
+        """Whether another thread that is ready runs while one of so many searches goes on."""
+        ready, ran = threading.Event(), []
+        other = threading.Thread(target=lambda: (ready.wait(), ran.append(True)))
+        other.start()
+        # It does only where the interpreter's lock is given away.
+        sys.setswitchinterval(3600)
+        ready.set()
+        is_meanwhile = False
+        for _ in range(times):
+            self.fill()
+            before = len(ran)
+            search(self.time - 10)
+            is_meanwhile = len(ran) > before
+            if is_meanwhile:
+                break
+        sys.setswitchinterval(0.005)
+        other.join()
+        return is_meanwhile
+
+    def test_an_index_is_made_while_other_threads_run(self):
+        cursor, first = self.log.cursor(), self.log.query()
+        del first
+        for search in (
+            lambda time: next(self.log.query(time)),
+            lambda time: self.log.scan(time),
+            lambda time: self.log.cursor(time).next(),
+            lambda time: self.assertEqual(cursor.seek(time), None),
+        ):
+            self.assertTrue(self.runs_meanwhile(search, 40))
+            found = [entry.time for entry in self.log.query(self.time - 3)]
+            self.assertEqual(found, [self.time - 3, self.time - 2, self.time - 1])
+        cursor.seek(exact=self.time - 1)
+        self.assertEqual(cursor.next().time, self.time - 1)
+
+    def test_a_search_in_an_index_keeps_the_interpreters_lock(self):
+        self.fill()
+        next(self.log.query(5))
+        self.assertFalse(self.runs_meanwhile(lambda _time: next(self.log.query(5)), 3))

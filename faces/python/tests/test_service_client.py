@@ -1,6 +1,7 @@
 """Calling services from an event loop."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import threading
@@ -26,6 +27,7 @@ from service_support import (
     types,
     waiting,
 )
+from thalweg._native import BACKLOG_BYTES
 from thalweg.service import (
     BadAnswer,
     BadArgument,
@@ -324,6 +326,52 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
 
                 self.assertTrue(await asyncio.to_thread(collect))
                 self.assertEqual(await transport.call(b"call"), b"yes")
+
+    async def test_items_that_nobody_takes_stop_the_server_and_come_once_they_are_taken(self):
+        items = [bytes([number]) * (64 << 10) for number in range(200)]
+        sent = threading.Event()
+
+        def flood(hand):
+            _, stream, _, _ = hand.frame()
+            with contextlib.suppress(ConnectionError):
+                for item in items:
+                    hand.send(header(ITEM, stream, len(item)), item)
+            sent.set()
+            with contextlib.suppress(ConnectionError, EOFError):
+                kind, call = None, 0
+                while kind != REQUEST:
+                    kind, call, _, _ = hand.frame()
+                hand.send(header(END, stream, 3), b"end", header(END, call, 3), b"yes")
+                hand.frame()
+
+        async def take(transport, stream):
+            for item in items:
+                self.assertEqual(await anext(stream), item)
+
+        async def call(transport, stream):
+            self.assertEqual(await transport.call(b"behind them"), b"yes")
+            self.assertEqual([frame async for frame in stream], [*items, b"end"])
+
+        async def leave(transport, stream):
+            await stream.aclose()
+            self.assertEqual(await transport.call(b"behind them"), b"yes")
+
+        async def forget(transport, stream):
+            del stream
+            self.assertEqual(await transport.call(b"behind them"), b"yes")
+
+        for number, goes_on in enumerate((take, call, leave, forget)):
+            sent.clear()
+            endpoint = self.endpoint(f"{number}.sock")
+            with self.subTest(goes_on.__name__), Peer(endpoint, flood):
+                async with await Client.connect(endpoint) as transport:
+                    streams = [transport.stream(b"all", credit=len(items))]
+                    while not transport._holds_back:
+                        self.assertFalse(sent.is_set(), "all of it is kept")
+                        await asyncio.sleep(0)
+                    self.assertLess(transport._kept_bytes, 2 * BACKLOG_BYTES)
+                    await goes_on(transport, streams.pop())
+                    self.assertEqual((transport._kept_bytes, transport._holds_back), (0, False))
 
     async def test_a_client_that_nobody_knows_says_so_and_closes(self):
         gone = threading.Event()

@@ -448,6 +448,34 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
                 await asyncio.wait_for(closed.acquire(), 60)
         await server.close()
 
+    async def test_a_handler_that_closes_its_server_can_still_answer(self):
+        asked, may_answer, told = asyncio.Semaphore(0), asyncio.Event(), []
+
+        async def answer(frame, reply):
+            asked.release()
+            if frame == b"closes":
+                await server.close()
+            else:
+                await may_answer.wait()
+            told.append(frame)
+            reply.end(frame)
+
+        server = self.serve(answer)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            calls = [asyncio.ensure_future(transport.call(frame)) for frame in (b"closes", b"closes", b"other")]
+            for _ in calls:
+                await asked.acquire()
+            # It does not end with one that is cancelled while it closes it.
+            calls.pop(0).cancel()
+            self.assertEqual(told, [])
+            may_answer.set()
+            self.assertEqual(await asyncio.gather(*calls), [b"closes", b"other"])
+        await asyncio.wait_for(server.wait(), 60)
+        self.assertEqual(told, [b"other", b"closes"])
+        with self.assertRaises(NoServer):
+            await Client.connect(self.endpoint(), connect_within=0)
+
     async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
         async def silent(_frame, _reply):
             pass
@@ -727,6 +755,24 @@ class PlainFunctionsInTurn(PlainPlace):
         self.assertEqual(self.values(items), list(range(2, 301)))
         for call in calls:
             self.assertIn(b"EchoFieldsResponse", self.other.receive(call))
+
+    def test_requests_of_a_client_that_is_gone_are_dropped(self):
+        items = self.echo.count(types.EchoCount(first=1, last=300), credit=2)
+        next(items)
+        served, self.plain.fields = [], lambda request: served.append(request)
+        for _ in range(8):
+            self.other.send(FIELDS_FRAME)
+        self.other.flush()
+        self.assertTrue(self.turned.acquire(timeout=60))
+        # The last turn before the client is gone has ended, and one that saw that it is.
+        while self.turned.acquire(blocking=False):
+            pass
+        self.other.close()
+        for _ in range(2):
+            self.assertTrue(self.turned.acquire(timeout=60))
+        self.assertEqual(self.values(items), list(range(2, 301)))
+        self.assertEqual(served, [])
+
 
 class Signals(Place):
     """What asks a process to end stops what runs in it, and is whose it was afterwards."""

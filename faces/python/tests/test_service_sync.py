@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -267,6 +268,12 @@ def times_given_away():
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
+def is_asleep(thread):
+    """Whether it does not run, whatever it waits for."""
+    with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "S"
+
+
 def nothing(hand):
     """What a peer does that has said everything with its welcome."""
 
@@ -359,23 +366,39 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
                 os._exit(4)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
-    def test_who_lets_go_of_a_stream_waits_for_no_other_thread(self):
-        asked, gone, frames = threading.Event(), threading.Event(), []
+    def test_a_stream_that_is_collected_waits_for_no_other_thread(self):
+        was_in_use = False
+        for attempt in range(1000):
+            given_away, was_in_use = self.collects_streams(f"{attempt}.sock")
+            self.assertEqual(given_away, 0)
+            if was_in_use:
+                break
+        self.assertTrue(was_in_use, "no other thread ever slept in the client")
+
+    def collects_streams(self, kind):
+        """Collects streams while another thread waits for an answer: how often this thread waited for something meanwhile, and
+        whether the other one slept in the client. Then the calls were cancelled only after it had its answer.
+        """
+        asked, gone, frames, cancelled_early = threading.Event(), threading.Event(), [], []
 
         def slow(hand):
             frames.extend(hand.frame()[:2] for _ in range(6))
             asked.set()
             gone.wait()
+            cancelled_early.extend(select.select([hand.connection], [], [], 0)[0])
             hand.send(header(END, frames[-1][1]))
             frames.extend(hand.frame()[:2] for _ in range(5))
 
-        with Peer(self.endpoint(), slow), SyncClient(self.endpoint()) as client:
+        with Peer(self.endpoint(kind), slow), SyncClient(self.endpoint(kind)) as client:
             streams = [client.stream(b"a stream", credit=1) for _ in range(5)]
             waits = threading.Thread(target=client.call, args=(b"slow",))
             waits.start()
             asked.wait()
-            # The thread sleeps with the client in its hands. Who waited for it would give the processor away, which nothing else
-            # makes this thread do as long as nobody may ask for the interpreter's lock.
+            # It needs the interpreter's lock before it sleeps.
+            while not is_asleep(waits):
+                pass
+            # A thread that waits gives the processor away. Nothing else makes this one do so while none may ask for the
+            # interpreter's lock.
             interval = sys.getswitchinterval()
             sys.setswitchinterval(3600)
             before = times_given_away()
@@ -385,9 +408,9 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
             gone.set()
             waits.join()
             client.flush()
-        self.assertEqual(given_away, 0)
         calls = [call for _, call in frames[:5]]
         self.assertEqual(sorted(frames[6:]), [(CANCEL, call) for call in calls])
+        return given_away, not cancelled_early
 
     def test_a_server_that_dies_in_the_middle_of_an_answer(self):
         def half(hand):

@@ -410,6 +410,11 @@ impl Segment {
         }
     }
 
+    /// Up to which byte there is a time index.
+    pub(crate) fn indexed(&self) -> u32 {
+        self.index.get().map_or(SEGMENT_HEADER_BYTES, TimeIndex::indexed)
+    }
+
     #[cold]
     fn index_more(&self, to: u32) -> io::Result<&TimeIndex> {
         let index = match self.index.get() {

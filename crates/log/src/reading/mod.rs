@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! query, since       what is asked for; the first offset at or after a time
+//! search             how much of the time index a search would have to make first
 //! reader, cursor     the entries of a log, once or for as long as more come; back: the newest first
 //! gather             entries in columns; place: one entry again, by where it lies
 //! source, view       where a reader's entries come from: words, the list of segments, what a log inherits
@@ -33,6 +34,7 @@ pub(crate) mod read;
 pub(crate) mod reader;
 pub(crate) mod records;
 pub(crate) mod route;
+pub(crate) mod search;
 pub(crate) mod since;
 pub(crate) mod source;
 pub(crate) mod view;

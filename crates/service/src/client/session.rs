@@ -24,7 +24,7 @@ use thalweg_wire::messagepack::Reader;
 
 /// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is
 /// waited for.
-pub(crate) const BACKLOG_BYTES: usize = 4 << 20;
+pub const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
 #[derive(Clone, Copy, Debug)]

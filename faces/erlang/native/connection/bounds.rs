@@ -4,7 +4,7 @@ use super::{State, UNSENT_BYTES_MAX};
 use thalweg_service::Client;
 
 impl State {
-    /// Calls that somebody hurries for.
+    /// Calls for whose answers the router hurries.
     pub(crate) fn hurried(&self) -> usize {
         self.waiters.len() - self.patient
     }
@@ -26,8 +26,8 @@ impl State {
         }
     }
 
-    /// What speaks against another call, the worst first: there is nobody any more, there is no room, there
-    /// is nobody yet; and how many calls count.
+    /// What speaks against another call, the worst first: the worker is gone, there is no room, there is no
+    /// worker yet; and how many calls count.
     pub(crate) fn burden(&self) -> (bool, bool, bool, usize) {
         let (in_flight, in_flight_max) = self.bound();
         let is_lost = self.client.as_ref().is_none_or(|client| client.failure().is_some());

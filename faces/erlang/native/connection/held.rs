@@ -1,7 +1,7 @@
 //! Frames that take too long to read where they are found: kept as they came, and read where that keeps
-//! nobody waiting.
+//! no process waiting.
 //!
-//! Whoever looks is in the middle of a process's turn, and has the connection's lock. So of what one look
+//! A look happens in the middle of a process's turn, under the connection's lock. So of what one look
 //! finds no more than [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and
 //! so is whatever comes behind it for the same waiter. The router has a process read them on a scheduler
 //! apart, one after the other, with the lock free meanwhile. One whose waiter is gone by then is dropped.
@@ -43,7 +43,7 @@ struct Read {
     letter: Letter,
     term: RawTerm,
     is_last: bool,
-    /// Who is sent it, where that is not its waiter.
+    /// The receiver, where that is not its waiter.
     to: Option<Pid>,
     /// The bytes of a line of a log.
     line: Option<usize>,
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// The connection ends, and nobody reads any more.
+    /// The connection ends, and nothing is read any more.
     pub(super) fn abandon_held(&mut self, env: Env) {
         let closed = EventKind::Failed(Error::new(Fault::Closed, ""));
         for held in std::mem::take(&mut self.shelf.frames) {
@@ -112,14 +112,14 @@ impl State {
             read.letter.send(env, &pid, message);
         }
         if read.is_last {
-            // Of a stream whose value is none here more may come, which would be told to nobody.
+            // Of a stream whose value is none here more may come, which would have no receiver.
             self.forget(CallId::from_number(number));
         }
     }
 }
 
 impl Connection {
-    /// Reads what was put aside, unless somebody does. It may take long.
+    /// Reads what was put aside, unless another process does. It may take long.
     pub(crate) fn unpack(&self, env: Env) {
         let mut state = self.lock();
         if state.shelf.is_read {
@@ -139,7 +139,7 @@ impl Connection {
     }
 }
 
-/// `None`: nobody waits any more, or there is no memory.
+/// `None`: it is not waited for any more, or there is no memory.
 fn read(held: &Held, keeper: Pid) -> Option<Read> {
     let mut letter = Letter::new()?;
     let env = letter.env();

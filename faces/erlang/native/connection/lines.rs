@@ -1,11 +1,11 @@
-//! Lines of a worker's log on their way to whoever says them: so many that were not taken yet, and no more.
+//! Lines of a worker's log on their way to Erlang's: at most [`WAITING_MAX`] that were not taken yet.
 //!
 //! A worker's credit is given back when what it said is delivered, or else its callbacks and messages would
 //! wait for its log. So lines have a bound of their own: what is beyond it is left out, and how much that was
 //! is told with what is taken next.
 
-/// Lines that may wait to be taken. Whoever takes them says so for a part of these at a time, of which there
-/// is a whole number.
+/// Lines that may wait to be taken. The reader acknowledges a part of these at a time, of which there is a
+/// whole number.
 const WAITING_MAX: u32 = 4096;
 
 #[derive(Debug, Default)]

@@ -19,9 +19,9 @@ impl State {
         Ok(number)
     }
 
-    /// Ends the process at the other end. `false`: nobody asked to hear of its end.
+    /// Ends the process at the other end. `false`: no process asked to be told of its end.
     pub(crate) fn kill_process(&self) -> bool {
-        // One that ended is no longer there, and one of somebody else's is none that was started here.
+        // One that ended is no longer there, and a process of that number may be none that was started here.
         self.process.as_ref().is_some_and(|process| process.kill().is_ok())
     }
 

@@ -165,7 +165,7 @@ class RpcClient {
     this.hold()
   }
 
-  /** The process stays alive while somebody waits. */
+  /** The process stays alive while a call waits. */
   hold() {
     const isNeeded = this.waiters.size > 0
     if (isNeeded === this.isHeld || this.isClosed) return

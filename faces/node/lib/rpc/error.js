@@ -14,7 +14,7 @@ class RemoteError extends ThalwegError {
     this.data = data
     const word = typeof data?.fault === "string" ? data.fault.toUpperCase() : undefined
     this.fault = word !== undefined && Object.hasOwn(FAULTS, word) ? word : undefined
-    // What a server took for no JSON or no request it did not carry out, whoever's it is; another number says nothing about that.
+    // Any server did not carry out what it took for no JSON or no request; another number says nothing about that.
     const unnamed = NOT_BEGUN.includes(number) ? "safe" : "unknown"
     this.retry = this.fault === undefined ? unnamed : FAULTS[this.fault].retry
   }

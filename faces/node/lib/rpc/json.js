@@ -7,7 +7,7 @@
 const { randomBytes } = require("node:crypto")
 const { badArgument } = require("../service/error.js")
 
-// Stands before the digits of a BigInt while it is a string on its way; nobody else can have it.
+// Stands before the digits of a BigInt while it is a string on its way; no other text can have it.
 const MARK = randomBytes(16).toString("hex")
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g")
 const LONG = /\d{16}/

@@ -4,6 +4,10 @@
 //
 // What is said in one turn of the event loop leaves together at its end; what a turn of the reactor brought is heard
 // together. Nothing here waits: connecting, and connecting anew, happen in the same turns.
+//
+// While no call and no reader waits, and items of streams that were not taken hold BACKLOG_BYTES or more, nothing is read, so that
+// the server's streams wait too. While one waits reading goes on, because its answer may come behind items of other streams: these
+// are bounded by their credit alone.
 
 const binding = require("../binding.js")
 const { Outbox } = require("./area.js")
@@ -53,13 +57,18 @@ class Client {
     this.isReferenced = true
     this.isHeld = false
     this.isFlushing = false
-    // By slot: who waits.
+    // The waiters, by slot.
     this.waiters = []
     this.free = []
     this.inFlight = 0
+    // Bytes of items that were not taken, of streams that have not ended; and how many wait: calls of one answer, and streams
+    // whose reader waits for an item.
+    this.keptBytes = 0
+    this.awaited = 0
+    this.isHeldBack = false
     // Calls beyond the bound.
     this.queue = new Queue(settings.unsentBytesMax ?? UNSENT_BYTES_MAX)
-    // Who waits for the connection.
+    // Callers that wait for the connection.
     this.joiners = []
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
@@ -124,7 +133,7 @@ class Client {
     this.close()
   }
 
-  /** Begins a call for whoever waits for it. */
+  /** Begins a call, whose end is told to `waiter`. */
   ask(waiter, what, request, options, credit) {
     if (this.isClosed) return waiter.fail(new ServiceError("CLOSED", "this client was closed"))
     if (!(request instanceof Uint8Array)) return waiter.fail(badArgument("a request is a Uint8Array"))
@@ -147,6 +156,7 @@ class Client {
     waiter.slot = slot
     waiter.client = this
     this.inFlight++
+    if (waiter.isAwaited) this.awaited++
     this.outbox.put(what, slot, deadline, credit, request)
     if (this.outbox.used > SAID_BYTES_MAX) this.flush()
     else this.flushLater()
@@ -181,7 +191,7 @@ class Client {
     if (outbox.used === 0) return
     let hasMore
     try {
-      hasMore = this.native.flush(outbox.bytes, outbox.used)
+      hasMore = this.native.flush(outbox.bytes, outbox.used, this.holdsBack())
     } catch (error) {
       return this.end(faulty(error))
     }
@@ -194,10 +204,26 @@ class Client {
   turn(bytes, at) {
     if (this.isClosed) return at
     try {
-      return this.native.turn(bytes, at)
+      return this.native.turn(bytes, at, this.holdsBack())
     } catch (error) {
       this.end(faulty(error))
       return at
+    }
+  }
+
+  /** Whether nothing more is read until items are taken, or a call or a reader waits. */
+  holdsBack() {
+    this.isHeldBack = this.awaited === 0 && this.keptBytes >= binding.BACKLOG_BYTES
+    return this.isHeldBack
+  }
+
+  /** Counts bytes that are kept, and calls and readers that wait; a negative number takes them off. */
+  keeps(bytes, awaited) {
+    this.keptBytes += bytes
+    this.awaited += awaited
+    if (this.isHeldBack && (this.awaited > 0 || this.keptBytes < binding.BACKLOG_BYTES)) {
+      this.isHeldBack = false
+      this.turns.later()
     }
   }
 
@@ -224,6 +250,8 @@ class Client {
     this.waiters[slot] = undefined
     this.free.push(slot)
     this.inFlight--
+    if (waiter.isAwaited) this.awaited--
+    this.keptBytes -= waiter.keptBytes
     waiter.client = null
     if (what === END) waiter.end(this.turns.payload())
     else if (what === FAILED) waiter.fail(ofNumber(first, this.turns.text()))

@@ -14,9 +14,9 @@ class Queue {
   constructor(bytesMax) {
     this.bytesMax = bytesMax
     this.bytes = 0
-    // By who waits for the answer.
+    // By their waiters.
     this.calls = new Map()
-    // When somebody looks whose time is over.
+    // The timer that ends calls whose deadline has passed, and when it is due.
     this.timer = null
     this.due = Infinity
   }
@@ -45,7 +45,7 @@ class Queue {
     return call
   }
 
-  /** The oldest call, with what is left of its time, and who waits for it; undefined when there is none. */
+  /** The oldest call, with what is left of its time, and its waiter; undefined when there is none. */
   take() {
     const now = performance.now()
     for (const waiter of this.calls.keys()) {

@@ -28,17 +28,17 @@ class Reply {
     this.isWaiting = false
     this.aheadItems = 0
     this.aheadBytes = 0
-    // Who waits until another item may be made.
+    // Callers that wait until another item may be made.
     this.producers = []
     this.controller = null
   }
 
-  /** Who asked: a number that no other client of this server has. */
+  /** The client that asked, by a number that no other client of this server has. */
   get client() {
     return (BigInt(this.high) << 32n) | BigInt(this.low)
   }
 
-  /** Sends one item; resolves when another may be made, to `false` when nobody waits for more. */
+  /** Sends one item; resolves when another may be made, to `false` when the client wants no more. */
   item(frame) {
     if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
     if (this.isOver || this.isGone) return IS_OVER
@@ -68,7 +68,7 @@ class Reply {
     this.settle(false)
   }
 
-  /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
+  /** Aborted once the answer is not awaited any more: the call was cancelled, its deadline passed, its client is gone. */
   get signal() {
     if (this.controller === null) {
       this.controller = new AbortController()
@@ -86,7 +86,7 @@ class Reply {
     else this.changed(flow !== GO)
   }
 
-  /** There is room again, or nobody waits any more. */
+  /** There is room again, or the answer is not awaited any more. */
   changed(isGone) {
     this.isWaiting = false
     if (isGone) {
@@ -97,7 +97,7 @@ class Reply {
   }
 
   abort() {
-    this.controller.abort(new DOMException("nobody waits for the answer any more", "AbortError"))
+    this.controller.abort(new DOMException("the answer is not awaited any more", "AbortError"))
   }
 
   settle(goesOn) {

@@ -202,7 +202,7 @@ class Server {
     if (this.isOver) return outbox.clear()
     if (outbox.used === 0) return
     const hasMore = this.native.flush(outbox.bytes, outbox.used)
-    // Whoever is told what became of an item may say more at once: that needs an area that is empty by then.
+    // A handler that is told what became of an item may send more at once: that needs an area that is empty by then.
     for (let n = 1; n < items.length; n += 2) items[n] = outbox.noted(items[n])
     if (items.length > 0) this.items = []
     outbox.clear()

@@ -1,9 +1,9 @@
 "use strict"
 
 // A service of one's own: a program that is started, waited for until it answers, started again when it dies, and ended
-// with whoever started it: the kernel kills it with the thread that did.
+// with the thread that started it, by the kernel.
 //
-// Ready is who answers: readiness is found out by connecting, never by a pause or by what a program prints.
+// It is ready once it answers: that is found out by connecting, never by a pause or by what a program prints.
 
 const { closeSync, fstatSync, openSync, readSync } = require("node:fs")
 const { constants } = require("node:os")
@@ -97,7 +97,7 @@ class Spawned {
 
   begin() {
     this.ready = this.launch()
-    // Whoever asks is told; nobody has to ask.
+    // A caller that awaits it sees why it failed; none has to.
     this.ready.catch(() => {})
     return this.ready
   }

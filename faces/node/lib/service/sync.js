@@ -77,7 +77,7 @@ class SyncClient {
     }
   }
 
-  /** Whoever stops early wants no more; nothing can come of a client that was closed. */
+  /** An iteration that stops early wants no more; nothing can come of a client that was closed. */
   forget(call) {
     if (!this.native.knows(call)) return
     try {

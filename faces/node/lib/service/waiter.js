@@ -1,6 +1,6 @@
 "use strict"
 
-// Who waits for a call: told once how it ended, or that a signal gave it up.
+// What waits for a call: told once how it ended, or that a signal gave it up.
 
 class Waiter {
   constructor() {
@@ -10,6 +10,23 @@ class Waiter {
     this.slot = -1
     this.isOver = false
     this.signal = null
+    // What its client counts while the call is under way: whether its answer or next item is waited for, and the bytes that came
+    // and were not taken.
+    this.isAwaited = true
+    this.keptBytes = 0
+  }
+
+  /** Whether what comes next is waited for. */
+  waits() {
+    return true
+  }
+
+  /** Counts bytes that are kept, and whether what comes next is waited for now. */
+  note(bytes) {
+    const was = this.isAwaited
+    this.isAwaited = !this.isOver && this.waits()
+    this.keptBytes += bytes
+    this.client?.keeps(bytes, this.isAwaited - was)
   }
 
   /** Gives the call up when the signal says so; `false` when it says so already. */
@@ -35,6 +52,7 @@ class Waiter {
   over() {
     if (this.isOver) return false
     this.isOver = true
+    this.note(0)
     this.queue?.drop(this)
     if (this.signal !== null) this.signal.removeEventListener("abort", this)
     return true
@@ -62,13 +80,13 @@ class Call extends Waiter {
   }
 }
 
-/** The frames of a stream: asked for when somebody iterates, and no faster than they are taken. */
+/** The frames of a stream: asked for when they are iterated, and no faster than they are taken. */
 class Items extends Waiter {
   constructor(credit, begin) {
     super()
     this.credit = credit
     this.begin = begin
-    // Frames nobody took, oldest first, and where the first is.
+    // Frames that were not taken, oldest first.
     this.frames = []
     this.hasFailed = false
     // Anything may be the reason of a signal, nothing among it.
@@ -76,6 +94,7 @@ class Items extends Waiter {
     this.taken = 0
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
+    this.isAwaited = false
   }
 
   [Symbol.asyncIterator]() {
@@ -90,10 +109,17 @@ class Items extends Waiter {
       return Promise.reject(this.error)
     }
     if (this.isOver) return Promise.resolve({ value: undefined, done: true })
-    return new Promise((resolve, reject) => this.calls.push({ resolve, reject }))
+    return new Promise((resolve, reject) => {
+      this.calls.push({ resolve, reject })
+      this.note(0)
+    })
   }
 
-  /** Nobody wants more. */
+  waits() {
+    return this.calls.length > 0
+  }
+
+  /** The reader wants no more. */
   return(value) {
     this.begin = null
     if (!this.isOver) {
@@ -101,6 +127,7 @@ class Items extends Waiter {
       this.finish()
     }
     this.frames = []
+    this.note(-this.keptBytes)
     this.hasFailed = false
     return Promise.resolve({ value, done: true })
   }
@@ -118,7 +145,9 @@ class Items extends Waiter {
 
   take() {
     this.granted()
-    return this.frames.shift()
+    const frame = this.frames.shift()
+    this.note(-frame.length)
+    return frame
   }
 
   /** One was taken: the server may send as many as were, half the credit at a time. */
@@ -137,9 +166,11 @@ class Items extends Waiter {
     const call = this.calls.shift()
     if (call === undefined) {
       this.frames.push(frame)
+      this.note(frame.length)
       return
     }
     this.granted()
+    this.note(0)
     call.resolve({ value: frame, done: false })
   }
 

@@ -1,6 +1,6 @@
 "use strict"
 
-// A session of the state: writes that nobody else sees until they are committed, and that can be taken back. The same over a
+// A session of the state: writes that no other session sees until they are committed, and that can be taken back. The same over a
 // Unix socket, shared memory and JSON-RPC.
 
 const { RemoteError, RpcClient, Schema } = require("../rpc/index.js")

@@ -68,7 +68,7 @@ impl BlockingCaller {
         mut area: Uint8ArraySlice<'_>,
         from: u32,
     ) -> Result<i32> {
-        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let area = unsafe { area.as_mut() };
         self.with(|client| {
             let call = client.call(&request, CallOptions { unary: true, ..options(deadline_ms, 0) })?;
@@ -99,7 +99,7 @@ impl BlockingCaller {
     #[napi]
     pub fn next(&self, stream: u32, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
         let call = self.stream(stream)?;
-        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let area = unsafe { area.as_mut() };
         let frame = self.with(|client| answer(client, call).map(|frame| self.deliver(frame, area, from)));
         if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {

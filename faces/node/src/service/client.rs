@@ -31,6 +31,10 @@ const ITEM: u32 = 1;
 const END: u32 = 2;
 const FAILED: u32 = 3;
 
+/// At this many bytes of frames that were not taken JavaScript has turns read nothing.
+#[napi]
+pub const BACKLOG_BYTES: u32 = thalweg_service::BACKLOG_BYTES as u32;
+
 /// Begins to connect; calls may be made at once and leave when the connection is there.
 #[napi]
 pub fn connect_service(path: String, options: ConnectOptions) -> Result<Caller> {
@@ -152,9 +156,10 @@ impl Caller {
         Ok(())
     }
 
-    /// Says what is in the area; whether there is something to hear already.
+    /// Says what is in the area; whether there is something to hear already. While it holds back it reads
+    /// nothing, and no turn is due because something came.
     #[napi]
-    pub fn flush(&self, area: Uint8ArraySlice<'_>, bytes: u32) -> Result<bool> {
+    pub fn flush(&self, area: Uint8ArraySlice<'_>, bytes: u32, holds_back: bool) -> Result<bool> {
         let mut line = self.line.borrow_mut();
         let line = line.as_mut().ok_or_else(closed)?;
         let area = area.get(..bytes as usize).unwrap_or(&[]);
@@ -163,6 +168,7 @@ impl Caller {
             line.say(record, area.get(payload).unwrap_or(&[]));
             at = next;
         }
+        line.client.hold_back(holds_back);
         // A turn writes, and leaves everything to be watched.
         let came = line.client.turn(Wait::Poll).map_err(|error| fault(&error))?;
         Ok(came > 0 || !line.refused.is_empty())
@@ -170,12 +176,14 @@ impl Caller {
 
     /// Takes a turn and fills the area with what came, from a byte on. Answers where it is filled up to; the
     /// complement of that when there is more, for which a fresh area has to have room for `waitingBytes`.
+    /// Holds back as `flush` does.
     #[napi]
-    pub fn turn(&self, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
+    pub fn turn(&self, mut area: Uint8ArraySlice<'_>, from: u32, holds_back: bool) -> Result<i32> {
         let mut line = self.line.borrow_mut();
         let Some(line) = line.as_mut() else { return Ok(from as i32) };
+        line.client.hold_back(holds_back);
         line.client.turn(Wait::Poll).map_err(|error| fault(&error))?;
-        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let (end, is_all) = line.hear(unsafe { area.as_mut() }, from as usize);
         Ok(if is_all { end as i32 } else { !(end as i32) })
     }

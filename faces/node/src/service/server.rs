@@ -272,7 +272,7 @@ impl Listener {
         let mut desk = self.desk.borrow_mut();
         let Some(desk) = desk.as_mut() else { return Ok(from as i32) };
         desk.server.turn(Wait::Poll).map_err(|error| fault(&error))?;
-        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        // SAFETY: JavaScript is in this call, and there is no view of what lies behind `from`.
         let (end, is_all) = desk.hear(unsafe { area.as_mut() }, from as usize);
         Ok(if is_all { end as i32 } else { !(end as i32) })
     }

@@ -223,7 +223,7 @@ unsafe extern "C" fn on_ready(handle: Handle, _status: c_int, _events: c_int) {
         sys::napi_get_reference_value(env, inner.callback, &mut callback);
         let called = sys::napi_make_callback(env, inner.context, global, callback, 0, null(), &mut result);
         if called == sys::Status::napi_pending_exception {
-            // What the callback throws is nobody's to catch.
+            // What the callback throws is not caught anywhere.
             let mut thrown = null_mut();
             if sys::napi_get_and_clear_last_exception(env, &mut thrown) == sys::Status::napi_ok {
                 sys::napi_fatal_exception(env, thrown);

@@ -1,4 +1,4 @@
-"""ASGI applications: served in a loop of ours, or asked one request at a time by whoever has it already, Erlang say.
+"""ASGI applications: served in a loop of ours, or asked one request at a time by a server that read it, such as Erlang's.
 
 `serve` runs an application under a server, uvicorn unless another runner is given. `respond` is what `thalweg_asgi` in
 Erlang calls by default; another function of the same shape may stand in its place, and reads a request's body by `Body`.
@@ -25,7 +25,7 @@ Runner: TypeAlias = Callable[..., Awaitable[None]]
 """Called as `runner(application, **options)`; serves until it returns."""
 
 _AHEAD = 16
-"""Messages that an application may be ahead of whoever reads them."""
+"""Messages that an application may be ahead of their reader."""
 
 _PART_BYTES_MAX = 1 << 16
 """A longer part of an answer leaves in pieces: what carries it bounds a message, and how many of them wait there."""
@@ -228,7 +228,7 @@ async def _answer(app: Application, scope: Message, body: bytes | str | erlang.P
                     break
         gone.set()
         if not is_over:
-            # What it raised amid its answer is the caller's, and so is an answer without an end: nobody may take it for whole.
+            # What it raised amid its answer is the caller's, and so is an answer without an end: no client may take it for whole.
             await task
             if is_begun:
                 raise RuntimeError("the application returned before the last part of its answer")

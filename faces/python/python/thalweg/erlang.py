@@ -56,12 +56,12 @@ def _owner() -> "Worker":
 
 
 def _spelled(name: str | Atom) -> str:
-    """Names are text there; an atom that nobody knows in Erlang could not even be said."""
+    """Names are sent as text, since an atom that Erlang does not know cannot be sent as one."""
     return name.name if isinstance(name, Atom) else name
 
 
 def _seconds(timeout: float | None) -> float | None:
-    """So long somebody waits: without a bound for none, and not at all for less than nothing."""
+    """How long a call waits: without a bound for None, and not at all for a negative timeout."""
     if timeout is None:
         return None
     if math.isnan(timeout):

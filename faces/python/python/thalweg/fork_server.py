@@ -173,7 +173,7 @@ class Program:
         try:
             os.setsid()
         except PermissionError:
-            # Whoever leads a group has left already.
+            # The leader of a process group has left already.
             pass
         self.is_emancipated = True
         self.done()
@@ -253,8 +253,7 @@ def _descriptors() -> list[int]:
 
 def _leave_descriptors(descriptors: list[int], nowhere: int) -> None:
     """Lets go of everything that these descriptors stand for, but for input, output and errors: they stand for `nowhere` then. Their
-    numbers stay taken until whoever has them closes them, or a number that is used again would be closed by somebody who had it
-    before."""
+    numbers stay taken until their owners close them: an owner would otherwise close a number that was used again."""
     for descriptor in descriptors:
         if descriptor > 2 and descriptor != nowhere and _is_open(descriptor):
             os.dup2(nowhere, descriptor, inheritable=False)
@@ -372,7 +371,7 @@ def _forget(left: list[asyncio.AbstractEventLoop | None], forked: Callable[[], N
 
 
 def _hear_signals(loop: asyncio.AbstractEventLoop, heard: asyncio.Event, signals: list[int]) -> None:
-    """Collects the signals that say it is to end, but for those that somebody handles already."""
+    """Collects the signals that say it is to end, but for those that have a handler already."""
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -393,7 +392,7 @@ def _hear_signals(loop: asyncio.AbstractEventLoop, heard: asyncio.Event, signals
 
 
 async def _order(program: Program, heard: asyncio.Event, signals: list[int]) -> Order | None:
-    """Waits for what it is to do; for ever once nobody is there to say it. `None` when a signal says that it is to end."""
+    """Waits for the next command; for ever once its parent is gone. `None` when a signal says that it is to end."""
     loop = asyncio.get_running_loop()
     loop.add_reader(program.fileno(), heard.set)
     try:

@@ -113,8 +113,8 @@ class RemoteError(Error):
 
     @property
     def retry(self) -> Retry:
-        """Whether the same call may be made again. Where no fault is named, what a server took for no JSON or no request it did
-        not carry out, whoever's it is; another number says nothing about that."""
+        """Whether the same call may be made again. Where no fault is named, any server did not carry out what it took for no
+        JSON or no request; another number says nothing about that."""
         if self.fault is not None:
             return self.fault.retry
         return "safe" if self.number in _NOT_BEGUN else "unknown"

@@ -1,4 +1,4 @@
-"""Sessions of the state: writes that nobody else sees until they are committed, and that can be taken back.
+"""Sessions of the state: writes that no other session sees until they are committed, and that can be taken back.
 
     from thalweg.state import SyncSession
 
@@ -243,7 +243,7 @@ class _Turns:
 
     def _over(self, call: asyncio.Future[Any]) -> None:
         if not call.cancelled():
-            # The caller may have gone, and an error that nobody asks for would be logged.
+            # The caller may have gone, and an error that is never retrieved would be logged.
             call.exception()
         self._turn.release()
 
@@ -278,11 +278,11 @@ class SyncSession(Scope):
     """A session, whose calls wait. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
-    """What names it, on any connection. Whoever has it can use the session."""
+    """Names the session, on any connection. Every holder of the token can use the session."""
     fork: str
     """The fork it is on."""
     lease: float
-    """Seconds that it stays when nobody uses it."""
+    """Seconds that it stays without being used."""
 
     def __init__(self, line: _SyncLine, token: str, fork: str, lease: float) -> None:
         """For `open` and `rejoin`."""
@@ -379,11 +379,11 @@ class Session(AsyncScope):
     """A session, for an event loop. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
-    """What names it, on any connection. Whoever has it can use the session."""
+    """Names the session, on any connection. Every holder of the token can use the session."""
     fork: str
     """The fork it is on."""
     lease: float
-    """Seconds that it stays when nobody uses it."""
+    """Seconds that it stays without being used."""
 
     def __init__(self, line: _Line, token: str, fork: str, lease: float) -> None:
         """For `open` and `rejoin`."""

@@ -1,6 +1,6 @@
 """Following a log, or which logs there are, in an event loop.
 
-Whoever commits rings a bell, one of each loop for all who follow something there: in a loop of ours it posts to the loop's
+A commit rings a bell, of which each loop has one for everything that is followed there. In a loop of ours it posts to the loop's
 mailbox, for any other one a descriptor becomes readable. No polling, and no Python in the path of a commit. In the process
 that writes the store no thread is needed for it, and in any other one for all tails together.
 """
@@ -53,7 +53,7 @@ def tail(log: Log, **words: Any) -> "Tail":
 
 
 class _Hearing:
-    """The bell of one loop, and who waits for it: one for all who follow something there, as long as any does.
+    """The bell of one loop, and what waits for it: one for everything that is followed there, as long as anything is.
 
     It rings once for whatever was committed since it was armed. One native call then says who of those who wait has something to be
     told, and arms it again; nobody else is woken.
@@ -67,7 +67,7 @@ class _Hearing:
 
     @staticmethod
     def join() -> "_Hearing":
-        """That of the loop that runs, for somebody who leaves it again."""
+        """That of the running loop. The caller has to leave it again."""
         loop = asyncio.get_running_loop()
         hearing = _hearings.get(id(loop))
         if hearing is None:
@@ -100,7 +100,7 @@ class _Hearing:
         try:
             told = self._bell.which(list(self._waiting.values()))
         except Exception as error:
-            # It rings no more: whoever waits hears why, and may try again.
+            # It rings no more: every waiting tail raises why, and may try again.
             for until in waiting:
                 if not until.done():
                     until.set_exception(error)
@@ -115,11 +115,11 @@ def _end(until: asyncio.Future[None] | None) -> None:
 
 
 _hearings: weakref.WeakValueDictionary[int, _Hearing] = weakref.WeakValueDictionary()
-"""By their loops. Who follows something keeps it, and it keeps its loop."""
+"""By their loops. A follower keeps its bell, and the bell keeps its loop."""
 
 
 class Following(AsyncGenerator[_T, None], Generic[_T]):
-    """What a cursor, or who hears of new logs, comes to, as it comes.
+    """What a cursor, or a listener for new logs, comes to, as it comes.
 
     Unlike a generator's function it outlives a wait that is cancelled, by a timeout say: nothing was taken then, and the next
     one goes on there.

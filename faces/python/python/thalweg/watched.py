@@ -1,6 +1,6 @@
 """Clients whose descriptor an event loop watches: what they begin leaves once a turn, and what comes is told one by one.
 
-Knows neither what is asked nor who waits for it. What was brought waits here until it is told, so that a hearer that raises
+Knows neither what is asked nor what waits for it. What was brought waits here until it is told, so that a hearer that raises
 (`KeyboardInterrupt`, `SystemExit`) takes nothing from the others. The loop knows a client by a weak reference alone, so that
 one that was forgotten is collected: it says that it was not closed, and closes.
 """
@@ -38,7 +38,7 @@ class Watched(AsyncScope):
 
     @abstractmethod
     def _tell(self, call: int, what: Any, value: Any) -> None:
-        """Tells who waits for the call, if anybody does."""
+        """Tells the waiter of the call, if there is one."""
 
     @abstractmethod
     def _failures(self, error: Exception) -> Iterable[Event]:

@@ -81,7 +81,7 @@ class Worker:
         self.loop.call_soon(self._turn)
         while True:
             try:
-                # Whoever stops it does not end the jobs that wait there, nor this worker.
+                # Code that stops the loop ends neither the jobs that wait there nor this worker.
                 self.loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
                 # What a call raises ends that call, which hears of it in the next turn.
@@ -111,7 +111,7 @@ class Worker:
             # Erlang makes a directory for each worker; any other is not empty, or is left where it is.
             if os.path.basename(os.path.dirname(self._endpoint)).startswith("thalweg-"):
                 os.rmdir(os.path.dirname(self._endpoint))
-        # Nobody is left who could want anything, least of all what destructors and threads may still have in mind.
+        # Nothing is left that could need destructors or threads to run.
         os._exit(0)
 
     def attended(self) -> None:
@@ -184,7 +184,7 @@ class Worker:
                 self._give_up(*found)
 
     def _give_up(self, task: asyncio.Task[None], job: Job) -> None:
-        """Cancels a task, once, if nobody waits for its job any more: what it does then is its own affair."""
+        """Cancels a task, once, if its job is not awaited any more. It may go on all the same."""
         if job.give_up():
             task.cancel()
 
@@ -205,7 +205,7 @@ class Worker:
         self._scopes.pop(scope, None)
 
     def answered(self, number: int, ok: bool, value: Any) -> None:
-        """A callback that nobody stands and waits for has an answer."""
+        """A callback that no thread blocks on has an answer."""
         waiter = self._callbacks.pop(number, None)
         if waiter is None:
             return
@@ -223,7 +223,7 @@ class Worker:
             waiter.set_exception(ErlangError(value))
 
     def post(self, kind: int, number: int, value: Any) -> bool:
-        """An event for the loop's mailbox; one that nobody registered for is dropped. False: there is no room now, and another
+        """An event for the loop's mailbox; one without a registration is dropped. False: there is no room now, and another
         turn is to ask again. A kind that there is not raises `ValueError`, and the event is lost.
         """
         mailbox = self.loop.mailbox
@@ -232,7 +232,7 @@ class Worker:
         try:
             mailbox.post(number, known, payload)
         except Overloaded:
-            # What waits makes room when it is called. Where nothing does, room is somebody's wish.
+            # Calls that wait make room when they run. Where none wait, room was asked for.
             if mailbox.waiting:
                 self._owe_turn()
             else:
@@ -241,7 +241,7 @@ class Worker:
         return True
 
     def lost(self, kind: int, number: int, raised: BaseException) -> None:
-        """An event was not posted: whoever sent it has gone on."""
+        """An event was not posted. Its sender does not wait for it."""
         words = traceback.format_exception_only(raised)[-1].strip()
         logging.getLogger("thalweg.worker").warning("an event (kind %d, number %d) is lost: %s", kind, number, words)
 
@@ -256,7 +256,7 @@ class Worker:
             self.abandon(number)
             raise
         finally:
-            # Where this is a step of a coroutine, nobody has a turn under way that sees to what came meanwhile.
+            # Where this is a step of a coroutine, no turn is under way that takes in what came meanwhile.
             self._owe_turn()
         if ok:
             return value
@@ -312,7 +312,7 @@ class Worker:
             await self._bring(job, iter(values))
 
     async def _bring(self, job: Job, values: Iterator[Any]) -> None:
-        # The first value leaves at once: nobody knows how long the next one takes.
+        # The first value leaves at once: the next one may take any time.
         began = -math.inf
         try:
             for value in values:
@@ -351,7 +351,7 @@ class Worker:
         return await self._may_go_on(job, job.item(value))
 
     async def _may_go_on(self, job: Job, flow: int) -> bool:
-        """Waits for credit; False says that nobody wants more."""
+        """Waits for credit; False says that no more is wanted."""
         if flow == _WAIT:
             waiter = self.loop.create_future()
             self._credit[job.number] = waiter
@@ -364,7 +364,7 @@ class Worker:
         return not self._is_over(job)
 
     async def _others(self, job: Job) -> bool:
-        """What was brought leaves, and others have their turn; False says that nobody wants more.
+        """What was brought leaves, and others have their turn; False says that no more is wanted.
 
         An interrupt that comes between two steps of the job's finds nothing to interrupt, so the next one asks.
         """
@@ -373,7 +373,7 @@ class Worker:
         return not self._is_over(job)
 
     def _is_over(self, job: Job) -> bool:
-        """Whether nobody wants more. What is closed because of that is told so by being closed, and by no interrupt."""
+        """Whether no more is wanted. A generator learns of that by being closed, and by no interrupt."""
         if not job.is_cancelled:
             return False
         job.give_up()
@@ -479,7 +479,7 @@ def _name(kind: type) -> str:
 
 
 def _said(say: Callable[[], _T], otherwise: _T) -> _T:
-    """What an exception says of itself, which may be anybody's code. That may fail in any way; its call has failed all the same."""
+    """The text of an exception. Its `__str__` is arbitrary code that may fail in any way; the call has failed all the same."""
     try:
         return say()
     except BaseException:
@@ -490,7 +490,7 @@ def main() -> None:
     """Runs a worker at the endpoint that the first argument names."""
     worker = Worker(sys.argv[1])
     erlang._worker = worker
-    # Whoever imports this module by its name means the one that runs.
+    # An import of this module by its name means the one that runs.
     sys.modules.setdefault("thalweg.worker", sys.modules["__main__"])
     sys.path.insert(0, os.getcwd())
     try:
@@ -500,7 +500,7 @@ def main() -> None:
         if not isinstance(raised, SystemExit) or isinstance(status, str):
             traceback.print_exception(raised)
         sys.stdout.flush()
-        # Whoever waits is told by the end of this process, which waits for no threads that are left.
+        # Waiting callers are told by the end of this process, which waits for no threads that are left.
         os._exit(status if isinstance(status, int) else int(status is not None))
 
 

@@ -2,7 +2,7 @@
 //!
 //! Purpose: between the kernel's queue and the protocol's factory stands no task and no Python of ours but
 //! what makes the socket object. The listening socket is Python's and closes the descriptor. Invariants:
-//! whoever is told of a connection owns its descriptor; each connection has a copy of the context in which
+//! the callback of a connection owns its descriptor; each connection has a copy of the context in which
 //! serving began; a listener that was closed by what a connection did accepts no more. Checked by
 //! `tests/test_loop_sockets.py` and CPython's own tests of asyncio.
 

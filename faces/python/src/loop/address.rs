@@ -1,6 +1,6 @@
 //! Addresses as Python has them, and as the kernel does.
 //!
-//! The last one in each direction is kept: who talks to one peer makes its address once.
+//! The last one in each direction is kept: an endpoint with one peer makes its address once.
 
 use super::held::Held;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -45,7 +45,7 @@ impl Addresses {
         Ok(made)
     }
 
-    /// Who connected, as `accept` would name it.
+    /// The peer that connected, as `accept` would name it.
     pub(crate) fn of_peer<'py>(&self, py: Python<'py>, peer: Sender) -> PyResult<Bound<'py, PyAny>> {
         match peer {
             Sender::Unnamed => Ok(PyString::new(py, "").into_any()),

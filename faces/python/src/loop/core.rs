@@ -1,4 +1,4 @@
-//! The class that Python's `EventLoop` stands on: scheduling, time, and who watches what.
+//! The class that Python's `EventLoop` stands on: scheduling, time, and what is watched.
 //!
 //! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are
 //! kept here, because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
@@ -24,8 +24,8 @@ use std::os::fd::RawFd;
 use thalweg_events::Callbacks;
 use thalweg_sys::clock;
 
-/// Calls and events that may wait in a loop when somebody posts one more event; beyond, whoever posts is
-/// told.
+/// Calls and events that may wait in a loop, at most, for one more event to be posted; beyond that the
+/// post is refused.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// What a loop is made of.
@@ -43,9 +43,9 @@ pub(crate) struct Loop {
     /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
     pub(crate) waiting: Kept<bool>,
     waker: thalweg_reactor::Handle<Posted>,
-    /// Who is told of events by number.
+    /// The receivers of events by number.
     pub(crate) callbacks: Held<Callbacks<Told>>,
-    /// How many may wait in `ready` when somebody posts one more.
+    /// How many may wait in `ready` for one more to be posted.
     pub(crate) capacity: Kept<usize>,
     pub(crate) refused: Kept<u64>,
     /// What connections write in a turn in which many of them are ready.
@@ -110,7 +110,7 @@ impl Loop {
         self.ready.with(py, |ready| ready.push_back(Ready::Call(handle)))
     }
 
-    /// Sets who is told of one side of a descriptor. Refused where one of the two is told by number: see
+    /// Sets the target of one side of a descriptor. Refused where one of the two is told by number: see
     /// `Io::is_taken`.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         if !self.io.with(py, |io| io.may_watch())? {
@@ -128,7 +128,7 @@ impl Loop {
         if self.io.with(py, |io| io.is_numbers(fd))? { Err(taken(fd)) } else { Ok(()) }
     }
 
-    /// Whether anybody was told of that side.
+    /// Whether that side had a target.
     pub(crate) fn unwatch(&self, py: Python<'_>, fd: RawFd, side: Side) -> PyResult<bool> {
         let before = self.io.with(py, |io| io.unwatch(fd, side))?;
         if let Some(before) = &before {
@@ -301,8 +301,8 @@ impl Loop {
         slf.get().enqueue(slf.py(), handle)
     }
 
-    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come
-    /// what executors did and whoever was waited for in other threads, and nobody would hear of a refusal.
+    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: results of
+    /// executors and of waits in other threads come this way, and nothing would hear of a refusal.
     #[pyo3(signature = (callback, *args, context = None))]
     fn call_soon_threadsafe(
         slf: &Bound<'_, Self>,
@@ -414,7 +414,7 @@ impl Loop {
         let timers = self.timers.with(py, Timers::clear)?;
         let targets = self.io.with(py, Io::close)?;
         let callbacks = self.callbacks.with(py, Callbacks::clear)?;
-        // Whoever knows a handle keeps it, but not what it would have called.
+        // References to a handle keep it, but not what it would have called.
         ready.iter().for_each(|ready| ready.let_go(py));
         timers.iter().for_each(|timer| TimerHandle::let_go(timer.bind(py)));
         targets.iter().for_each(|target| target.let_go(py));

@@ -264,7 +264,7 @@ impl DatagramTransport {
         self.endpoint.abandon(py)
     }
 
-    /// Schedules what an endpoint begins with: `connection_made`, then reading, then whoever waits for both.
+    /// Schedules what an endpoint begins with: `connection_made`, then reading, then the waiter for both.
     fn _begin(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
         slf.get().begin(slf, waiter)
     }

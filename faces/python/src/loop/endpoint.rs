@@ -2,10 +2,10 @@
 //!
 //! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is
 //! Python's and closes the descriptor; the loop watches the number. Invariants: `connection_lost` is called
-//! once, after everything else; the socket is kept until then, or until nobody knows the transport; what a
-//! turn tells the protocol, it tells in the transport's context; what another thread asks for while the loop
-//! sleeps is refused before it changes anything, or done by the loop. Checked by CPython's own tests of
-//! asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
+//! once, after everything else; the socket is kept until then, or until nothing refers to the transport;
+//! what a turn tells the protocol, it tells in the transport's context; what another thread asks for while
+//! the loop sleeps is refused before it changes anything, or done by the loop. Checked by CPython's own
+//! tests of asyncio, run on this loop, `tests/test_loop_collected.py` and `tests/test_loop_threads.py`.
 
 use super::core::Loop;
 use super::flow::Flow;
@@ -133,7 +133,7 @@ impl Endpoint {
         }
     }
 
-    /// Schedules what a transport begins with: `connection_made`, then reading, then whoever waits for both.
+    /// Schedules what a transport begins with: `connection_made`, then reading, then the waiter for both.
     pub(crate) fn begin(&self, transport: &Bound<'_, PyAny>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = transport.py();
         if let Some(protocol) = self.protocol.share(py) {
@@ -205,7 +205,7 @@ impl Endpoint {
         tell_handler(self.owner(py)?.bind(py), raised, &context)
     }
 
-    /// Whether it is over for whoever writes; the log says so when that happens again and again.
+    /// Whether writing is over; the log says so when a writer goes on all the same.
     #[inline]
     pub(crate) fn refuses_writes(&self, py: Python<'_>) -> PyResult<bool> {
         let lost = self.life.get(py).lost;
@@ -273,11 +273,11 @@ impl Endpoint {
         told.and(closed)
     }
 
-    /// Nobody knows the transport any more: closes the socket. Whoever is collected with it and still writes
-    /// or closes does nothing to the number, which may be another's by then.
+    /// Nothing refers to the transport any more: closes the socket. An object that is collected with it and
+    /// still writes or closes leaves the descriptor's number alone, which may be another's by then.
     pub(crate) fn abandon(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, |life| life.closing = true);
-        // A loop that waits in another thread watches nothing of what nobody knows.
+        // A loop that waits in another thread does not watch what nothing refers to.
         let _ = self.unwatch(py, Side::Read);
         let _ = self.unwatch(py, Side::Write);
         match self.socket.take(py) {
@@ -302,7 +302,7 @@ impl Endpoint {
     }
 }
 
-/// Bytes that nobody changes any more.
+/// Bytes that do not change any more.
 pub(crate) fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok(bytes.clone());

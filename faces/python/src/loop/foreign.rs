@@ -56,7 +56,7 @@ pub(crate) fn track<T>(py: Python<'_>, object: &Py<T>) {
 /// Whether this is the only reference to an object, weak ones aside. Under the interpreter's lock only.
 #[inline]
 pub(crate) fn is_only<T>(object: &Py<T>) -> bool {
-    // SAFETY: the object is alive, and nobody counts it without the lock.
+    // SAFETY: the object is alive, and it is not counted without the lock.
     unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
@@ -75,10 +75,10 @@ pub(crate) fn handling<R>(exception: &Bound<'_, PyBaseException>, work: impl FnO
     }
 }
 
-/// Whether objects of a class are known to nobody else.
+/// Whether nothing else refers to an object of a class.
 pub(crate) struct Weak {
     class: *mut pyo3::ffi::PyTypeObject,
-    /// Where its objects name the references to them that do not keep them; `None`: nobody can tell.
+    /// Where its objects name the references to them that do not keep them; `None`: not known.
     offset: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Weak {
             return false;
         };
         // SAFETY: the interpreter's lock is held and the object is alive; every object of the class has a
-        // pointer at the offset that the class names, which is null while nobody has a weak reference to it.
+        // pointer at the offset that the class names, which is null while there is no weak reference to it.
         unsafe {
             only && pyo3::ffi::Py_TYPE(object) == self.class
                 && object.byte_add(offset).cast::<*mut PyObject>().read().is_null()

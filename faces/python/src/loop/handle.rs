@@ -1,12 +1,12 @@
 //! What is to be called, and may be cancelled until then.
 //!
 //! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A
-//! handle lets go of its callback when it is cancelled, or was called and nobody knows it, and a loop of all
-//! that its handles hold when it is closed, so no garbage collector has to look at them while they wait: what
-//! a loop's handles hold, the loop shows it, if nobody else knows them. One that was called, and that
-//! somebody knows, keeps what it called and the context, as asyncio's do; from then on the collector looks at
-//! it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
-//! collector's list. Checked by `tests/test_loop.py` and `tests/test_loop_collected.py`.
+//! handle lets go of its callback when it is cancelled, or was called and nothing refers to it, and a loop
+//! of all that its handles hold when it is closed, so no garbage collector has to look at them while they
+//! wait: what a loop's handles hold, the loop shows it, if nothing else refers to them. One that was
+//! called, and that is referred to, keeps what it called and the context, as asyncio's do; from then on the
+//! collector looks at it. Invariants: a callback scheduled once is called at most once; what waits in a
+//! loop is not on the collector's list. Checked by `tests/test_loop.py` and `tests/test_loop_collected.py`.
 
 use super::core::Loop;
 use super::foreign;
@@ -103,7 +103,8 @@ impl Handle {
         self.context.set(py, Some(context));
     }
 
-    /// Shows the garbage collector what one that waits in a loop holds, unless somebody else knows it too.
+    /// Shows the garbage collector what one that waits in a loop holds, unless it is referred to elsewhere
+    /// too.
     pub(crate) fn traverse_waiting(slf: &Py<Self>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         if foreign::is_only(slf) { slf.get().traverse(visit) } else { Ok(()) }
     }

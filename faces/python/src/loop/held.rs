@@ -1,6 +1,6 @@
 //! What the interpreter's lock guards.
 //!
-//! Purpose: a loop's state is touched by whoever holds the interpreter's lock, so it needs no lock of its
+//! Purpose: a loop's state is touched only under the interpreter's lock, so it needs no lock of its
 //! own; the type system only has to be told. Invariant: nothing here is reached without a `Python` token, and
 //! no reference into a cell outlives the call that was handed it. The garbage collector has no token, but
 //! runs under the lock, and calls nothing of Python's while it looks. Checked by the compiler, given the two
@@ -11,7 +11,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
-/// One value, taken and put whole: nobody ever holds a reference into it.
+/// One value, taken and put whole: there never is a reference into it.
 pub(crate) struct Kept<T>(Cell<T>);
 
 // SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in
@@ -82,7 +82,7 @@ impl<T> Kept<Option<Py<T>>> {
 pub(crate) struct Held<T>(RefCell<T>);
 
 // SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that
-// lock away meanwhile has it marked as lent, so whoever comes then is refused; the mark itself changes under
+// lock away meanwhile has it marked as lent, so another caller is refused then; the mark itself changes under
 // the lock alone.
 unsafe impl<T: Send> Sync for Held<T> {}
 

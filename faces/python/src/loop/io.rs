@@ -1,10 +1,10 @@
-//! The loop's half that waits: a reactor, and who watches which descriptor.
+//! The loop's half that waits: a reactor, and what watches which descriptor.
 //!
 //! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch.
 //! The descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and
 //! gives every one back, closing none. Invariants: a descriptor has at most one watch; its key is alive in
-//! the reactor while the watch exists, unless the descriptor was found closed: then whoever is the next to
-//! watch that number gets a new one; what happened to a watch that is gone since is not delivered, because
+//! the reactor while the watch exists, unless the descriptor was found closed: the next watch of
+//! that number then gets a new key; what happened to a watch that is gone since is not delivered, because
 //! keys are never reused.
 
 use super::accepting::Acceptor;
@@ -55,7 +55,7 @@ impl Handler for Collector {
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
         let Some(descriptor) = core.entry(key).copied() else { return };
-        // A broken descriptor is reported to whoever watches it, for whatever they watch it.
+        // A broken descriptor is reported to every watcher, whether it reads or writes.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
         self.found.push(Found::Seen(Seen { descriptor, readable, writable, key }));
@@ -73,7 +73,7 @@ impl Handler for Collector {
     fn timer(&mut self, _: &mut Core<Self>, _: Key) {}
 }
 
-/// Who is told that a descriptor is ready.
+/// What is told that a descriptor is ready.
 pub(crate) enum Target {
     /// A handle, and the object that was to be watched if it was no number: who closes it first still takes
     /// it off by it.
@@ -82,7 +82,7 @@ pub(crate) enum Target {
     Datagrams(Py<DatagramTransport>),
     /// A server's listener.
     Listener(Py<Acceptor>),
-    /// What somebody awaits of a bare socket.
+    /// An operation that is awaited of a bare socket.
     Operation(Py<Operation>),
     /// A callback that is told of readiness.
     Events(CallbackId),
@@ -91,7 +91,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Tells whoever was told that it is no longer.
+    /// Lets go of the target: it is told nothing more.
     pub(crate) fn let_go(&self, py: Python<'_>) {
         match self {
             Self::Call(handle, _) => drop(handle.get().cancel_once(py)),
@@ -112,7 +112,7 @@ impl Target {
         }
     }
 
-    /// Whether it is a callback by number, which nobody could tell that it is told no more.
+    /// Whether it is a callback by number, which cannot be told that it is told no more.
     fn is_by_number(&self) -> bool {
         matches!(self, Self::Events(_) | Self::Socket(_))
     }
@@ -182,7 +182,7 @@ pub(crate) struct Io {
     /// By descriptor.
     watches: Vec<Option<Watch>>,
     listening: Listening,
-    /// Who made it: a child after a fork must not touch what it shares with its parent.
+    /// The process that made it: a child after a fork must not touch what it shares with its parent.
     process: Process,
 }
 
@@ -221,8 +221,8 @@ impl Io {
         self.listening.is_worth_it()
     }
 
-    /// Looks for a moment, giving its processor to whoever needs it. Whether something came, or somebody woke
-    /// us: otherwise a [`sleep`](Self::sleep) is to follow.
+    /// Looks for a moment, and yields its processor to other threads. Whether something came, or a thread
+    /// woke us: otherwise a [`sleep`](Self::sleep) is to follow.
     pub(crate) fn listen(&mut self, found: &mut Vec<Found>) -> std::io::Result<bool> {
         self.collect(found, |reactor, listening| {
             let began_ns = clock::monotonic_ns();
@@ -240,7 +240,7 @@ impl Io {
         })
     }
 
-    /// Sleeps until something comes or somebody wakes us, at most as long as it may.
+    /// Sleeps until something comes or another thread wakes it, at most as long as it may.
     pub(crate) fn sleep(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
         self.collect(found, |reactor, listening| {
             listening.sleep(clock::monotonic_ns());
@@ -262,7 +262,7 @@ impl Io {
         outcome
     }
 
-    /// Sets who is told of one side of a descriptor; who was told before.
+    /// Sets the target of one side of a descriptor, and returns the one before.
     pub(crate) fn watch(
         &mut self,
         descriptor: RawFd,
@@ -274,7 +274,7 @@ impl Io {
         let core = reactor.core();
         if let Some(Some(watch)) = self.watches.get_mut(place) {
             let before = watch.targets[side as usize].replace(target);
-            // Who was told before may have closed the descriptor, and its number be another's since: then the
+            // The target before may have closed the descriptor, and its number be another's since: then the
             // kernel forgot the watch, and says so only when it is changed.
             let mut kept = match &before {
                 None if core.entry(watch.key).is_some() => core.set_interest(watch.key, watch.interest()),
@@ -285,7 +285,7 @@ impl Io {
                 kept = lend(core, descriptor, watch.interest()).map(|key| watch.key = key);
             }
             if kept.is_err() {
-                // Everybody stays who they were: to drop them here would call their finalizers.
+                // Every target stays: to drop one here would call its finalizers.
                 watch.targets[side as usize] = before;
                 return kept.map(|()| None);
             }
@@ -308,7 +308,7 @@ impl Io {
         Ok(None)
     }
 
-    /// Stops telling of one side of a descriptor; who was told.
+    /// Takes the target of one side of a descriptor away, and returns it.
     pub(crate) fn unwatch(&mut self, descriptor: RawFd, side: Side) -> Option<Target> {
         let is_ours = self.is_ours();
         let slot = self.watches.get_mut(usize::try_from(descriptor).ok()?)?;
@@ -323,7 +323,7 @@ impl Io {
             } else {
                 let core = reactor.core();
                 if core.set_interest(watch.key, interest).is_err() {
-                    // Closed meanwhile: nothing is told of it any more, and whoever has the number next
+                    // Closed meanwhile: it has no more events, and the next descriptor of that number
                     // begins anew.
                     give_back(core.release(watch.key));
                 }
@@ -332,7 +332,7 @@ impl Io {
         before
     }
 
-    /// Who is to be told now of one side of something seen; nobody when that changed since.
+    /// The target of one side of something seen; `None` when that changed since.
     #[inline]
     pub(crate) fn target(&self, py: Python<'_>, seen: Seen, side: Side) -> Option<Target> {
         let watch = self.watches.get(usize::try_from(seen.descriptor).ok()?)?.as_ref()?;
@@ -349,8 +349,8 @@ impl Io {
         )
     }
 
-    /// Whether somebody has one side of a descriptor to themselves: whoever is told by number takes no
-    /// other's place, and gives theirs to no other. A number that another descriptor had since is free.
+    /// Whether one side of a descriptor belongs to a target alone: a target that is told by number takes the
+    /// place of no other, and no other takes its place. A number that another descriptor had since is free.
     pub(crate) fn is_taken(&mut self, descriptor: RawFd, side: Side, target: &Target) -> bool {
         let told = self.told(descriptor, side);
         told.is_some_and(|told| told.is_by_number() || target.is_by_number())
@@ -414,7 +414,7 @@ impl Io {
         watched.filter_map(|(place, _)| RawFd::try_from(place).ok()).collect()
     }
 
-    /// Shows the garbage collector who is told.
+    /// Shows the garbage collector the targets.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let targets = self.watches.iter().flatten().flat_map(|watch| watch.targets.iter().flatten());
         targets.into_iter().try_for_each(|target| target.traverse(visit))
@@ -444,8 +444,8 @@ impl Drop for Io {
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {
-    // SAFETY: the number is not negative, as `watch` has seen; whoever owns it keeps it, because `give_back`
-    // takes it out of every one that is made here before it could be closed.
+    // SAFETY: the number is not negative, as `watch` has seen; its owner keeps it, because `give_back`
+    // takes it out of every `OwnedFd` that is made here before that could close it.
     let lent = unsafe { OwnedFd::from_raw_fd(descriptor) };
     core.insert(lent, descriptor, interest).map_err(|rejected| {
         let _ = rejected.descriptor.into_raw_fd();

@@ -7,7 +7,7 @@
 
 use thalweg_sys::process;
 
-/// About what a wake across cores costs; nobody listens for longer.
+/// About what a wake across cores costs: the upper bound of a look.
 pub(crate) const LISTEN_NS: u64 = 60_000;
 /// Longer waits count as this much, so that a burst is recognised after a few of its words.
 const WAIT_NS_MAX: u64 = 4 * LISTEN_NS;

@@ -1,11 +1,11 @@
-//! Every event of a loop by one number, one shape, one queue: for whoever is no coroutine.
+//! Every event of a loop by one number, one shape, one queue: for callers that are no coroutines.
 //!
 //! Purpose: a router, another runtime, a thread that finished posts [`Event`]s here, and the loop's own
 //! descriptors, timers and sockets are told the same way: `callback(kind, payload)`, the kinds being those of
 //! `thalweg-events`. What is posted waits in the queue that all callbacks wait in, in its place. Invariants:
-//! a post is delivered once, or refused, or said to reach nobody; what comes from the loop's own sources is
-//! delivered in the turn that found it, so it is never refused. A callback keeps the context in which it was
-//! registered.
+//! a post is delivered once, or refused, or said to reach no callback; what comes from the loop's own
+//! sources is delivered in the turn that found it, so it is never refused. A callback keeps the context in
+//! which it was registered.
 
 use super::core::{Loop, descriptor_of};
 use super::foreign::{self, call_two};
@@ -26,7 +26,7 @@ use thalweg_sys::socket;
 /// How much of a socket one event takes at most.
 const DATA_BYTES_MAX: usize = 64 * 1024;
 
-/// Who is told of an event.
+/// The receiver of an event.
 pub(crate) enum Told {
     Call {
         callback: Py<PyAny>,
@@ -46,7 +46,7 @@ impl Told {
 
 /// What of the loop's own brings a callback its events.
 pub(crate) enum Source {
-    /// Nothing: somebody posts.
+    /// Nothing: it comes from posts.
     Posts,
     Descriptor(RawFd),
     /// The socket object owns its descriptor and is kept for it.
@@ -60,7 +60,7 @@ enum Call {
     Future(Py<PyAny>),
 }
 
-/// Tells whoever is registered under the event's number.
+/// Calls the callback, or resolves the future, that is registered under the event's number.
 pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
     let of = of(py, event.kind, event.payload.as_ref());
@@ -87,7 +87,7 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
     }
 }
 
-/// Whoever is told of an event: a callback or a future, or nobody any more.
+/// What is registered for an event: a callback or a future, or nothing any more.
 #[cold]
 pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<Py<PyAny>> {
     state.callbacks.with(py, |callbacks| match callbacks.find(id) {
@@ -102,7 +102,7 @@ fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) ->
     }
     let name = if kind.is_error() { "set_exception" } else { "set_result" };
     let resolved = future.call_method1(name, (payload,));
-    // What is no exception cannot be raised: whoever waits hears of that instead.
+    // What is no exception cannot be raised: the future fails with that error instead.
     let other = |raised: PyErr| future.call_method1("set_exception", (raised.into_value(future.py()),));
     resolved.or_else(other).map(drop)
 }
@@ -212,7 +212,7 @@ fn note(
     (callbacks.note(id, kind, of), future)
 }
 
-/// Whether nobody waits for a future any more: it was cancelled, or somebody else resolved it.
+/// Whether a future is not awaited any more: it was cancelled, or has been resolved already.
 fn is_done(future: &Bound<'_, PyAny>) -> PyResult<bool> {
     future.call_method0(intern!(future.py(), "done"))?.is_truthy()
 }
@@ -271,7 +271,7 @@ impl Mailbox {
         self.unregister(py, id).map(drop)
     }
 
-    /// Tells `callback` whenever a descriptor is ready. Refused where somebody else is told of it. In the
+    /// Tells `callback` whenever a descriptor is ready. Refused where it has another watcher. In the
     /// loop's thread only.
     #[pyo3(signature = (fd, callback, *, read = true, write = false))]
     fn watch(
@@ -336,7 +336,7 @@ impl Mailbox {
             Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => Some(*fd),
             _ => None,
         })?;
-        // First, for it may be refused: a watch whose number is gone nobody could take off.
+        // First, for it may be refused: a watch whose number is gone could not be taken off.
         if let Some(fd) = watched {
             unwatch(py, state, fd, id)?;
         }
@@ -348,9 +348,9 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits
-    /// already, of the same side of the same descriptor, is not queued again. Raises `Overloaded` when as
-    /// many wait as may.
+    /// Posts an event, from any thread: whether a callback is told of it. One that would only repeat what
+    /// waits already, of the same side of the same descriptor, is not queued again. Raises `Overloaded`
+    /// when as many wait as may.
     #[pyo3(signature = (id, kind, payload = None))]
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
@@ -380,7 +380,7 @@ impl Mailbox {
         Ok(true)
     }
 
-    /// Refuses where nothing can be watched: for whoever begins what could not be taken back.
+    /// Raises where nothing can be watched: for a caller that is about to begin what cannot be undone.
     fn _ensure_may_watch(&self, py: Python<'_>) -> PyResult<()> {
         self.owner.get().ensure_may_watch(py)
     }
@@ -397,7 +397,7 @@ impl Mailbox {
         Bell::posting(handle, move || Posted(id, Kind::AsyncResult))
     }
 
-    /// Callbacks and events that wait to be called at most, when somebody posts one more.
+    /// Callbacks and events that may wait, at most, for one more to be posted.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> usize {
         self.owner.get().capacity.get(py)

@@ -6,10 +6,10 @@
 //!
 //! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`]
 //! is one turn of the loop and the order of things in it; [`core`] is the class that Python sees; [`handle`]
-//! and [`timers`] are what is scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a
+//! and [`timers`] are what is scheduled; [`mailbox`] serves what is no coroutine; [`stream`] is a
 //! connection, [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet,
-//! [`volley`] what many of them send in one turn; [`datagram`] is an endpoint of messages, [`address`] whom
-//! they are for; [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`]
+//! [`volley`] what many of them send in one turn; [`datagram`] is an endpoint of messages, [`address`] where
+//! they go; [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`]
 //! what is awaited of a bare socket. [`spawn`] starts programs. [`spare`] is what is used again; [`held`] is
 //! how all of it is shared under the interpreter's lock.
 

@@ -1,11 +1,11 @@
 //! What is awaited of a bare socket: `sock_recv` and its kin.
 //!
 //! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is
-//! one native call that tries again and resolves whoever waits. Most operations are a method of the socket
+//! one native call that tries again and resolves the waiter. Most operations are a method of the socket
 //! object, which knows every family of addresses and kind of buffer. Invariants: an operation is resolved
-//! once; it watches its socket exactly while somebody waits for it and nobody else has taken its place; once
-//! nobody waits, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's own
-//! `test_sock_lowlevel`.
+//! once; it watches its socket exactly while it is awaited and no other has taken its place; once it
+//! is not awaited, nothing is taken from the socket. Checked by `tests/test_loop_sockets.py` and CPython's
+//! own `test_sock_lowlevel`.
 
 use super::core::Loop;
 use super::endpoint::would_block;
@@ -59,7 +59,7 @@ impl Operation {
         }
     }
 
-    /// Somebody else is told of the socket now, or nobody.
+    /// Another operation is told of the socket now, or none.
     pub(crate) fn let_go(&self, py: Python<'_>) {
         self.watched.set(py, None);
     }
@@ -68,7 +68,7 @@ impl Operation {
     pub(crate) fn ready(&self, owner: &Bound<'_, Loop>) -> PyResult<()> {
         let py = owner.py();
         let Some(waiter) = self.waiter.share(py).map(|waiter| waiter.into_bound(py)) else { return Ok(()) };
-        // Cancelled in this turn, and not told yet: what is there is for whoever asks next.
+        // Cancelled in this turn, and not told yet: what is there is left for the next operation.
         if waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
             return self.unwatch(owner);
         }
@@ -131,7 +131,7 @@ impl Operation {
             return Ok(Some(py.None()));
         }
         // SAFETY: the object lent `len_bytes` bytes there until the buffer is dropped, `sent` never exceeds
-        // them, and whoever changes them meanwhile needs the interpreter's lock, which is held.
+        // them, and nothing changes them meanwhile without the interpreter's lock, which is held.
         let slice =
             unsafe { std::slice::from_raw_parts(bytes.buf_ptr().cast::<u8>().add(sent.get(py)), left) };
         // SAFETY: the socket object owns the number and is kept; it said just now that it is not closed.

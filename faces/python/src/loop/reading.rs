@@ -1,5 +1,5 @@
 //! The reading half of a connection: bytes to the protocol, in whichever way it wants them. All of it runs in
-//! the transport's context, which whoever calls [`read_ready`](StreamTransport::read_ready) has entered.
+//! the transport's context, which the caller of [`read_ready`](StreamTransport::read_ready) has entered.
 
 use super::endpoint::would_block;
 use super::foreign::call_one;

@@ -1,9 +1,9 @@
-//! What a loop uses again: handles that were called and that nobody else knows, and an empty context.
+//! What a loop uses again: handles that were called and that nothing else refers to, and an empty context.
 //!
-//! Purpose: most callbacks are scheduled by one who throws the handle away, and are called in a context that
-//! stays empty; making and ending both takes longer than all else that the loop does for such a callback.
-//! Invariants: what is kept here holds nothing; nobody has a reference to it, weak or not, so that it is used
-//! again cannot be seen. Checked by the tests of handles in `tests/test_loop.py`.
+//! Purpose: most callbacks are scheduled by callers that throw the handle away, and are called in a context
+//! that stays empty; making and ending both takes longer than all else that the loop does for such a
+//! callback. Invariants: what is kept here holds nothing; nobody has a reference to it, weak or not, so
+//! that it is used again cannot be seen. Checked by the tests of handles in `tests/test_loop.py`.
 
 use super::foreign::{self, Weak};
 use super::handle::Handle;

@@ -90,7 +90,7 @@ impl StreamTransport {
         if self.settle(slf, sent)? { self.all_sent(slf) } else { Ok(()) }
     }
 
-    /// Nothing is left to send: then nobody is told when the peer takes more, and what was closed ends.
+    /// Nothing is left to send: it is not watched for room any more, and ends if it was closed.
     fn all_sent(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         self.unwatch(py, Side::Write)?;
@@ -123,7 +123,7 @@ impl StreamTransport {
     pub(crate) fn taken(&self, slf: &Bound<'_, Self>, taken: std::io::Result<Option<usize>>) -> PyResult<()> {
         let py = slf.py();
         if self.life.get(py).lost > 0 {
-            // Aborted by whoever was told of another one.
+            // Aborted by a callback of another connection.
             return Ok(());
         }
         let sent = match taken {
@@ -146,15 +146,15 @@ impl StreamTransport {
             }
         };
         match self.life.get(py) {
-            // It failed, or was ended by whoever was told.
+            // It failed, or the callback ended it.
             Life { lost: 1.., .. } => Ok(()),
             _ if !done => Self::watch(slf, Side::Write),
-            // Whoever was told of room before wrote what was sent now.
+            // What was sent now was written by a callback that had been told of room.
             _ => self.all_sent(slf),
         }
     }
 
-    /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to
+    /// What comes of having sent: waiters for room, or for the end, are told. Whether nothing is left to
     /// send.
     fn settle(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<bool> {
         let py = slf.py();
@@ -187,7 +187,7 @@ impl StreamTransport {
         Ok(true)
     }
 
-    /// Whoever waits until everything is sent, if they still do.
+    /// Tells the waiter for everything to be sent, if it still waits.
     fn tell_drained(&self, py: Python<'_>, how: &str, what: &Bound<'_, PyAny>) -> PyResult<()> {
         match self.drained.share(py) {
             Some(drained) if !drained.bind(py).call_method0("done")?.is_truthy()? => {
@@ -285,7 +285,7 @@ impl StreamTransport {
         abandoned.and(self.tell_left(py))
     }
 
-    /// Schedules what a connection begins with: `connection_made`, then reading, then whoever waits for both.
+    /// Schedules what a connection begins with: `connection_made`, then reading, then the waiter for both.
     fn _begin(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
         slf.get().begin(slf, waiter)
     }

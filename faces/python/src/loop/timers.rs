@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Below this many cancelled timers nobody sweeps.
+/// Below this many cancelled timers there is no sweep.
 const SWEEP_MIN: usize = 64;
 /// A bucket's span: 2^20 ns, about a millisecond.
 const SPAN_BITS: u32 = 20;

@@ -183,7 +183,7 @@ fn sleep(
         let wait = if same { wait } else { Wait::Poll };
         ask(py, state, &mut found.borrow_mut(), |io, found| io.sleep(wait, found)).map(|((), count)| count)
     };
-    // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
+    // A call from another thread meanwhile finds that this one waits, and wakes it.
     state.waiting.set(py, true);
     let came = hearing::wait(py, look, sleep);
     state.waiting.set(py, false);
@@ -204,7 +204,7 @@ fn ask<R: Send>(
     Ok((asked?.map_err(|e| error::io("wait", &e))?, count))
 }
 
-/// What whoever waits or watches in a child after a fork is told.
+/// What a call that waits or watches raises in a child after a fork.
 #[cold]
 pub(crate) fn not_ours() -> PyErr {
     PyRuntimeError::new_err(
@@ -369,13 +369,13 @@ fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, Py
     let helpers = py.import("asyncio.format_helpers")?;
     let words = PyDict::new(py);
     if debug && py.version_info() >= (3, 13) {
-        // Since then arguments, which may be secrets, are shown to whoever debugs alone.
+        // Since then arguments, which may be secrets, are shown in debug mode alone.
         words.set_item("debug", true)?;
     }
     helpers.call_method("_format_callback_source", (callback, arguments), Some(&words))
 }
 
-/// A call in debug mode: whoever takes long is named in the log.
+/// A call in debug mode: one that takes long is named in the log.
 #[cold]
 fn timed(
     slf: &Bound<'_, Loop>,

@@ -22,7 +22,7 @@ use thalweg_sys::send_ring::SendRing;
 
 /// So many descriptors that are ready make it worth while.
 const READY_MIN: usize = 8;
-/// So many are sent before the turn ends: who was first does not wait for a thousand others.
+/// At this number they are sent before the turn ends: the first does not wait for a thousand others.
 const JOINED_MAX: usize = 64;
 /// The first is sent after so long, behind the callback that runs then: it does not wait for every callback
 /// of the turn.
@@ -32,7 +32,7 @@ const BYTES_MAX: usize = 16 << 10;
 
 const WHY: &str = "sending what was written in a turn failed";
 
-/// The ring, once somebody wanted one.
+/// The ring, once it was needed.
 #[derive(Default)]
 enum Ring {
     #[default]
@@ -79,8 +79,8 @@ impl Together {
         Ok(())
     }
 
-    /// Whether a write of so many bytes waits for the turn's end: then whoever asked has to queue it, having
-    /// had nothing in its queue.
+    /// Whether a write of `bytes` bytes waits for the turn's end: the caller, whose queue is empty, then has
+    /// to queue it.
     #[inline]
     pub(crate) fn takes(&self, stream: &Bound<'_, StreamTransport>, bytes: usize) -> PyResult<bool> {
         let py = stream.py();
@@ -176,7 +176,7 @@ impl Together {
         Ok(taken)
     }
 
-    /// Shows the garbage collector who is in the list.
+    /// Shows the garbage collector the transports in the list.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.joined.traverse(|joined| joined.iter().try_for_each(|stream| visit.call(stream)))
     }

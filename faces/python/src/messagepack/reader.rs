@@ -352,7 +352,7 @@ fn latin<'py>(py: Python<'py>, tag: &[u8]) -> Bound<'py, PyString> {
     }
 }
 
-/// An exception that is returned, to be raised by whoever asked for it.
+/// An exception that is returned, to be raised by the caller.
 pub(crate) struct PyErrValue(PyErr);
 
 impl<'py> IntoPyObject<'py> for PyErrValue {

@@ -28,7 +28,7 @@ const UNARY: CallOptions = CallOptions { deadline: None, credit: None, unary: tr
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Connection {
     client: Owned<Client>,
-    /// Calls that were to be forgotten while somebody else had the client: in the middle of another call of
+    /// Calls that were to be forgotten while the client was in use: in the middle of another call of
     /// this thread, or while another thread waits.
     left: Mutex<Vec<CallId>>,
 }
@@ -191,8 +191,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it
-    /// never will be.
+    /// Whether the connection is there. To be asked when the descriptor is readable; raises the reason why
+    /// there never will be one.
     fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |client| {
             client.turn(Wait::Poll).raise(py)?;
@@ -222,20 +222,20 @@ impl Connection {
         self.begin_call(request, deadline, options).map(CallId::number)
     }
 
-    /// Nobody waits for the answer any more; the call still ends.
+    /// Cancels the call, which still ends: the answer is not awaited any more.
     fn cancel(&self, py: Python<'_>, call: u64) {
         self.say(py, |client| client.cancel(CallId::from_number(call)));
     }
 
-    /// Cancels the call and never says anything of it again. Waits for nobody, as finalizers may not: while
-    /// somebody else has the client it is noted, and done when the client is used next.
+    /// Cancels the call and never says anything of it again. Never waits, since finalizers may not: while
+    /// another thread has the client it is noted, and done when the client is used next.
     fn forget(&self, call: u64) {
         self.let_go(CallId::from_number(call), |_| ());
     }
 
     /// Forgets the call in the same way, and the cancellation leaves now, if it can; else with whatever
-    /// leaves next. For who lets go of a call whatever became of the client: nothing happens when it was
-    /// closed, nor in a child that has none.
+    /// leaves next. For callers that let go of a call whatever became of the client: nothing happens when
+    /// it was closed, nor in a child that has none.
     fn leave(&self, call: u64) {
         self.let_go(CallId::from_number(call), |client| {
             // What went wrong with the connection shows in the calls that there still are.
@@ -254,9 +254,11 @@ impl Connection {
     }
 
     /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there
-    /// is none.
-    fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// is none. While it holds back it reads nothing, and the descriptor does not say that something came.
+    #[pyo3(signature = (holds_back=false))]
+    fn turn<'py>(&self, py: Python<'py>, holds_back: bool) -> PyResult<Bound<'py, PyList>> {
         self.with(py, |client| {
+            client.hold_back(holds_back);
             client.turn(Wait::Poll).raise(py)?;
             let events = PyList::empty(py);
             while let Some(event) = client.next() {

@@ -32,7 +32,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Connection>()?;
     module.add_class::<Listener>()?;
     module.add_class::<Program>()?;
-    module.add_class::<Reply>()
+    module.add_class::<Reply>()?;
+    module.add("BACKLOG_BYTES", thalweg_service::BACKLOG_BYTES)
 }
 
 pub(crate) fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {

@@ -79,7 +79,7 @@ impl<T: Send> Owned<T> {
         inner.as_mut().map(task).ok_or(Away::Closed)
     }
 
-    /// Does something with it, unless anybody else does at this moment.
+    /// Does something with it, unless another caller does at this moment.
     pub(crate) fn try_now<R>(&self, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
         let guard = self.ours().ok_or(Away::Elsewhere)?.try_lock().ok_or(Away::Busy)?;
         let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Away::Busy) };

@@ -1,6 +1,6 @@
 //! The right, and the duty, to answer one call.
 //!
-//! Who watches a reply is told by its number in the next turn, because a waker runs where no Python may:
+//! A watcher of a reply is told by its number in the next turn, because a waker runs where no Python may:
 //! within a turn.
 
 use super::error::fault;
@@ -97,8 +97,8 @@ impl Reply {
         Ok(())
     }
 
-    /// Sends one item of a stream: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for
-    /// more.
+    /// Sends one item of a stream: 0 says to go on, 1 to wait for a change first, 2 that no more is
+    /// wanted.
     fn item(&self, frame: &Bound<'_, PyAny>) -> PyResult<u8> {
         let payload = Payload::of(frame)?;
         let ours = self.ours(frame.py())?;
@@ -110,10 +110,16 @@ impl Reply {
         })
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the answer is not awaited any more.
     #[getter]
     fn is_cancelled(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.ours(py)?.lock().as_ref().is_none_or(Inner::is_cancelled))
+    }
+
+    /// Whether it was answered here, or failed.
+    #[getter]
+    fn has_ended(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.ours(py)?.lock().is_none())
     }
 
     /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more.

@@ -1,8 +1,8 @@
-//! Who hears what a worker says by itself, and when that leaves while a function runs.
+//! The receiver of what a worker says by itself, and when that leaves while a function runs.
 //!
-//! What is said is queued, and leaves with a turn of the server; none comes by itself before the function is
-//! back. So whoever says something takes one: at once, but for what is said in a burst, where the next one or
-//! the end of the function does. That bounds what a burst costs, and what it piles up.
+//! What is said is queued and leaves with a turn of the server, and no turn comes by itself before the
+//! function has returned. So the caller that says something takes a turn. In a burst it takes none for each
+//! message: a later message or the end of the function does. That bounds the cost of a burst and its backlog.
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
@@ -18,7 +18,7 @@ const BURST: Duration = Duration::from_millis(1);
 /// and one more whenever so much was said since the last.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Whoever attends, if anybody does.
+/// The attendant, if there is one.
 #[derive(Default)]
 pub(super) struct Attending(Mutex<Option<Attendant>>);
 
@@ -50,7 +50,7 @@ impl Attending {
     pub(super) fn say(&self, frame: &[u8]) -> PyResult<Said> {
         match &mut *self.0.lock() {
             Some(attendant) => Ok(attendant.hear(frame)),
-            None => Err(PyRuntimeError::new_err("nobody in Erlang attends")),
+            None => Err(PyRuntimeError::new_err("no process in Erlang attends")),
         }
     }
 

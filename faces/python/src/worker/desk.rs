@@ -2,14 +2,14 @@
 //!
 //! A turn takes in everything that came, and calls what can be called at once. While nothing else is going on
 //! it looks for a moment whether more comes, because a call that is made right after another is answered
-//! before anybody could have been woken for it.
+//! before a thread could have been woken for it.
 //!
 //! While a function waits for a callback ([`Desk::call_and_wait`]) the turn it runs in is still under way.
 //! Calls that are made in the course of that callback run there and then, whatever else comes waits until the
 //! stack is down again. So the server is locked for a look, never while Python runs.
 //!
 //! Threads that wait for answers take them in themselves where the event loop stands still
-//! ([`Desk::take_in`]). Whoever says something sends it off as well ([`Desk::send_off`]); what comes with
+//! ([`Desk::take_in`]). A thread that says something also sends it ([`Desk::send_off`]); what arrives with
 //! that is left to the next turn.
 //!
 //! A request that cannot be dealt with is answered so, and keeps none of those behind it waiting.
@@ -64,7 +64,7 @@ pub(crate) struct Desk {
     thread: ThreadId,
     tasks: Tasks,
     state: Mutex<State>,
-    /// Where the worker says something by itself, once somebody attends.
+    /// Where the worker says something by itself, once there is an attendant.
     attending: Attending,
     changes: Changes,
     process: Process,
@@ -159,7 +159,7 @@ impl Desk {
         }
         match said {
             Said::Refused => Err(PyBlockingIOError::new_err("Erlang has too much unread: try again later")),
-            // Whoever waits for a callback takes a turn anyway.
+            // A thread that waits for a callback takes a turn anyway.
             Said::Due if kind != Kind::Callback => self.send_off(value.py()),
             Said::Due | Said::Queued => Ok(()),
         }
@@ -184,7 +184,7 @@ impl Desk {
             if state.waiting.len() >= NESTED_MAX {
                 return Err(PyRecursionError::new_err("callbacks are nested too deep"));
             }
-            // Before anybody could answer: a thread may take the answer in, and has to know whose it is.
+            // Before the answer can come: another thread may take it in, and has to know whose it is.
             state.waiting.push(number);
         }
         let outcome = self.say(1, number, call).and_then(|()| self.wait_until(py, number, until));
@@ -202,7 +202,7 @@ impl Desk {
     /// until just that thread is done. `True`: what else came is the loop's.
     fn take_in(&self, py: Python<'_>) -> PyResult<bool> {
         self.check(py)?;
-        // Whoever has it takes in what comes.
+        // The thread that has it takes in what comes.
         let Some(mut server) = self.server.try_lock() else { return Ok(false) };
         server.turn(Wait::Poll).raise(py)?;
         let mut answers = Vec::new();
@@ -257,7 +257,7 @@ impl Desk {
 
     /// Sends what was said, in whatever thread. The event loop sees to what came with that.
     fn send_off(&self, py: Python<'_>) -> PyResult<()> {
-        // Whoever has it sends.
+        // The thread that has it sends.
         let Some(mut server) = self.server.try_lock() else { return Ok(()) };
         let before = server.queued();
         server.turn(Wait::Poll).raise(py)?;

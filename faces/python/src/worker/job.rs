@@ -22,13 +22,13 @@ pub(crate) struct Job {
     number: u64,
     /// `None` once ended.
     reply: Mutex<Option<Reply>>,
-    /// What runs for it was told that nobody waits any more.
+    /// What runs for it was told that it is not awaited any more.
     was_told: Mutex<bool>,
     changes: Changes,
 }
 
 impl Job {
-    /// A job whose worker hears when nobody waits for it any more, unless what runs for it was told before it
+    /// A job whose worker is told when it is not awaited any more, unless what runs for it was told before it
     /// became one.
     pub(super) fn new(number: u64, mut reply: Reply, was_told: bool, changes: Changes) -> Self {
         reply.when_cancelled(&changes.waker(number));
@@ -72,7 +72,7 @@ impl Job {
         self.finish(false, reason)
     }
 
-    /// Sends a value: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for more.
+    /// Sends a value: 0 says to go on, 1 to wait for a change first, 2 that no more is wanted.
     fn item(&self, value: &Bound<'_, PyAny>) -> PyResult<u8> {
         let mut bytes = Vec::with_capacity(64);
         super::encode::value(value, &mut bytes)?;
@@ -97,20 +97,21 @@ impl Job {
         }
     }
 
-    /// Has the worker say once, by this number, that there is credit again or that nobody waits any more.
+    /// Has the worker say once, by this number, that there is credit again or that it is not awaited any
+    /// more.
     fn watch(&self) {
         if let Some(reply) = self.reply.lock().as_mut() {
             reply.changed(&self.changes.waker(self.number));
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether it is not awaited any more.
     #[getter]
     pub(super) fn is_cancelled(&self) -> bool {
         self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
     }
 
-    /// Whether nobody waits for it any more, and what runs for it is to be told so now: `True` once, so that
+    /// Whether it is not awaited any more, and what runs for it is to be told so now: `True` once, so that
     /// what it does because of that comes to its end.
     pub(super) fn give_up(&self) -> bool {
         self.is_cancelled() && !std::mem::replace(&mut *self.was_told.lock(), true)

@@ -13,7 +13,7 @@ mod desk;
 mod encode;
 mod flow;
 #[rustfmt::skip]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
+#[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for callers that need more of it")]
 mod generated;
 mod job;
 mod modules;

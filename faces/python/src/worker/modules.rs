@@ -52,7 +52,7 @@ fn attribute<'py>(object: Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, 
     object.getattr(PyString::intern(object.py(), name))
 }
 
-/// The same for whoever asks seldom.
+/// The same for callers that ask seldom.
 #[pyfunction]
 pub(super) fn named<'py>(py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
     attribute(py.import(module)?.into_any(), name)

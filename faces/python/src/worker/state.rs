@@ -40,9 +40,9 @@ pub(super) struct Posting {
     pub(super) reply: Reply,
 }
 
-/// Who waits for what runs: the first step of a coroutine, and everything that is no coroutine.
+/// The caller of what runs: of the first step of a coroutine, and of everything that is no coroutine.
 pub(super) enum Running {
-    /// And whether it was told that nobody does any more.
+    /// And whether it was told that its answer is not awaited any more.
     Call(Reply, bool),
     /// A generator is being made, and brings what it has with its first step.
     Job(Py<Job>),

@@ -55,7 +55,7 @@ def substitute() -> None:
 class Result(unittest.TextTestResult):
     """Counts the tests that ran, and those in which our loop did.
 
-    A skipped test did not run, whoever says so: it is started or not, depending on where the skip stands and on the
+    A skipped test did not run, whatever skipped it: it is started or not, depending on where the skip stands and on the
     version of CPython, is stopped without a start in some, and a module that is skipped as a whole is no test at all.
     """
 

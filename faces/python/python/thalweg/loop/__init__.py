@@ -40,7 +40,7 @@ def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
 
 
 def __getattr__(name: str) -> Any:
-    """The policy, for whoever asks by name: from Python 3.14 on asyncio warns of policies, and one day has none."""
+    """The policy, made when it is asked for by name: asyncio warns of policies from Python 3.14 on, and will drop them."""
     if name != "EventLoopPolicy":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from ._policy import EventLoopPolicy

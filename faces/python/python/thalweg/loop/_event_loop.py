@@ -22,7 +22,7 @@ from ._streams import StreamTransport
 
 
 class _Watched(selectors.BaseSelector):
-    """What the loop watches, for those who look it up in a selector."""
+    """What the loop watches, for code that looks it up in a selector."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -62,13 +62,13 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
     _hears = False
-    """Signals wake it, whoever handles them."""
+    """Signals wake it, whichever way they are handled."""
     _csock: Any
     _signal_handlers: dict[int, Any]
     _thread_id: int | None
     """The thread that it runs in, while it does."""
     _transports: Mapping[int, Any]
-    """The last one that was made for each descriptor, while somebody knows it."""
+    """The last one that was made for each descriptor, while something refers to it."""
 
     def __init__(self) -> None:
         super().__init__(_Watched(self))
@@ -115,7 +115,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
 
     @property
     def mailbox(self) -> Mailbox:
-        """Every event by number: for whoever is no coroutine."""
+        """Every event by number: for callers that are no coroutines."""
         return Mailbox(self)
 
     def _add_callback(self, handle: asyncio.Handle) -> None:
@@ -129,8 +129,8 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
     def _hands_over(self, call: Callable[..., object], *args: Any) -> bool:
         """While it runs in another thread, has it call that in its next turn: whether it does.
 
-        Whether it sleeps there would be known too, and not for long: whoever asks may give the interpreter's lock away
-        before it has done what it asked for.
+        Whether it sleeps there is no use to know: a caller may give the interpreter's lock away before it acts on
+        the answer.
         """
         if not self._runs_elsewhere():
             return False
@@ -183,7 +183,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
             super()._start_serving(protocol_factory, sock, sslcontext, server, backlog, *limits)  # type: ignore[misc]
 
     def _ensure_no_transport(self, sock: socket.socket) -> None:
-        """Refuses a socket that a transport has already. One whose number it only inherited is nobody's: the socket of
+        """Refuses a socket that a transport has already. One whose number it only inherited belongs to none: the socket of
         the transport that had it was closed behind its back.
         """
         descriptor = sock.fileno()

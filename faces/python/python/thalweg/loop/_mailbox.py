@@ -1,4 +1,4 @@
-"""Every event of a loop by number: for whoever is no coroutine.
+"""Every event of a loop by number: for callers that are no coroutines.
 
 The table of kinds, with what comes with each and who says so, is in `docs/loop.md`.
 """
@@ -115,7 +115,7 @@ class Mailbox(_native.Mailbox):
     def _ended(self, number: int, process: Process, pipes: dict[Any, Kind]) -> None:
         """What the program wrote before its end is told before its end. What it left running may write on, unheard.
 
-        Whoever is told may raise what ends ours (`SystemExit`): whatever comes behind it is told all the same.
+        A callback may raise what ends this process (`SystemExit`): the events behind it are delivered all the same.
         """
         self.loop.remove_reader(process.end)
         with ExitStack() as then:
@@ -127,7 +127,7 @@ class Mailbox(_native.Mailbox):
                 then.callback(self._read_rest, number, pipe, kind)
 
     def _read_rest(self, number: int, pipe: Any, kind: Kind) -> None:
-        """Reads what waits in a pipe now, and no more, whoever goes on writing."""
+        """Reads what waits in a pipe now, and no more, even if it is written to meanwhile."""
         left = 0 if pipe.closed else _waiting_bytes(pipe)
         while left > 0 and (count := self._read(number, pipe, kind, left)):
             left -= count
@@ -139,7 +139,7 @@ def _waiting_bytes(pipe: Any) -> int:
 
 
 class _Answer:
-    """Passes for the future of a call and tells whoever is registered."""
+    """Passes for the future of a call and posts how it ended."""
 
     __slots__ = ("_mailbox", "_number")
 

@@ -1,5 +1,5 @@
-"""Pipes: asyncio's own transports, ended by the loop whoever asks for it. The garbage collector may, in any thread: it closes what a
-`StreamWriter` that nobody knows any more wrote to.
+"""Pipes: asyncio's own transports, ended by the loop whichever thread asks for it. The garbage collector may ask in any thread: it
+closes the transport of a `StreamWriter` that nothing refers to any more.
 """
 
 from asyncio import unix_events

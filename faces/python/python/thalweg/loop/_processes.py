@@ -68,7 +68,7 @@ class Process(_POPEN):  # type: ignore[misc]
             self._close_pipe_fds(*pipes)
 
     def _open_end(self) -> None:
-        """Asks for a descriptor of its end; a program whose end nobody would hear of is ended."""
+        """Asks for a descriptor of its end. A program for which there is none is killed, since its end would go unnoticed."""
         try:
             self.end = os.pidfd_open(self.pid)
         except OSError:
@@ -84,7 +84,7 @@ class Process(_POPEN):  # type: ignore[misc]
             except ChildProcessError:
                 found = None
             if found is None:
-                warnings.warn(f"somebody else collected the exit status of process {self.pid}", stacklevel=1)
+                warnings.warn(f"the exit status of process {self.pid} was collected elsewhere", stacklevel=1)
                 self.returncode = _UNKNOWN
             else:
                 self.returncode = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status

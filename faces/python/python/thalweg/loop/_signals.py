@@ -1,8 +1,8 @@
-"""Signals that wake a loop that sleeps, whoever handles them.
+"""Signals that wake a loop that sleeps, whichever way they are handled.
 
 A signal that comes between a loop's last look at signals and its sleep ends no sleep. So while a loop runs in the main thread the
 interpreter writes every signal to the pipe that wakes the loop (`signal.set_wakeup_fd`), as asyncio has it do for
-`add_signal_handler`. Whoever else hears of signals that way keeps it.
+`add_signal_handler`. Another descriptor that was set there before stays.
 """
 
 import os
@@ -13,7 +13,7 @@ _heard_at = -1
 
 
 def hear(descriptor: int) -> bool:
-    """Has signals written there, if nobody else hears of them and this is the main thread: whether they are, for `leave`."""
+    """Has signals written there, if no other descriptor gets them and this is the main thread. Returns whether they are, for `leave`."""
     global _heard_at
     try:
         before = signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
@@ -26,7 +26,7 @@ def hear(descriptor: int) -> bool:
 
 
 def leave(descriptor: int) -> None:
-    """Has them written nowhere any more, unless somebody else hears of them by now."""
+    """Has them written nowhere any more, unless another descriptor gets them by now."""
     global _heard_at
     _heard_at = -1
     now = signal.set_wakeup_fd(-1)
@@ -35,9 +35,9 @@ def leave(descriptor: int) -> None:
 
 
 def _back(descriptor: int) -> bool:
-    """Has them written where somebody else wanted them: whether there still is such a place."""
+    """Has them written to the descriptor that was set before. Returns whether there still is one."""
     try:
-        # Whether a full one is told of cannot be asked, and nobody is told more than before.
+        # Whether warnings of a full pipe were asked for cannot be found out, so there are no more than before.
         signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
     except (OSError, ValueError):
         return False

@@ -1,4 +1,4 @@
-"""Sockets without a protocol, and those that a server listens at: what is awaited of them, and who connected."""
+"""Sockets without a protocol, and those that a server listens at: what is awaited of them, and the peers that connected."""
 
 import asyncio
 import errno
@@ -39,12 +39,12 @@ class Sockets(Loop):
         return count
 
     async def sock_recvfrom(self, sock: socket.socket, bufsize: int) -> tuple[bytes, Any]:
-        """One datagram, and who sent it."""
+        """One datagram, and its sender's address."""
         came: tuple[bytes, Any] = await self._operate(sock, Operation.reading(sock, "recvfrom", bufsize))
         return came
 
     async def sock_recvfrom_into(self, sock: socket.socket, buf: Any, nbytes: int = 0) -> tuple[int, Any]:
-        """Reads one datagram into a buffer: how many bytes, and who sent it."""
+        """Reads one datagram into a buffer: how many bytes, and its sender's address."""
         operation = Operation.reading(sock, "recvfrom_into", buf, nbytes or len(buf))
         came: tuple[int, Any] = await self._operate(sock, operation)
         return came
@@ -77,7 +77,7 @@ class Sockets(Loop):
             await asyncio.sleep(_CONNECT_RETRY_SECONDS)
 
     async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Any]:
-        """The next connection, and who made it."""
+        """The next connection, and its peer's address."""
         accepted: tuple[socket.socket, Any] = await self._operate(sock, Operation.accepting(sock))
         return accepted
 
@@ -92,12 +92,12 @@ class Sockets(Loop):
             return await waiter
         finally:
             operation.end(self)
-            # Whoever keeps the exception keeps this frame, and the waiter would keep the exception: a cycle.
+            # The exception keeps this frame, and the waiter would keep the exception: a cycle.
             del operation, waiter
 
 
 class Listener:
-    """Who makes a transport of each connection that a server's socket takes."""
+    """Makes a transport of each connection that a server's socket takes."""
 
     def __init__(self, loop: Any, factory: Any, sock: socket.socket, tls: Any, server: Any, *limits: Any) -> None:
         self._loop = loop

@@ -87,7 +87,7 @@ class StreamTransport(_native.StreamTransport):
             words.append("closing")
         words.append(f"fd={self._sock_fd}")
         if self._loop is not None and not self._loop.is_closed():
-            # The collector may ask in another thread, while the loop waits: then nobody can tell.
+            # The collector may ask in another thread, while the loop waits: then it is not known.
             with contextlib.suppress(RuntimeError):
                 reads, writes = self._loop._watched(self._sock_fd) or (False, False)
                 words.append(f"read={'polling' if reads else 'idle'}")

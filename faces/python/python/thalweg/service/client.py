@@ -2,6 +2,10 @@
 
 The loop watches one descriptor; no thread is started. Calls that are made in one turn of the loop leave together, and what
 came is brought by one native call per turn, whatever it was.
+
+Items that came and were not taken lie in an inbox of their stream. While no task waits for anything and these hold
+`BACKLOG_BYTES` or more, nothing is read, so that the server's streams wait too. While a task waits reading goes on, because what
+it waits for may come behind items of other streams: these are bounded by their credit alone.
 """
 
 import asyncio
@@ -11,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, Self, Unpack
 
-from .._native import Connection
+from .._native import BACKLOG_BYTES, Connection
 from ..watched import Event, Watched
 from .options import ClientOptions
 
@@ -20,7 +24,7 @@ _FAILED: Final = 2
 
 
 class _Waiter(Protocol):
-    """Who waits for a call's end: a future, or who passes for one."""
+    """Waits for a call's end: a future, or an object with the same methods."""
 
     def done(self) -> bool: ...
     def set_result(self, result: bytes, /) -> None: ...
@@ -39,6 +43,10 @@ class Client(Watched):
         self._connection = connection
         self._calls: dict[int, _Waiter] = {}
         self._streams: dict[int, _Inbox] = {}
+        self._kept_bytes = 0
+        """Of frames of streams that were not taken."""
+        self._holds_back = False
+        """Nothing is read."""
         self._descriptor = connection.fileno()
 
     @classmethod
@@ -85,8 +93,8 @@ class Client(Watched):
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
         """Sends a request that a stream answers; yields its frames, the one that ends it included.
 
-        At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
-        that is closed, or let go of, before its end is cancelled.
+        At most `credit` items, 1 or more, may be sent before they are taken; without it the server says how many. A stream that is
+        closed, or let go of, before its end is cancelled.
         """
         call = self._connection.stream(request, deadline, credit)
         inbox = self._streams[call] = _Inbox()
@@ -110,7 +118,7 @@ class Client(Watched):
         return self._connection.is_connected
 
     def _begin(self, request: bytes, waiter: _Waiter, deadline: float | None) -> int:
-        """Sends a request; whoever waits is told of the frame that answers it, or why there is none."""
+        """Sends a request. The waiter gets the frame that answers it, or the error."""
         call = self._connection.call(request, deadline)
         self._calls[call] = waiter
         if not self._stirred:
@@ -123,7 +131,11 @@ class Client(Watched):
         self._stir()
 
     def _cancel(self, call: int, inbox: "_Inbox") -> None:
-        """Cancels a stream that has not ended."""
+        """Drops what was not taken of a stream, and cancels it if it has not ended."""
+        self._kept_bytes -= sum(len(value) for kind, value in inbox.came if kind != _FAILED)
+        inbox.came.clear()
+        if self._holds_back:
+            self._stir()
         if self._streams.get(call) is inbox:
             self._forget(call)
 
@@ -131,8 +143,18 @@ class Client(Watched):
         self._connection.grant(call, items)
         self._stir()
 
+    def _take(self, frame: bytes) -> None:
+        """A stream's frame was taken."""
+        self._kept_bytes -= len(frame)
+        if self._holds_back:
+            self._stir()
+
     def _bring(self) -> Iterable[Event]:
-        return self._connection.turn()
+        self._holds_back = self._kept_bytes >= BACKLOG_BYTES and not self._is_awaited()
+        return self._connection.turn(self._holds_back)
+
+    def _is_awaited(self) -> bool:
+        return bool(self._calls) or any(inbox.waiter is not None for inbox in self._streams.values())
 
     def _tell(self, call: int, kind: int, value: Any) -> None:
         waiter = self._calls.pop(call, None)
@@ -141,6 +163,8 @@ class Client(Watched):
             if inbox is not None:
                 if kind != _ITEM:
                     del self._streams[call]
+                if kind != _FAILED:
+                    self._kept_bytes += len(value)
                 inbox.put(kind, value)
         elif not waiter.done():
             if kind == _FAILED:
@@ -197,6 +221,8 @@ class Stream:
             if inbox.waiter is not None:
                 raise RuntimeError("another task waits for this stream")
             inbox.waiter = self._client._loop.create_future()
+            if self._client._holds_back:
+                self._client._stir()
             try:
                 await inbox.waiter
             except asyncio.CancelledError:
@@ -205,13 +231,15 @@ class Stream:
             finally:
                 inbox.waiter = None
         kind, value = inbox.came.popleft()
+        if kind == _FAILED:
+            self._over = True
+            raise value
+        frame: bytes = value
+        self._client._take(frame)
         if kind == _ITEM:
             self._take()
         else:
             self._over = True
-        if kind == _FAILED:
-            raise value
-        frame: bytes = value
         return frame
 
     async def aclose(self) -> None:
@@ -231,7 +259,6 @@ class Stream:
     def _leave(self) -> None:
         if not self._over:
             self._over = True
-            self._inbox.came.clear()
             self._client._cancel(self._call, self._inbox)
 
     def __del__(self) -> None:

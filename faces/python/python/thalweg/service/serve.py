@@ -40,8 +40,9 @@ def serve(
 ) -> None:
     """Serves one request after the other until the process is asked to end, by SIGTERM or SIGINT; then answers what was begun.
 
-    While a stream has no credit for another item, its handler stands still at its `yield` and other requests are served. A
-    stream whose command is ordered by a fork is the exception: others wait until it has ended.
+    While a stream has no credit for another item, its handler stands still at its `yield` and other requests are served. The
+    exception is a stream whose command reads or writes a fork: every other request waits until it has ended, because this server
+    does not know which of them touch the same fork. Serve such a service by `Server`, which does.
 
     `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere
     `serve` ends by what `ready` or a handler raises.
@@ -83,8 +84,12 @@ class _Loop:
                 self._leave(reply, frames)
 
     def turn(self) -> None:
-        """Sends what was answered, waits, and takes in what comes."""
-        self._waiting.extend(self._listener.wait())
+        """Sends what was answered, waits, and takes in what comes. Requests that were cancelled meanwhile, or whose client is gone,
+        are dropped.
+        """
+        came = self._listener.wait()
+        self._waiting = deque(request for request in self._waiting if not request[0].is_cancelled)
+        self._waiting.extend(came)
 
     def _answer(self, native: NativeReply, frame: bytes) -> None:
         reply = _Reply(native, self)
@@ -113,7 +118,7 @@ class _Loop:
             self._leave(reply, frames)
 
     def _leave(self, reply: "_Reply", frames: _Frames) -> None:
-        """Ends a stream that nobody waits for."""
+        """Ends a stream that is not awaited any more."""
         try:
             frames.close()
         except Exception as error:

@@ -42,7 +42,8 @@ class Server(AsyncScope):
     """Serves at endpoints, one task for each request.
 
     Listens from the moment it is made, and serves once it is entered: `async with`, or `run`. A call that is cancelled, by
-    its client or because that is gone, cancels its task. Leaving it takes nothing new, and waits for what was begun.
+    its client or because the client is gone, cancels its task. Leaving the block takes no new requests, and waits for calls that were
+    begun.
     """
 
     def __init__(self, service: Served, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
@@ -58,6 +59,10 @@ class Server(AsyncScope):
         self._calls: dict[int, tuple[asyncio.Task[None], _Reply]] = {}
         self._closing: set[asyncio.Task[object] | None] = set()
         """Tasks that close it, handlers among them. None waits for another."""
+        self._owing: dict[asyncio.Task[object], asyncio.Future[None]] = {}
+        """Handlers that close it before they answer. Each goes on once no other handler owes an answer."""
+        self._ending: asyncio.Task[None] | None = None
+        """Closes it behind the answers of these handlers."""
         self._descriptor = -1
         self._owes_finish = False
 
@@ -70,11 +75,11 @@ class Server(AsyncScope):
         self._turn()
 
     def stop(self) -> None:
-        """Takes nothing new from here on. Paths are free at once; what was begun is still answered."""
+        """Takes no new requests from here on. Paths are free at once; calls that were begun are still answered."""
         self._listener.stop()
         if self._descriptor >= 0:
             self._turn()
-            # Whoever does not take its answers in time is left.
+            # Clients that do not take their answers in time are disconnected.
             self._loop.call_later(self._grace, self._late)
 
     async def wait(self) -> None:
@@ -82,9 +87,26 @@ class Server(AsyncScope):
         await asyncio.shield(self._stopped)
 
     async def close(self) -> None:
-        """Stops, and waits for what was begun. Handlers that run on are cancelled, those whose calls `drain_grace` has ended and
-        those that have answered; nothing of them runs any more when this returns.
+        """Stops, and waits for calls that were begun. Handlers that still run then are cancelled: those that have answered, and those
+        whose calls `drain_grace` has ended. None runs any more when this returns.
+
+        A handler may close its own server. One that has not answered yet waits here for the answers of all others, and the
+        server closes once this handler has answered too. It has `drain_grace` for that, as every call has.
         """
+        caller = asyncio.current_task()
+        if caller is None or self._descriptor < 0 or not self._owes_answer(caller):
+            return await self._close()
+        self.stop()
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._close())
+        self._owing[caller] = self._loop.create_future()
+        try:
+            self._release_owing()
+            await self._owing[caller]
+        finally:
+            del self._owing[caller]
+
+    async def _close(self) -> None:
         closer = asyncio.current_task()
         self._closing.add(closer)
         if self._descriptor >= 0:
@@ -141,8 +163,20 @@ class Server(AsyncScope):
         if requests and not self._owes_finish:
             self._owes_finish = True
             self._loop.call_soon(self._finish)
+        if self._owing:
+            self._release_owing()
         if self._listener.is_stopped and not self._stopped.done():
             self._stopped.set_result(None)
+
+    def _owes_answer(self, handler: asyncio.Task[object]) -> bool:
+        return any(task is handler and not reply.has_ended for task, reply in self._calls.values())
+
+    def _release_owing(self) -> None:
+        """Lets the handlers that close it go on, if they are the only ones that have not answered."""
+        if self._listener.statistics()["in_flight"] <= len(self._owing):
+            for turn in self._owing.values():
+                if not turn.done():
+                    turn.set_result(None)
 
     async def _answer(self, frame: bytes, reply: "_Reply") -> None:
         try:
@@ -152,12 +186,12 @@ class Server(AsyncScope):
             reply.end(error_frame(self._error, error))
 
     def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
-        """A call that its handler did not answer ends now, whoever still holds the reply."""
+        """A call that its handler did not answer ends now, even if the reply is still referred to."""
         del self._calls[native.number]
         native.fail(Fault.ABANDONED, "the handler gave no answer")
 
     def _tell(self, numbers: list[int]) -> None:
-        """Something changed for these calls: there is credit again, or nobody waits any more."""
+        """Something changed for these calls: there is credit again, or the answer is not awaited any more."""
         for number in numbers:
             found = self._calls.get(number)
             if found is not None:
@@ -199,6 +233,10 @@ class _Reply:
     @property
     def is_cancelled(self) -> bool:
         return self._native.is_cancelled
+
+    @property
+    def has_ended(self) -> bool:
+        return self._native.has_ended
 
     async def item(self, frame: bytes) -> bool:
         flow = self._native.item(frame)

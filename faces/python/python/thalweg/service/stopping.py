@@ -16,7 +16,7 @@ from typing import Any
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _hearing: dict[asyncio.AbstractEventLoop | None, "_Process | _Loop"] = {}
-"""Who hears for a loop; under None, for who serves without."""
+"""The handlers of each loop; under None, those of servers without a loop."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class _Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.stops: list[Callable[[], None]] = []
         self._loop = loop
-        # asyncio has no public word for who handles a signal; a loop that hides it (uvloop) forgets it.
+        # asyncio has no public function for the handler of a signal; on a loop that hides it (uvloop) it is not put back.
         self._handlers: dict[int, Any] = getattr(loop, "_signal_handlers", {})
         self._before = {number: (signal.getsignal(number), self._handlers.get(number)) for number in _SIGNALS}
         for number in _SIGNALS:

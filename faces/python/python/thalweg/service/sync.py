@@ -32,8 +32,8 @@ class SyncClient(Scope):
     def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "SyncStream":
         """Sends a request that a stream answers; yields its frames, the one that ends it included.
 
-        At most `credit` items, 1 or more, are on their way to whoever takes them; without it the server says how many. A stream
-        that is closed, or let go of, before its end is cancelled.
+        At most `credit` items, 1 or more, may be sent before they are taken; without it the server says how many. A stream that is
+        closed, or let go of, before its end is cancelled.
         """
         call = self._connection.stream(request, deadline, credit)
         return SyncStream(self._connection, call, credit)
@@ -51,7 +51,7 @@ class SyncClient(Scope):
         return self._connection.wait(call)[1]
 
     def cancel(self, call: int) -> None:
-        """Says that nobody waits for a call any more. It still ends: with its answer if that was faster, else `Cancelled`."""
+        """Cancels a call. It still ends: with its answer if that was faster, else `Cancelled`."""
         self._connection.cancel(call)
 
     @property
