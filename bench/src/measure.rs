@@ -1,5 +1,5 @@
-//! One measurement: so many clients, each on a thread of its own, which begin together and repeat a turn
-//! until the time is over.
+//! One measurement: clients, each on a thread of its own, begin together and repeat a turn until the time is
+//! over.
 
 use crate::Failure;
 use serde_json::json;
@@ -12,7 +12,7 @@ use thalweg_sys::clock;
 pub enum Until {
     /// After this time.
     Elapsed(Duration),
-    /// After so many turns: for runs whose counts must agree, or that only show that they run.
+    /// After this number of turns: for runs whose counts must agree, or that only show that they run.
     Turns(u64),
 }
 
@@ -21,8 +21,8 @@ pub enum Until {
 pub struct Pace {
     /// Turns before the clock starts: both ends find their pace.
     pub warm_turns: u64,
-    /// Turns between two looks at the clock, which a short turn is not much longer than. One: what each turn
-    /// took is kept.
+    /// Turns between two readings of the clock, which take nearly as long as a short turn. With 1 the time of
+    /// each turn is kept.
     pub look_every: u64,
 }
 

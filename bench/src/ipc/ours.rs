@@ -147,7 +147,7 @@ pub(crate) fn serve(side: Side, work: &Work, directory: &Path) -> Result<(), Fai
     Ok(())
 }
 
-/// Uses so much processor time.
+/// Uses `effort` of processor time.
 fn toil(effort: Duration) {
     if effort.is_zero() {
         return;

@@ -1,7 +1,7 @@
 //! What the machine allows: a mapped file of equally long frames without batches, checksums, an index or
-//! anybody who publishes. Its walk is the least a reader of framed entries can do, its readers share nothing,
-//! and where an entry lies is computed. Also the floors of appending: a copy into a map, and `write` +
-//! `fdatasync`.
+//! published lengths. Its walk is the least that a reader of framed entries can do, its readers share
+//! nothing, and the place of an entry is computed. Also the floors of appending: a copy into a map, and
+//! `write` + `fdatasync`.
 
 use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{PAYLOAD_BYTES, Sum, payload, time};

@@ -71,7 +71,7 @@ pub(crate) fn open(directory: &Path, mode: Mode) -> Result<Env, Failure> {
 pub(crate) struct Lmdb<'e> {
     env: &'e Env,
     table: Table<'e>,
-    /// The next key that is free for whoever does not bring one. Held only within a write transaction.
+    /// The next free key, for appends without a key. Locked only within a write transaction.
     free: Mutex<u64>,
 }
 
@@ -126,7 +126,7 @@ impl Side for Lmdb<'_> {
 pub(crate) struct ColdLmdb(PathBuf);
 
 impl ColdLmdb {
-    /// A new environment with so many entries.
+    /// A new environment with `entries` entries.
     ///
     /// # Errors
     /// Whatever LMDB says.

@@ -100,11 +100,11 @@ impl Side for Neighbour {
     }
 }
 
-/// A store that was closed. Who opens it knows nothing of its bytes yet, so reading verifies all of them.
+/// A store that was closed. After it is opened no byte is verified yet, so reading verifies all of them.
 pub(crate) struct ColdOurs(PathBuf);
 
 impl ColdOurs {
-    /// A new store with so many entries.
+    /// A new store with `entries` entries.
     ///
     /// # Errors
     /// Whatever the store says.

@@ -46,7 +46,7 @@ fn listed(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|known| known == name)
 }
 
-/// Measures one side with so many threads.
+/// Measures one side with a number of threads.
 type Measure<'m> = &'m dyn Fn(usize) -> Result<Measured, Failure>;
 
 impl Plan {
@@ -148,7 +148,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failure> {
     durable(plan)
 }
 
-/// Everything, by whoever has just opened it.
+/// Reads everything in a store that was just opened.
 fn cold(plan: &Plan) -> Result<(), Failure> {
     if !plan.wants("cold") {
         return Ok(());
@@ -205,8 +205,8 @@ fn reads(plan: &Plan, group: &str, trio: &Trio<'_>) -> Result<(), Failure> {
     plan.compare(group, &READERS, &[("ours", &ours), ("peer", &peer), ("floor", &floor)])
 }
 
-/// What is read while somebody writes 50 entries each millisecond. The floor has no such writer, as it has
-/// nobody who publishes.
+/// Reads beside a writer of 50 entries each millisecond. The floor has no such writer, because it publishes
+/// no length.
 fn beside_a_writer(plan: &Plan, trio: &Trio<'_>) -> Result<(), Failure> {
     let (entries, until) = (trio.entries, plan.until);
     let ours = |readers| patterns::scan(&trio.ours, readers, until, true);
@@ -253,7 +253,7 @@ fn appends(plan: &Plan) -> Result<(), Failure> {
     plan.compare("workers", &[WORKERS], &[("ours", &ours), ("peer", &peer), ("peer-map", &map)])
 }
 
-/// Transactions of 100 entries that survive a power cut, beside `write` and `fdatasync` of as many bytes.
+/// Transactions of 100 entries that survive a power cut, beside `write` and `fdatasync` of the same bytes.
 fn durable(plan: &Plan) -> Result<(), Failure> {
     // A sync takes as long as the disk likes: each side is given more of them.
     let until = plan.until.longer(DURABLE_TIMES);

@@ -14,7 +14,7 @@ use thalweg_sys::clock;
 pub(crate) enum Until {
     /// After this time.
     Elapsed(Duration),
-    /// After so many turns: for runs whose counts must agree.
+    /// After this number of turns: for runs whose counts must agree.
     Turns(u64),
 }
 
@@ -27,7 +27,7 @@ impl Until {
         }
     }
 
-    /// So many times as long; a number of turns stays what it is.
+    /// A time, multiplied by `times`; a number of turns stays what it is.
     pub(crate) fn longer(self, times: u32) -> Until {
         match self {
             Until::Elapsed(time) => Until::Elapsed(time * times),
@@ -88,12 +88,12 @@ impl Measured {
     }
 }
 
-/// Runs `threads` of them and adds up what they measured. Each prepares what it reads with, waits for the
-/// others, and then repeats its turn, told its own number and the turn's. Meanwhile the calling thread does
-/// what is `beside`, until the channel it is handed closes.
+/// Runs `threads` threads and adds up what they measured. Each prepares its reader, waits for the others, and
+/// then repeats its turn, with its own number and the turn's. Meanwhile the calling thread runs `beside`,
+/// until the channel it is handed closes.
 ///
 /// # Errors
-/// The first that anybody meets.
+/// The first that a thread meets.
 pub(crate) fn crew<R>(
     threads: usize,
     until: Until,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_fails_fails_the_crew_and_hangs_nobody() {
+    fn a_member_that_fails_fails_the_crew_and_hangs_no_other() {
         let fails = |n: usize| if n == 1 { Err("not ready".into()) } else { Ok(()) };
         let turn = |(): &mut (), _: usize, _: u64| Ok(Turn::default());
         let outcome = crew(2, Until::Turns(2), fails, turn, alone);

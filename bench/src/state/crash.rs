@@ -24,7 +24,7 @@ use thalweg_wire::service::CallError;
 
 const CLIENTS: u64 = 8;
 const KEYS: u64 = 4;
-/// A fork is made in each of so many rounds.
+/// Forks, `main` included, up to which each round makes one more.
 const FORKS_MAX: usize = 4;
 
 /// What one client did on one fork.
@@ -128,7 +128,7 @@ fn in_session(
     let open = StateOpen { fork: fork.into(), lease_ms: None };
     let session = connection.open(&open)?.session.into_owned();
     let written = transact(connection, &session, client, number);
-    // However it went: there may only be so many. A connection that is gone says so with the next call, too.
+    // Whatever its outcome: the number of sessions is bounded. A connection that is gone fails the next call.
     let _ = connection.close(&StateClose { session: session.into() });
     written
 }

@@ -128,8 +128,7 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
     })
 }
 
-/// Where one cycle is under way at a time, so is one of its calls: whoever waits for each goes on with its
-/// answer.
+/// Takes the answer of each call before the next, where one cycle is under way at a time.
 fn take_if_alone(work: &Work, client: &mut Client, calls: &mut VecDeque<Called>) -> Result<(), Failure> {
     if work.depth == 1 { take(client, calls) } else { Ok(()) }
 }
@@ -194,7 +193,7 @@ fn counts(count: u64, wanted: u64) -> Result<u64, Failure> {
 }
 
 fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
-    // Nobody looks again for an answer that is 100 µs away.
+    // No client polls for an answer that is 100 µs away.
     let begin = || {
         let fork = StateFork { parent: "main".into(), offset: None };
         let place =

@@ -44,8 +44,8 @@ enum thalweg_flow {
    */
   THALWEG_FLOW_GO = 0,
   /**
-   * The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on
-   * regardless has its call ended before long.
+   * The item was taken, but there is no room for another yet: see `thalweg_reply_changed`. A producer that
+   * does not wait has its call ended before long.
    */
   THALWEG_FLOW_WAIT = 1,
   /**
@@ -85,8 +85,8 @@ struct thalweg_client;
 
 /**
  * The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time.
- * Whoever has one hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of
- * which takes it away.
+ * Its owner hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which
+ * takes it away.
  */
 struct thalweg_reply;
 
@@ -124,7 +124,7 @@ struct thalweg_client_options {
    */
   uint64_t connect_within_ms;
   /**
-   * How long anybody wants the answer of a call that says nothing else; 0 for ever.
+   * The deadline of a call that has none of its own; 0 for none.
    */
   uint64_t deadline_ms;
   /**
@@ -176,7 +176,7 @@ struct thalweg_client_options {
  */
 struct thalweg_call_options {
   /**
-   * How long anybody wants the answer; 0 for what the client's options say.
+   * The call's deadline; 0 for the one in the client's options.
    */
   uint64_t deadline_ms;
   /**
@@ -186,7 +186,7 @@ struct thalweg_call_options {
   uint32_t credit;
   /**
    * One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels
-   * it. Without this either may come, and whoever takes it has to tell.
+   * it. Without this either may come, and the caller has to tell them apart.
    */
   bool unary;
 };
@@ -335,7 +335,7 @@ struct thalweg_rpc_done {
    */
   uint64_t call;
   /**
-   * How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a
+   * The number of answers for `thalweg_rpc_answer_at`: one for each call that has an answer, 0 after a
    * fault.
    */
   size_t answers;
@@ -389,7 +389,7 @@ struct thalweg_rpc_statistics {
    */
   uint64_t opened;
   /**
-   * Connections closed, by whomever.
+   * Connections closed, by either side.
    */
   uint64_t closed;
   /**
@@ -432,8 +432,8 @@ struct thalweg_server_options {
    */
   const char *error_tag;
   /**
-   * Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from,
-   * and its streams are told to wait.
+   * Bytes of answers that one connection has not taken. A connection over this bound is not read from, and
+   * its streams are told to wait.
    */
   uint64_t unsent_bytes_max;
   /**
@@ -493,7 +493,7 @@ struct thalweg_request {
    */
   size_t length;
   /**
-   * Milliseconds until nobody wants the answer any more; negative for no such moment.
+   * Milliseconds until the call's deadline; negative for none.
    */
   int64_t deadline_ms;
   /**
@@ -592,11 +592,11 @@ struct thalweg_spawn_options {
    */
   uint64_t end_within_ms;
   /**
-   * In what stretch of time it is started anew at most `respawn_most` times.
+   * The period in which it is started anew at most `respawn_most` times.
    */
   uint64_t respawn_within_ms;
   /**
-   * How often it is started anew when it ended unasked; 0 for never.
+   * The most restarts within `respawn_within_ms` after it ended unasked; 0 for none.
    */
   uint32_t respawn_most;
   /**
@@ -688,8 +688,8 @@ uint16_t thalweg_client_call(struct thalweg_client *client,
                              uint64_t *call);
 
 /**
- * Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster,
- * else with THALWEG_CANCELLED. A call that there is not is none.
+ * Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. An
+ * unknown call is ignored.
  *
  * Requires:
  * `client` is null or a client.
@@ -706,7 +706,7 @@ uint16_t thalweg_client_cancel(struct thalweg_client *client,
 uint16_t thalweg_client_forget(struct thalweg_client *client, uint64_t call);
 
 /**
- * Lets a stream send so many items more.
+ * Lets a stream send `items` more items.
  *
  * Requires:
  * `client` is null or a client.
@@ -722,11 +722,11 @@ uint16_t thalweg_client_grant(struct thalweg_client *client, uint64_t call, uint
 uint16_t thalweg_client_flush(struct thalweg_client *client);
 
 /**
- * Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long
- * as it takes) and reads it: then `thalweg_client_next` has what came. It does not wait while something is
- * there that was not taken, of whatever call. `happened`, which may be null, is how much did; 0 at the end
- * of the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing
- * could come; THALWEG_SYSTEM.
+ * Writes what is queued, waits for input up to `wait_ms` milliseconds (0: does not wait; negative: without a
+ * limit) and reads it: then `thalweg_client_next` has what came. It does not wait while an event of any call
+ * was not taken. `happened`, which may be null, is the number of things that happened; 0 at the end of the
+ * wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing could
+ * come; THALWEG_SYSTEM.
  *
  * Requires:
  * `client` is null or a client; `happened` is null or points to a place for a number.
@@ -896,10 +896,9 @@ void thalweg_rpc_close(struct thalweg_rpc *client);
 
 /**
  * Another service, or the same at another address, over the same connections: its number, for
- * `struct thalweg_rpc_ask`. As many are kept as the options say. In favour of one more, the one goes that
- * was not called for longest and has neither a connection nor a call that waits for one: its number is
- * THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another. Faults: as of
- * `thalweg_rpc_open`.
+ * `struct thalweg_rpc_ask`. At most `targets_max` are kept. One more replaces the least recently called one
+ * that has neither a connection nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then
+ * on. Its URL gets a new number when it is named again. Faults: as of `thalweg_rpc_open`.
  *
  * Requires:
  * `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
@@ -934,8 +933,8 @@ uint16_t thalweg_rpc_begin(struct thalweg_rpc *client,
                            uint64_t *number);
 
 /**
- * Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by
- * which a server may notice. Calls that there are not are none.
+ * Cancels these calls; no event reports them. Their connection is closed, by which a server may notice.
+ * Unknown calls are ignored.
  *
  * Requires:
  * `client` is null or a client.
@@ -944,9 +943,9 @@ uint16_t thalweg_rpc_cancel(struct thalweg_rpc *client,
                             uint64_t call);
 
 /**
- * Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long
- * as it takes) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how
- * much that is; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
+ * Writes what was begun, waits for input up to `wait_ms` milliseconds (0: does not wait; negative: without a
+ * limit) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is the number
+ * of things that came; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
  *
  * Requires:
  * `client` is null or a client; `happened` is null or points to a place for a number.
@@ -1019,9 +1018,9 @@ uint16_t thalweg_server_open(const char *const *endpoints,
                              struct thalweg_server **server);
 
 /**
- * Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes
- * on holding a directory's lock the paths stay, for whoever binds there next to take away.) Replies that are
- * still out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
+ * Ends every connection, removes the paths and frees the server; null is fine. (While another process holds
+ * a directory's lock the paths stay; the next server that binds there removes them.) Replies that are still
+ * out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
  *
  * Requires:
  * `server` is null, or came from `thalweg_server_open` and was not closed.
@@ -1038,8 +1037,9 @@ void thalweg_server_close(struct thalweg_server *server);
 int thalweg_server_descriptor(const struct thalweg_server *server);
 
 /**
- * Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then
- * `thalweg_server_next` has the requests that came. `happened`, which may be null, is how much did.
+ * Reads, writes and waits up to `wait_ms` milliseconds (0: does not wait; negative: without a limit): then
+ * `thalweg_server_next` has the requests that came. `happened`, which may be null, is the number of things
+ * that happened.
  *
  * Requires:
  * `server` is null or a server; `happened` is null or points to a place for a number.

@@ -31,7 +31,7 @@ pub(crate) unsafe fn option<'a, T>(pointer: *const T) -> Option<&'a T> {
     unsafe { pointer.as_ref() }
 }
 
-/// So many bytes; null is fine for none.
+/// `length` bytes; null is fine for none.
 ///
 /// # Safety
 /// `pointer` is null or points to `length` bytes that nobody changes meanwhile.

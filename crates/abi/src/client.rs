@@ -67,7 +67,7 @@ pub struct ThalwegClientState {
     pub connected: bool,
 }
 
-/// How long a turn may wait: not at all, so many milliseconds, or (negative) as long as it takes.
+/// How long a turn may wait: milliseconds; 0 does not wait, a negative number waits without a limit.
 pub(crate) fn wait(wait_ms: i64) -> Wait {
     match u64::try_from(wait_ms) {
         Ok(0) => Wait::Poll,
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn thalweg_client_call(
     })
 }
 
-/// Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster,
-/// else with THALWEG_CANCELLED. A call that there is not is none.
+/// Cancels the call. It still ends: with its answer if that was faster, else with THALWEG_CANCELLED. An
+/// unknown call is ignored.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn thalweg_client_forget(client: *mut ThalwegClient, call:
     code(|| unsafe { with(client, |client| client.forget(CallId::from_number(call))) })
 }
 
-/// Lets a stream send so many items more.
+/// Lets a stream send `items` more items.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -251,11 +251,11 @@ unsafe fn with(client: *mut ThalwegClient, act: impl FnOnce(&mut Client)) -> Res
     Ok(())
 }
 
-/// Writes what is queued, waits for something to come (0: not at all; so many milliseconds; negative: as long
-/// as it takes) and reads it: then `thalweg_client_next` has what came. It does not wait while something is
-/// there that was not taken, of whatever call. `happened`, which may be null, is how much did; 0 at the end
-/// of the wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing
-/// could come; THALWEG_SYSTEM.
+/// Writes what is queued, waits for input up to `wait_ms` milliseconds (0: does not wait; negative: without a
+/// limit) and reads it: then `thalweg_client_next` has what came. It does not wait while an event of any call
+/// was not taken. `happened`, which may be null, is the number of things that happened; 0 at the end of the
+/// wait and after a signal. Faults: nothing is in flight and there is no connection, so that nothing could
+/// come; THALWEG_SYSTEM.
 ///
 /// # Safety
 /// `client` is null or a client; `happened` is null or points to a place for a number.
@@ -379,8 +379,8 @@ fn told(event: Event<'_>, detail: &mut CString) -> ThalwegEvent {
         EventKind::Item => (ThalwegEventKind::Item, 0),
         EventKind::End => (ThalwegEventKind::End, 0),
         EventKind::Failed(error) => {
-            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside
-            // it.
+            // Also kept for `thalweg_error_detail`: a caller that raises the fault finds its words there, and
+            // not those of an earlier one.
             *detail = keep(&error);
             (ThalwegEventKind::Failed, error.fault as u16)
         }

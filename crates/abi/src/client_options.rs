@@ -12,7 +12,7 @@ pub struct ThalwegClientOptions {
     pub schema: [u8; 32],
     /// How long to go on trying to connect: until somebody listens, has room, and says welcome. 0 tries once.
     pub connect_within_ms: u64,
-    /// How long anybody wants the answer of a call that says nothing else; 0 for ever.
+    /// The deadline of a call that has none of its own; 0 for none.
     pub deadline_ms: u64,
     /// The first pause before connecting anew once the connection has ended, and the longest; 0 never
     /// connects anew.
@@ -42,13 +42,13 @@ pub struct ThalwegClientOptions {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct ThalwegCallOptions {
-    /// How long anybody wants the answer; 0 for what the client's options say.
+    /// The call's deadline; 0 for the one in the client's options.
     pub deadline_ms: u64,
     /// Of a stream: how many items may come before `thalweg_client_grant` lets more come; 0 for what the
     /// server says.
     pub credit: u32,
     /// One frame answers: an item of a stream in its place fails the call as THALWEG_BAD_ANSWER, and cancels
-    /// it. Without this either may come, and whoever takes it has to tell.
+    /// it. Without this either may come, and the caller has to tell them apart.
     pub unary: bool,
 }
 

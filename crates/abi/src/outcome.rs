@@ -1,5 +1,5 @@
-//! What a function answers: a code, and for whoever wants to know more, the words behind the last one on this
-//! thread.
+//! What a function answers: a code, and for callers that want to know more, the words of the last fault on
+//! this thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -32,10 +32,10 @@ pub(crate) fn code(act: impl FnOnce() -> Result<(), Error>) -> u16 {
     error.fault as u16
 }
 
-/// Has this be what went wrong last on this thread; the words.
+/// Keeps this as the last error of this thread; returns its words.
 pub(crate) fn keep(error: &Error) -> CString {
     let words = text(&error.to_string());
-    // What cannot be kept is not said: a thread that ends may still close what it opened.
+    // Fails only on a thread that ends, which may still close what it opened: then the words are not kept.
     let _ = DETAIL.try_with(|detail| detail.replace(words.clone()));
     words
 }

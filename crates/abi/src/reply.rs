@@ -9,8 +9,8 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::service::Flow;
 
 /// The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time.
-/// Whoever has one hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of
-/// which takes it away.
+/// Its owner hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which
+/// takes it away.
 pub struct ThalwegReply {
     reply: Reply,
 }
@@ -21,8 +21,8 @@ pub struct ThalwegReply {
 pub enum ThalwegFlow {
     /// There is room for the next item.
     Go = 0,
-    /// The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on
-    /// regardless has its call ended before long.
+    /// The item was taken, but there is no room for another yet: see `thalweg_reply_changed`. A producer that
+    /// does not wait has its call ended before long.
     Wait = 1,
     /// Nobody waits for more: end the call.
     Gone = 2,
@@ -171,7 +171,7 @@ mod tests {
         unsafe { *context.cast::<u32>() += 1 };
     }
 
-    /// Whoever called knows, whatever was wrong, that nobody uses the context.
+    /// Whatever was wrong, the caller learns that its context is not used any more.
     #[test]
     fn a_context_that_was_not_taken_is_released_once() {
         for given in [Some(wake as wake::Call), None] {

@@ -81,7 +81,7 @@ pub struct ThalwegRpcAsk {
 pub struct ThalwegRpcDone {
     /// Of which; 0 where nothing came.
     pub call: u64,
-    /// How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a
+    /// The number of answers for `thalweg_rpc_answer_at`: one for each call that has an answer, 0 after a
     /// fault.
     pub answers: usize,
     /// Of a fault: what, where, and what to do. Never null, and lent until the next function is called with
@@ -115,7 +115,7 @@ pub struct ThalwegRpcAnswer {
 pub struct ThalwegRpcStatistics {
     /// Connections opened.
     pub opened: u64,
-    /// Connections closed, by whomever.
+    /// Connections closed, by either side.
     pub closed: u64,
     /// Requests that went over a connection that had served another.
     pub reused: u64,
@@ -220,10 +220,9 @@ pub unsafe extern "C" fn thalweg_rpc_close(client: *mut ThalwegRpc) {
 }
 
 /// Another service, or the same at another address, over the same connections: its number, for
-/// `struct thalweg_rpc_ask`. As many are kept as the options say. In favour of one more, the one goes that
-/// was not called for longest and has neither a connection nor a call that waits for one: its number is
-/// THALWEG_BAD_ARGUMENT from then on, until its URL is named anew and has another. Faults: as of
-/// `thalweg_rpc_open`.
+/// `struct thalweg_rpc_ask`. At most `targets_max` are kept. One more replaces the least recently called one
+/// that has neither a connection nor a call that waits for one: its number is THALWEG_BAD_ARGUMENT from then
+/// on. Its URL gets a new number when it is named again. Faults: as of `thalweg_rpc_open`.
 ///
 /// # Safety
 /// `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
@@ -322,8 +321,8 @@ unsafe fn calls_of<'a>(list: *const ThalwegRpcCall, length: usize) -> Result<Vec
     list.iter().map(read).collect()
 }
 
-/// Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by
-/// which a server may notice. Calls that there are not are none.
+/// Cancels these calls; no event reports them. Their connection is closed, by which a server may notice.
+/// Unknown calls are ignored.
 ///
 /// # Safety
 /// `client` is null or a client.
@@ -336,9 +335,9 @@ pub unsafe extern "C" fn thalweg_rpc_cancel(client: *mut ThalwegRpc, call: u64) 
     })
 }
 
-/// Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long
-/// as it takes) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how
-/// much that is; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
+/// Writes what was begun, waits for input up to `wait_ms` milliseconds (0: does not wait; negative: without a
+/// limit) and reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is the number
+/// of things that came; 0 at the end of the wait and after a signal. Faults: THALWEG_SYSTEM.
 ///
 /// # Safety
 /// `client` is null or a client; `happened` is null or points to a place for a number.
@@ -408,8 +407,8 @@ unsafe fn hear(
         call = of_which.number();
         match outcome {
             Ok(answers) => of.answers = answers,
-            // Kept for whoever makes an error of the fault: the words of an earlier one do not stay beside
-            // it.
+            // Also kept for `thalweg_error_detail`: a caller that raises the fault finds its words there, and
+            // not those of an earlier one.
             Err(error) => (of.detail, fault) = (keep(&error), error.fault as u16),
         }
     }

@@ -25,9 +25,9 @@ pub struct ThalwegServer {
     server: Server,
     /// The request that was taken last.
     lent: Vec<u8>,
-    /// A run has it.
+    /// A `run` uses it.
     runs: Cell<bool>,
-    /// To be copied for whoever asks, on any thread and in a run as well.
+    /// Cloned for each `thalweg_server_stopper`, on any thread, during a run as well.
     stopper: Stopper,
 }
 
@@ -54,7 +54,7 @@ unsafe fn at_rest<'a>(server: *mut ThalwegServer) -> Result<&'a mut ThalwegServe
     unsafe { borrowed::handle(server, "the server") }
 }
 
-/// As [`at_rest`], of whoever has no error to give.
+/// As [`at_rest`], for functions that cannot return an error.
 ///
 /// # Safety
 /// As there.
@@ -110,7 +110,7 @@ pub struct ThalwegRequest {
     pub frame: *const u8,
     /// Bytes of the frame.
     pub length: usize,
-    /// Milliseconds until nobody wants the answer any more; negative for no such moment.
+    /// Milliseconds until the call's deadline; negative for none.
     pub deadline_ms: i64,
     /// What answers it, and is the receiver's; null when there is no request.
     pub reply: *mut ThalwegReply,
@@ -161,9 +161,9 @@ pub unsafe extern "C" fn thalweg_server_open(
     })
 }
 
-/// Ends every connection, takes the paths away and frees the server; null is fine. (While somebody else goes
-/// on holding a directory's lock the paths stay, for whoever binds there next to take away.) Replies that are
-/// still out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
+/// Ends every connection, removes the paths and frees the server; null is fine. (While another process holds
+/// a directory's lock the paths stay; the next server that binds there removes them.) Replies that are still
+/// out may be used, and answer nobody. One of its callbacks cannot close it: then nothing is done.
 ///
 /// # Safety
 /// `server` is null, or came from `thalweg_server_open` and was not closed.
@@ -187,8 +187,9 @@ pub unsafe extern "C" fn thalweg_server_descriptor(server: *const ThalwegServer)
     value(-1, || unsafe { looked_at(server) }.map_or(-1, |of| of.server.descriptor().as_raw_fd()))
 }
 
-/// Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then
-/// `thalweg_server_next` has the requests that came. `happened`, which may be null, is how much did.
+/// Reads, writes and waits up to `wait_ms` milliseconds (0: does not wait; negative: without a limit): then
+/// `thalweg_server_next` has the requests that came. `happened`, which may be null, is the number of things
+/// that happened.
 ///
 /// # Safety
 /// `server` is null or a server; `happened` is null or points to a place for a number.

@@ -15,8 +15,8 @@ pub struct ThalwegServerOptions {
     /// The tag of the service's error, for answers that the server makes itself. Copied; null for the
     /// default.
     pub error_tag: *const c_char,
-    /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from,
-    /// and its streams are told to wait.
+    /// Bytes of answers that one connection has not taken. A connection over this bound is not read from, and
+    /// its streams are told to wait.
     pub unsent_bytes_max: u64,
     /// Bytes of the requests of one connection's calls that have begun and not ended. A connection at this
     /// bound is not read from; one request always fits.

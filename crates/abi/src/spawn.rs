@@ -43,9 +43,9 @@ pub struct ThalwegSpawnOptions {
     pub ready_within_ms: u64,
     /// How long it may take to end when it is asked to, before it is killed.
     pub end_within_ms: u64,
-    /// In what stretch of time it is started anew at most `respawn_most` times.
+    /// The period in which it is started anew at most `respawn_most` times.
     pub respawn_within_ms: u64,
-    /// How often it is started anew when it ended unasked; 0 for never.
+    /// The most restarts within `respawn_within_ms` after it ended unasked; 0 for none.
     pub respawn_most: u32,
     /// It speaks plain frames only.
     pub plain: bool,

@@ -13,7 +13,7 @@ struct Callback {
     release: Option<Call>,
 }
 
-// SAFETY: whoever gave them promised that the function may be called with this context from any thread.
+// SAFETY: the caller promised that the function may be called with this context from any thread.
 unsafe impl Send for Callback {}
 // SAFETY: as above; nothing here is written.
 unsafe impl Sync for Callback {}

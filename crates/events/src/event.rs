@@ -1,4 +1,4 @@
-//! An event, and the number of whoever is told of it.
+//! An event, and the number of its callback.
 
 use crate::kind::Kind;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The control service: a supervisor as its endpoint's clients reach it.
 //!
-//! *Invariant*: a copy that nobody can know of ends. Who asked for it has heard of it if it says anything
-//! else, or is gone and has read what it was answered; others have, if they name it or ask for every server.
-//! *Checked by* `tests/forks.rs`, with processes.
+//! *Invariant*: a copy that no client can know of ends. The client that asked for it knows of it if it sends
+//! another call, or if it is gone and had read its answers; another client does if it names the copy or asks
+//! for every server. *Checked by* `tests/forks.rs`, with processes.
 
 use crate::generated::server::dispatch_unordered;
 use crate::supervisor::Supervisor;

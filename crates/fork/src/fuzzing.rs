@@ -1,5 +1,5 @@
-//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing`
-//! alone.
+//! What the fuzz targets (`fuzz/`) reach of this crate beside its public items. Built only with
+//! `--cfg fuzzing`.
 
 use crate::line::{Heard, LINE_BYTES_MAX, Line};
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ pub fn lines(data: &[u8]) {
                 }
                 Ok(Heard::Nothing) => break,
                 Ok(Heard::End) => panic!("nobody went away"),
-                Err(error) => panic!("whoever talks is heard: {error}"),
+                Err(error) => panic!("a line that was said was not heard: {error}"),
             }
         }
     }

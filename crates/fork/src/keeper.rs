@@ -1,15 +1,15 @@
-//! A process as its supervisor has it: what it is told goes through one thread, so that one that does not
-//! answer keeps nobody else from being told.
+//! A process as its supervisor sees it. One thread sends all its orders, so that a process that does not
+//! answer does not delay the orders of others.
 //!
 //! # Invariants
 //!
 //! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and
-//!    what comes beside an order's line is that order's.
-//! 2. *A copy's number is what the kernel says of whoever speaks*, not what that says of itself: by it a
-//!    process is ended by force.
-//! 3. *An order has patience from when it came in*, not from when its turn comes: what waits behind one that
-//!    hangs is over with it.
-//! 4. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has
+//!    a descriptor beside an order's line belongs to that order.
+//! 2. *A copy's process id is the one that the kernel gives for the sender of its words*, not the one that
+//!    the words give: the supervisor kills processes by it.
+//! 3. *An order's time limit begins when it comes in*, not when its turn comes: orders that wait behind one
+//!    that hangs run out of time with it.
+//! 4. *The caller of an order hears its outcome*, however late that is: the table says what a process has
 //!    confirmed.
 //!
 //! *Checked by* the tests below and `tests/forks.rs`.
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     pub(crate) run: Box<dyn FnOnce(&mut Told) + Send>,
 }
 
-/// Called once it is known what became of an order: whether it was carried out.
+/// Called once the outcome of an order is known: whether it was carried out.
 type Outcome = Box<dyn FnOnce(bool) + Send>;
 
 /// Why a process has not done what it was told.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_with_an_answer_late_has_not_done_it() {
+    fn an_order_is_not_done_when_its_process_ends_before_a_late_answer() {
         let (mut told, theirs) = Told::pair(within(10)).unwrap();
         let (sender, freed) = channel();
         told.emancipate(move |is_done| sender.send(is_done).unwrap()).unwrap_err();

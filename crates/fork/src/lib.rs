@@ -7,10 +7,10 @@
 //! # Invariants
 //!
 //! 1. *What goes wrong with a fork stays in the parent*, which serves on as if nobody had asked.
-//! 2. *A copy holds no descriptor of its parent's*: whoever is connected to the one notices nothing of the
+//! 2. *A copy holds no descriptor of its parent's*: a client connected to one of them notices nothing of the
 //!    other.
-//! 3. *Nobody is left behind*: a process whose supervisor is gone ends by itself, unless it was emancipated;
-//!    a copy that nobody can know of is ended.
+//! 3. *No process is left behind*: one whose supervisor is gone ends by itself, unless it was emancipated; a
+//!    copy that no client can know of is ended.
 //!
 //! *Checked by* `tests/forks.rs`, with processes.
 //!

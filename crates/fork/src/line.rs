@@ -1,7 +1,7 @@
 //! Words between a supervisor and a program: lines over a socket, with at most one descriptor beside each.
 //!
-//! One order is under way at a time, so what comes beside a line's bytes belongs to that line. *Bound*: of a
-//! line that is longer than any has to be, its beginning is said and heard, and the rest is passed over.
+//! One order is under way at a time, so a descriptor that comes beside a line's bytes belongs to that line.
+//! *Bound*: of a line longer than [`LINE_BYTES_MAX`] only the beginning is sent and received.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,12 +87,12 @@ impl Line {
         }
     }
 
-    /// Has the kernel note who says what comes, or no more.
+    /// Has the kernel note the sender of each message, or stop doing so.
     pub(crate) fn note_speakers(&self, is_noted: bool) -> io::Result<()> {
         socket::note_speakers(self.socket.as_fd(), is_noted)
     }
 
-    /// Waits until something is said, and by whom; it is still to be heard.
+    /// Waits for a message and returns the process id of its sender; the message itself is not read.
     pub(crate) fn speaker(&self, until: Instant) -> io::Result<u32> {
         loop {
             match socket::speaker(self.socket.as_fd())? {

@@ -1,5 +1,5 @@
-//! The program's half: what it is told comes over its standard input, and a fork is a copy of it that goes on
-//! beside it.
+//! The program's half: its orders come over its standard input, and a fork is a copy of it that runs beside
+//! it.
 
 use crate::line::{Heard, Line};
 use crate::serving::Serving;
@@ -80,7 +80,7 @@ impl Program {
                 ("fork", Some(line)) => return Ok(Some(Order::Fork(Branch { line }))),
                 ("shutdown", None) => return Ok(Some(Order::End)),
                 ("emancipate", None) => {
-                    // Whoever leads a group has left already.
+                    // Fails only for a process that leads a group: that one has left already.
                     let _ = fork::leave_group();
                     self.is_emancipated = true;
                     self.done()?;
@@ -121,10 +121,9 @@ impl Program {
         }
     }
 
-    /// Goes on twice: `true` in the copy, whose program this is there, and which has to be told first where
-    /// to listen; `false` here, where the order is confirmed, or refused with what went wrong. The copy's
-    /// state is a copy, and shared with nobody; every value in it that stands for a descriptor leads nowhere,
-    /// and is of no use but to be dropped.
+    /// Forks the process. Returns `true` in the copy, which has to be told first where to listen; `false` in
+    /// the parent, where the order is confirmed, or refused with what went wrong. The copy shares no state
+    /// with the parent. Its values that stand for descriptors lead nowhere, and can only be dropped.
     ///
     /// # Errors
     /// The supervisor does not listen.
@@ -152,11 +151,11 @@ impl AsFd for Program {
 /// anew for each place to listen at and in each copy: what it captures is the state that a fork copies, so it
 /// must have no descriptor and no thread.
 ///
-/// `SIGTERM`, `SIGINT` and `SIGHUP`, which it takes, are orders to end in good order, too: who stops a
-/// service may tell every process of it.
+/// `SIGTERM`, `SIGINT` and `SIGHUP`, which it takes, are also orders to end in good order: a service manager
+/// may signal every process of a service.
 ///
-/// It returns in the process that was started. A copy ends with what it serves: what called this is not its
-/// to go on with.
+/// It returns in the process that was started. A copy exits when it has served: it never returns to the
+/// caller.
 ///
 /// # Errors
 /// There is no supervisor, or the system failed.

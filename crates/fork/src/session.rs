@@ -41,9 +41,9 @@ pub enum Cleanup {
 /// A server, and the one it was forked from while a snapshot is pending: two processes at most.
 ///
 /// A snapshot forks the server and goes on with the copy; [`Session::address`] says where. It is for one
-/// caller: others of the same server see whichever process they are connected to. Let go of, it does what its
-/// [`Cleanup`] says, for as long as the supervisor takes to answer; [`Session::close`] does so too and tells
-/// what went wrong. Of an owner that is killed nobody hears: its processes stay.
+/// caller: others of the same server see whichever process they are connected to. Dropping it does what its
+/// [`Cleanup`] says, and blocks until the supervisor answers; [`Session::close`] does so too and returns the
+/// error. The processes of an owner that is killed stay.
 ///
 /// But for [`Cleanup::Shutdown`] neither process is ended unless the other is there and was not told to end:
 /// a [`Session::commit`] or [`Session::rollback`] that was not answered can be repeated, and the one not be
@@ -175,7 +175,7 @@ impl<C: Call> Session<C> {
 
 impl<C: Call> Drop for Session<C> {
     fn drop(&mut self) {
-        // Whoever wants to know asks `close`.
+        // A caller that wants the error calls `close`.
         let _ = self.clean_up();
     }
 }

@@ -1,8 +1,8 @@
 //! The supervisor: which servers there are, and what becomes of them.
 //!
-//! It starts one program; every other server is a fork of one that is there. Orphans are adopted, so each end
-//! of a process is heard of here, whoever forked it. The control service answers from the processes' threads;
-//! only a look at the table is done where a call came in.
+//! It starts one program; every other server is a fork of an existing one. It adopts orphans (it is their
+//! subreaper), so it learns of the end of each process, also of one that a copy forked. The control service
+//! answers from the processes' threads; only a look at the table is done where a call came in.
 //!
 //! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where
 //! it may still do as it was told, and the table follows when it has.
@@ -53,8 +53,8 @@ pub struct Options {
 pub enum First {
     /// At an address; port 0 for any.
     At(SocketAddr),
-    /// At a listening TCP socket that somebody else made. It is the program's alone once that has it: whoever
-    /// kept one of the same would have connections wait there for nobody when the program has moved.
+    /// At a listening TCP socket that another process made. Only the program may keep it from then on: in a
+    /// duplicate, connections would wait to be accepted for ever once the program has moved.
     On(OwnedFd),
 }
 
@@ -65,14 +65,13 @@ impl Options {
     }
 }
 
-/// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`. Once the
-/// last of them is let go of, which nobody could ask any more, servers that are not emancipated hear of it as
-/// of the end of this process, and end by themselves; [`Supervisor::end`] waits for that, and ends by force
-/// what does not.
+/// Looks after a program and its forks. Clones share one supervisor. A handler of `schemas/forks.jsonc`. When
+/// the last clone is dropped, servers that are not emancipated notice it as they would the end of this
+/// process, and end by themselves; [`Supervisor::end`] waits for that, and kills those that do not.
 #[derive(Clone)]
 pub struct Supervisor {
     shared: Arc<Shared>,
-    /// The client of the control endpoint that asks, where that is known: see [`Control`].
+    /// The client of the control endpoint that calls, where it is known: see [`Control`].
     asker: Option<u64>,
 }
 
@@ -91,7 +90,7 @@ struct Shared {
 impl Shared {
     fn ring(&self) {
         self.gone.notify_all();
-        // An event that cannot be counted any more is one that was not heard of yet.
+        // Fails only where the counter is full: then the descriptor is readable already.
         let _ = self.bell.signal();
     }
 
@@ -198,7 +197,7 @@ impl Supervisor {
         self.shared.table.lock().unheard.retain(|_, asker| *asker != client);
     }
 
-    /// A client is gone that has not read what it was answered: copies that it asked for are nobody's.
+    /// A client is gone that has not read its answers: ends the copies that it asked for and never heard of.
     pub(crate) fn end_unheard(&self, client: u64) {
         let is_its = |(_, asker): &(&u64, &u64)| **asker == client;
         let copies: Vec<u64> =
@@ -331,7 +330,7 @@ impl Supervisor {
     {
         let named = |number: u64| {
             let mut table = self.shared.table.lock();
-            // Whoever names it has heard of it.
+            // A client that names the copy has heard of it.
             table.unheard.remove(&number);
             let entry = table.servers.get_mut(&number)?;
             let has_room = entry.waiting < WAITING_MAX;
@@ -429,8 +428,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a server: in good order, or by force if it does not do as it is told, or lets go of its line and
-    /// goes on; what it had begun is lost then.
+    /// Ends a server: in good order, or by force if it does not obey, or closes its line and goes on. By
+    /// force, calls that it had begun are lost.
     fn shut_down(&self, told: &mut Told, number: u64) -> Result<(), String> {
         self.shared.change(number, |entry| entry.is_to_end = true);
         if told.shutdown().is_err() || !self.is_gone_by(number, told.until()) {
@@ -442,8 +441,8 @@ impl Supervisor {
         Err("not_gone: the process does not end".to_owned())
     }
 
-    /// Notes what comes of an order, which may be late: the server owes it, and keeps nobody that was let go
-    /// of meanwhile.
+    /// Notes the outcome of an order, which may be late. The note holds the supervisor weakly, so an order
+    /// that is never answered does not keep it alive.
     fn note(
         &self,
         number: u64,
@@ -453,7 +452,7 @@ impl Supervisor {
         move |is_done| {
             let Some(shared) = shared.upgrade() else { return };
             shared.change(number, |entry| note(entry, is_done));
-            // Whoever waits until none is left but emancipated ones may have waited for this.
+            // The caller that waits until only emancipated servers are left may have waited for this.
             shared.ring();
         }
     }
@@ -470,10 +469,10 @@ impl Supervisor {
     }
 }
 
-/// Those of this process: whoever waits for the end of any child may come by that of another's.
+/// The supervisors of this process. A wait for any child may return a child of another supervisor.
 static SUPERVISORS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Waits for every end there is, whether or not anybody is left to hear of it.
+/// Reaps every child, whether or not a supervisor is left to be told.
 fn reap() {
     while let Ok(Some((process, end))) = fork::await_any_child() {
         let mut supervisors = SUPERVISORS.lock();
@@ -482,7 +481,7 @@ fn reap() {
         drop(supervisors);
         let mut tables: Vec<_> = living.iter().map(|shared| shared.table.lock()).collect();
         tables.iter_mut().for_each(|table| table.ended(process, end));
-        // From here on its number may be another's, which nobody must kill by the table.
+        // From here on the kernel may reuse its process id, so the tables are locked and have lost it.
         fork::release(process);
         drop(tables);
         living.iter().for_each(|shared| shared.ring());

@@ -540,7 +540,7 @@ fn a_server_that_is_signalled_answers_what_was_begun() {
     control.end();
 }
 
-fn whoever_called_where_a_server_was_is_answered() {
+fn a_call_to_a_servers_former_address_is_answered() {
     let control = Control::start();
     let before = control.first();
     std::thread::scope(|scope| {
@@ -666,7 +666,7 @@ fn a_server_that_never_comes_is_given_up() {
     let control = Control::start_program("hesitant", SHORT);
     let forked = control.while_it_comes(|gate| {
         control.crash("1");
-        // As whoever waits for its end does, who is told when to look again.
+        // As a caller does that waits for its end: the descriptor tells it when to check again.
         while !control.supervisor.is_over() {
             assert!(wait_readable(control.supervisor.descriptor(), 60_000).unwrap(), "nobody rang");
             control.supervisor.heard();
@@ -684,7 +684,7 @@ fn a_server_that_comes_while_all_are_ended_is_none() {
     std::thread::scope(|scope| {
         let forked = control.while_it_comes(|_gate| {
             scope.spawn(|| control.supervisor.end());
-            // It was told in one go with whoever else there was.
+            // It was told to end together with the other servers.
             until("ended", || control.servers().iter().all(|of| of.server != "2"));
         });
         assert!(forked.as_ref().is_err_and(|why| why.contains("not_forked: ")), "{forked:?}");
@@ -846,8 +846,7 @@ fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
     let died = std::thread::scope(|scope| {
         let owner = scope.spawn(|| {
             let _session = begin(Cleanup::Rollback);
-            // A death that prints nothing, so that whoever reads a report finds only the deaths that were not
-            // meant.
+            // A panic that prints nothing, so that a report shows only the panics that were not meant.
             std::panic::resume_unwind(Box::new("its owner dies on purpose"));
         });
         owner.join().is_err()
@@ -858,7 +857,7 @@ fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
     // Nothing pending, nothing to be done.
     Session::new(control.call(), "1", &control.first()).close().unwrap();
     assert_eq!(count(), 1);
-    // Left alone, and ended by whoever finds it.
+    // Left alone, and ended by another client.
     let session = begin(Cleanup::Nothing);
     let (copy, address) = (session.server().to_owned(), session.address().to_owned());
     drop(session);
@@ -942,7 +941,7 @@ impl Drop for Freed {
     }
 }
 
-fn whoever_is_emancipated_late_is_ended_by_nobody() {
+fn a_server_that_is_emancipated_late_is_not_ended() {
     let control = Control::start_with(SHORT);
     let mut forks = control.forks();
     let (one, first, process) = fork(&mut forks, "1");
@@ -1096,7 +1095,7 @@ const TESTS: &[Test] = &[
     ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
     ("a_server_that_is_signalled_answers_what_was_begun", a_server_that_is_signalled_answers_what_was_begun),
-    ("whoever_called_where_a_server_was_is_answered", whoever_called_where_a_server_was_is_answered),
+    ("a_call_to_a_servers_former_address_is_answered", a_call_to_a_servers_former_address_is_answered),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
     ("nothing_is_used_up_by_many_generations", nothing_is_used_up_by_many_generations),
     ("what_was_not_written_is_not_written_twice", what_was_not_written_is_not_written_twice),
@@ -1120,7 +1119,7 @@ const TESTS: &[Test] = &[
         an_answer_that_comes_late_is_the_answer_to_no_other_order,
     ),
     ("a_copy_that_comes_late_is_none", a_copy_that_comes_late_is_none),
-    ("whoever_is_emancipated_late_is_ended_by_nobody", whoever_is_emancipated_late_is_ended_by_nobody),
+    ("a_server_that_is_emancipated_late_is_not_ended", a_server_that_is_emancipated_late_is_not_ended),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("who_speaks_for_a_copy_is_none", who_speaks_for_a_copy_is_none),
     (

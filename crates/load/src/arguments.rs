@@ -31,7 +31,7 @@ pub enum BenchVerb {
         /// Appends per second that are offered, over all connections; without it each follows upon the last.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         rate: Option<u32>,
-        /// End after so many appends.
+        /// End after N appends.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// The streams are there already.
@@ -52,7 +52,7 @@ pub enum BenchVerb {
         /// The number of the first.
         #[arg(long, value_name = "N", default_value_t = 0)]
         first: u64,
-        /// End after so many creates.
+        /// End after N creates.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// Make each of them a fork of this stream.
@@ -76,7 +76,7 @@ pub enum BenchVerb {
         /// Bytes of each stream, which is filled first, a mebibyte at a time.
         #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
         stream_bytes: u64,
-        /// End after so many times that a whole stream was read.
+        /// End after N reads of a whole stream.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
         /// The streams are there already, and filled.
@@ -86,7 +86,7 @@ pub enum BenchVerb {
         #[arg(long, conflicts_with = "created")]
         only_fill: bool,
     },
-    /// Append at a rate, and deliver each record to everybody who follows.
+    /// Append at a rate, and deliver each record to every follower.
     FanOut {
         /// Which server, and what the records are.
         #[command(flatten)]
@@ -97,7 +97,7 @@ pub enum BenchVerb {
         /// How they follow.
         #[arg(long, value_enum, default_value_t = Via::Sse)]
         via: Via,
-        /// Those who follow.
+        /// Followers.
         #[arg(long, value_name = "N", default_value_t = 1_000)]
         connections: u32,
         /// Streams that they are spread over.
@@ -106,7 +106,7 @@ pub enum BenchVerb {
         /// Records per second and stream.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         rate: u32,
-        /// End after so many records.
+        /// End after N records.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         operations: Option<u64>,
     },
@@ -127,7 +127,7 @@ pub enum BenchVerb {
         /// The streams are there already.
         #[arg(long)]
         created: bool,
-        /// Hold the last of them for so long.
+        /// Hold the last of them for this time.
         #[arg(long, value_name = "N", default_value_t = 0)]
         seconds: u64,
     },
@@ -237,7 +237,7 @@ pub struct Span {
     pub warm_up_ms: u64,
 }
 
-/// How somebody follows a stream.
+/// How a stream is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Via {
     /// One response without end, an event for each record.

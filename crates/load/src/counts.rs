@@ -24,7 +24,7 @@ pub(crate) struct Counts {
     /// Answers that were a refusal, ends in the middle of something, and what else no client wants to see.
     /// Counted from the first moment on.
     pub(crate) failed: u64,
-    /// Records that a follower passed over, or had twice.
+    /// Records that a follower missed, or received twice.
     pub(crate) out_of_order: u64,
     /// Streams that were to be created and were there already, as asked for or otherwise.
     pub(crate) existed: u64,
@@ -54,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// One operation that took so long.
+    /// One operation, and its latency.
     pub(crate) fn done(&mut self, latency_ns: u64) {
         if self.measuring {
             self.operations += 1;

@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) delivered: u64,
     /// Writers are to end.
     pub(crate) writing_ends: bool,
-    /// Why the load is not worth going on with.
+    /// Why the load has to end.
     pub(crate) refusal: Option<Error>,
 }
 
@@ -54,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// A request of a role about a stream was refused: a failure, and the end of the load where whoever asks
-    /// again would be, too.
+    /// A role's request about a stream was refused: a failure, which ends the load if the same request would
+    /// be refused again.
     pub(crate) fn refused(&mut self, role: &str, stream: u64, head: &ResponseHead<'_>) {
         let status = head.status;
         let what = || format!("{role} {}", self.target.name(stream));

@@ -32,7 +32,7 @@ pub enum Error {
         /// It was the token, not the stream.
         by_token: bool,
     },
-    /// So many connections take more descriptors than may be open.
+    /// The connections need more descriptors than may be open.
     #[error(
         "{connections} connections take more descriptors than the {limit} that may be open: ask for fewer, or raise the limit (ulimit -n)"
     )]

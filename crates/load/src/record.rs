@@ -1,6 +1,6 @@
-//! What a record carries so that whoever receives it knows when it left, and whether one before it is
-//! missing: twenty digits of nanoseconds, a blank, twelve digits that count from zero, a blank, and dots.
-//! Never a line end, so that it is one line of an event.
+//! What a record holds, so that a follower knows when it was sent and whether one before it is missing: 20
+//! digits of nanoseconds, a blank, a 12-digit number that counts from zero, a blank, and dots. Never a line
+//! end, so that it is one line of an event.
 
 /// Bytes of the least record.
 pub(crate) const RECORD_BYTES_MIN: usize = TIME_DIGITS + SERIAL_DIGITS + 2;
@@ -8,7 +8,7 @@ pub(crate) const RECORD_BYTES_MIN: usize = TIME_DIGITS + SERIAL_DIGITS + 2;
 const TIME_DIGITS: usize = 20;
 const SERIAL_DIGITS: usize = 12;
 
-/// A record of so many bytes, at least [`RECORD_BYTES_MIN`], that says nothing yet.
+/// A record of `bytes` bytes, at least [`RECORD_BYTES_MIN`], with time and number zero.
 pub(crate) fn blank(bytes: usize) -> Vec<u8> {
     let mut record = vec![b'.'; bytes.max(RECORD_BYTES_MIN)];
     stamp(&mut record, 0, 0);

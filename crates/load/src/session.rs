@@ -91,7 +91,7 @@ impl Session {
         Ok(())
     }
 
-    /// Turns until `done` or for so long; whether it was done.
+    /// Turns until `done`, or until the time is over; whether it was done.
     ///
     /// # Errors
     /// A broken epoll instance; the server refuses for good.
@@ -132,10 +132,10 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for everybody to be attached.
+    /// Waits until every connection is attached.
     ///
     /// # Errors
-    /// Not everybody is.
+    /// Not every one is.
     pub(crate) fn attach(&mut self, count: u64) -> Result<(), Error> {
         let done =
             self.drive(PREPARING_MAX, |shared| shared.attached >= count || shared.counts.failed > 0)?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 const PREPARING: u64 = 64;
 /// Bytes of one append that fills a stream.
 const FILL_BYTES: u64 = 1 << 20;
-/// What is under way when writers end has so long to arrive.
+/// Time for records that are under way when the writers end to arrive.
 const ARRIVING_MAX: Duration = Duration::from_secs(10);
 /// Held and dropped before memory is looked at first, so that one-time costs are not taken for a slope.
 const WARM_UP_CONNECTIONS: u64 = 100;
@@ -217,12 +217,12 @@ impl FanOut {
     }
 }
 
-/// How many of so many followers are on a stream.
+/// The number of followers of `stream`, where `connections` followers are spread over `streams` streams.
 fn followers(connections: u64, streams: u64, stream: u64) -> u64 {
     connections / streams + u64::from(stream < connections % streams)
 }
 
-/// A writer for each stream, at so many records a second.
+/// Starts a writer for each stream; each appends `rate` records a second.
 fn publish(session: &mut Session, common: &Common, streams: u64, rate: f64) -> Result<(), Error> {
     let shared = session.shared();
     shared.published = (0..streams).map(|_| 0).collect();

@@ -3,8 +3,8 @@
 //! Owns: the order of what waits, and that each of it is given back once. [`ByTicket`] is for what waits
 //! until something is durable, [`Deadlines`] for what waits until a time.
 //!
-//! Never knows: who waits, what a ticket or a time stands for, threads, a clock. Whoever shares a queue
-//! brings a lock, and lets go of it before doing anything to what was given back.
+//! Never knows: what waits, what a ticket or a time stands for, threads, a clock. Threads that share a queue
+//! guard it with a lock of their own, and release it before they use the items that the queue returned.
 #![forbid(unsafe_code)]
 
 mod by_ticket;

@@ -1,7 +1,7 @@
-//! A [`Client`] for futures, without a thread of its own: whoever polls moves the bytes.
+//! A [`Client`] for futures, without a thread of its own: the threads that poll also read and write.
 //!
-//! The client lies behind one lock that is held for a turn that never waits; whoever waits does so outside of
-//! it, on the client's descriptor. So any number of threads may call, and any of them drives:
+//! One lock guards the client. It is held for a turn, which never waits; a thread waits outside the lock, on
+//! the client's descriptor. So any number of threads may call, and any of them drives:
 //!
 //! - [`AsyncClient::run_until`] polls a future and takes turns meanwhile; several threads may be in it, and
 //!   each takes what comes for all;
@@ -298,7 +298,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether so much was kept that nobody took that nothing more is read until it is.
+    /// Whether reading stops: [`BACKLOG_BYTES`] of frames were not taken, and no future waits for another.
     fn keeps_enough(&self) -> bool {
         self.kept_bytes >= BACKLOG_BYTES && self.calls.values().all(|waiting| waiting.waker.is_none())
     }
@@ -307,7 +307,7 @@ impl State {
     fn resume(&mut self, wakers: &mut Vec<Waker>) -> bool {
         let resumes = self.sated && !self.keeps_enough();
         if resumes {
-            // A failure here is one of the operating system, and shows again to whoever drives.
+            // A failure here is one of the operating system, and the next drive reports it again.
             let _ = self.turn(glance, wakers);
         }
         resumes
@@ -334,13 +334,13 @@ impl AsyncFrames for Frames {
 }
 
 impl Frames {
-    /// The next frame, for whoever writes futures by hand.
+    /// The next frame, for futures that are written by hand.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Error>> {
         let given = context.waker().clone();
         let (mut wakers, mut former, mut again) = (Vec::new(), None, false);
         let mut state = self.shared.state.lock();
         if state.is_empty(self.call) && state.stale && self.yielded {
-            // A failure here is one of the operating system, and shows again to whoever drives.
+            // A failure here is one of the operating system, and the next drive reports it again.
             let _ = state.turn(glance, &mut wakers);
         }
         let mut taken = state.take(self.call, self.options);
@@ -432,7 +432,7 @@ struct Driver<'s> {
 
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
-        // A failure here is one of the operating system, and shows again to whoever drives.
+        // A failure here is one of the operating system, and the next drive reports it again.
         let _ = self.shared.pump(glance);
     }
 }
@@ -514,7 +514,7 @@ mod tests {
             let stream = Header::decode(&head, 0).unwrap().unwrap();
             for number in 0..ITEMS {
                 let item = Header::new(Kind::Item, stream.id, ITEM_BYTES as u32);
-                // (Whoever stops to listen has its answer.)
+                // Fails once the client has its answer and is gone.
                 let _ = theirs.write_all(&item.encode());
                 let _ = theirs.write_all(&[number as u8; ITEM_BYTES]);
             }

@@ -23,13 +23,13 @@ impl CallId {
 /// What one call may be given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
-    /// How long anybody wants the answer, instead of what the client's options say. Both ends keep it.
+    /// How long the call may take, instead of the deadline in the client's options. Both ends enforce it.
     pub deadline: Option<Duration>,
-    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the
-    /// server's welcome says; 0 is refused, for a frame has no way to say it.
+    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. `None`: the
+    /// number in the server's welcome. 0 is refused, because a frame cannot express it.
     pub credit: Option<u32>,
     /// One frame answers: an item in its place fails the call as [`Fault::BadAnswer`], and cancels it.
-    /// Without this either may come, and whoever takes it has to tell.
+    /// Without this either may come, and the caller has to tell them apart.
     pub unary: bool,
 }
 

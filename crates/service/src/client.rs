@@ -119,8 +119,7 @@ impl Client {
         Ok(Self::with(Some(endpoint.clone()), options, line))
     }
 
-    /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options
-    /// say.
+    /// Speaks over a connected socket, such as one of a pair. It never reconnects, whatever the options say.
     ///
     /// # Errors
     /// What the welcome says.
@@ -128,7 +127,7 @@ impl Client {
         Self::over_ways(Ways::socket(socket), options)
     }
 
-    /// As [`Client::over`], by two pipes, a child's standard output and input say.
+    /// As [`Client::over`], over two pipes, such as a child's standard output and input.
     ///
     /// # Errors
     /// [`Fault::System`] where they are no pipes; what the welcome says.
@@ -211,7 +210,7 @@ impl Client {
         self.session.forget(call);
     }
 
-    /// Lets a stream send so many items more.
+    /// Lets a stream send `items` more items.
     pub fn grant(&mut self, call: CallId, items: u32) {
         self.session.grant(call, items);
     }
@@ -219,7 +218,7 @@ impl Client {
     /// Writes what is queued, as far as it can be now.
     ///
     /// # Errors
-    /// None that a call does not hear of: a connection that ended shows in what comes of the calls.
+    /// Only those that the calls report too: they fail with a connection that ended.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.write_out();
         // What a connection that ended leaves behind stands where no socket tells a foreign loop of it.
@@ -258,8 +257,8 @@ impl Client {
     }
 
     /// The first half of a turn that waits, of one call if one is named: writes what is queued and may look
-    /// for a moment for what comes, but never sleeps. For whoever has something to hear before it sleeps,
-    /// such as signals; the turn that waits then sleeps at once. How much happened.
+    /// for a moment for what comes, but never sleeps. For a caller that checks something else before it
+    /// sleeps, such as signals; the turn that waits then sleeps at once. How much happened.
     ///
     /// # Errors
     /// As of [`Client::turn`].
@@ -287,8 +286,8 @@ impl Client {
         self.look_once().max(1)
     }
 
-    /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what
-    /// comes through shared memory, and leaves nothing to be watched.
+    /// As a turn that never waits, for a caller that takes another before it sleeps: may poll shared memory
+    /// for a moment, and leaves nothing to be watched.
     pub(crate) fn attend(&mut self) -> Result<usize, Error> {
         let wants = !self.session.is_full() && !self.session.is_ready();
         if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && wants {
@@ -298,15 +297,15 @@ impl Client {
         }
     }
 
-    /// Turns that never wait read nothing, and leave nothing to be read to be watched, until this is said
-    /// otherwise and a turn is taken. For a caller that keeps what came itself, and keeps
-    /// [`BACKLOG_BYTES`] or more: the server's streams then wait as well.
+    /// While `holds` is set, turns that never wait read nothing and have no input watched: backpressure of a
+    /// caller that keeps frames itself, [`BACKLOG_BYTES`] or more of them. The server's streams then wait as
+    /// well. Clearing it takes effect with the next turn.
     pub fn hold_back(&mut self, holds: bool) {
         self.session.hold_back(holds);
     }
 
     /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and
-    /// rings for nothing. For whoever looks again at once, and takes a turn before it stops to look.
+    /// rings for nothing. For a caller that polls again at once, and takes a turn before it stops polling.
     pub fn peek(&mut self) -> usize {
         self.look_once()
     }
@@ -451,8 +450,8 @@ impl Client {
         self.session.credit()
     }
 
-    /// Items that a stream whose call was given these may send before more are granted. Of a call that was
-    /// made while there was no connection it is known once there is one.
+    /// The credit window of a call with these options: items that its stream may send before more are
+    /// granted. For a call that was made without a connection it is known once there is one.
     pub(crate) fn window(&self, options: CallOptions) -> u32 {
         options.credit.unwrap_or(self.credit())
     }

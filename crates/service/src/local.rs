@@ -1,5 +1,4 @@
-//! A handler that is called where it is: by a thread of its own process that has a loop of its own, without a
-//! socket.
+//! A handler that is called in its own process: by a thread with a loop of its own, without a socket.
 //!
 //! *Ownership*: a [`Local`] belongs to the thread that makes its calls; replies go anywhere, as those of a
 //! server do, and come back through the same queue. A handler cannot tell the two apart.
@@ -76,7 +75,7 @@ impl Local {
         }
     }
 
-    /// What has the handler notified, by other threads.
+    /// Has the handler notified, from other threads.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.answers))
     }
@@ -156,7 +155,7 @@ impl Local {
         self.batch = batch;
     }
 
-    /// Nobody waits for this call any more: its handler hears of it, and nobody else does again.
+    /// Cancels a call: its handler is told, and the caller hears no more of it.
     pub fn cancel(&mut self, call: CallId) {
         if let Some(call) = self.in_flight.remove(&call.number()) {
             // An end that was held back is gone with it.

@@ -1,4 +1,4 @@
-//! A few threads that run jobs: the program's, sized by whoever makes it, and joined in the end.
+//! A fixed set of threads that run jobs. The program makes it, chooses its size, and joins its threads.
 //!
 //! How jobs come to threads is [`thalweg_reactor::Pool`]'s. Ownership: a [`Pool`] owns its threads and joins
 //! them when it is dropped, after the jobs it was given have run.
@@ -17,8 +17,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// That many threads, at least one. Where not all can be started, as many as could; without any, jobs run
-    /// where they are given.
+    /// A pool of `threads` threads, at least one. It has fewer where the system could not start all; without
+    /// any, jobs run on the thread that submits them.
     pub fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let crew = Crew { name: "thalweg-pool", threads, stack_bytes: None, queue_max: usize::MAX };

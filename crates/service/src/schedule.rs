@@ -10,8 +10,8 @@
 //! read waits behind a write that was scheduled before it, begun or not, and writers do not starve behind
 //! readers that keep coming. Forks do not wait for each other, and nothing is kept for one that is idle.
 //!
-//! Work of several forks takes its place in all their lines in one step. So whatever came first is first
-//! everywhere, and as long as nobody who has a turn waits for another, nobody waits in a circle.
+//! Work of several forks joins all their queues in one step. So the order is the same in each queue, and
+//! there is no deadlock as long as no holder of a turn waits for another turn.
 //!
 //! What is scheduled gets a [`Turn`] and holds its fork until it drops it, in whatever thread, by whatever
 //! way: at the end of the job, when an answer that was promised is given, in a panic, or when the executor
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use thalweg_sync::primitives::Mutex;
 use thalweg_wire::service::Access;
 
-/// Runs jobs, in any order and on any thread. Sized by whoever makes it: the scheduler starts no thread.
+/// Runs jobs, in any order and on any thread. Its owner chooses its size: the scheduler starts no thread.
 pub trait Executor: Send + Sync {
     /// Runs the job, now or later.
     fn execute(&self, job: Box<dyn FnOnce() + Send>);
@@ -67,7 +67,7 @@ struct Forks<K> {
     in_flight: usize,
 }
 
-/// What goes on with one fork. There is none for an idle one.
+/// The work of one fork. An idle fork has no entry.
 #[derive(Default)]
 struct Fork {
     readers: usize,
@@ -162,7 +162,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         self.shared.forks.lock().in_flight
     }
 
-    /// Forks that something goes on with.
+    /// Forks with work in flight.
     pub fn forks(&self) -> usize {
         self.shared.forks.lock().forks.len()
     }
@@ -186,7 +186,7 @@ fn one_more(missing: &Mutex<(usize, Option<Begin>)>) {
 }
 
 impl Fork {
-    /// Whether those who have a turn let one more in.
+    /// Whether the turns that are held admit one more.
     fn admits(&self, access: Access) -> bool {
         match access {
             Access::ReadCommitted => true,
@@ -195,8 +195,8 @@ impl Fork {
         }
     }
 
-    /// Whether one who comes now is let in. Who waits was here before, but for those whom nothing stands
-    /// against.
+    /// Whether new work may begin now. Waiting work comes first, except before work that nothing conflicts
+    /// with.
     fn is_open(&self, access: Access) -> bool {
         self.admits(access) && (access == Access::ReadCommitted || self.waiting.is_empty())
     }
@@ -250,7 +250,7 @@ impl<K: Hash + Eq + Clone> Forks<K> {
 
     /// Takes a fork if nothing stands against it; otherwise it is busy, and has an entry to wait in.
     fn enter(&mut self, fork: &K, access: Access) -> bool {
-        // Who reads what is committed leaves no trace, so that an idle fork stays without an entry.
+        // A committed read takes no entry, so that an idle fork stays without one.
         if access == Access::ReadCommitted {
             return true;
         }

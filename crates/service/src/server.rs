@@ -182,7 +182,7 @@ impl Server {
         Stopper { handle: self.reactor.handle() }
     }
 
-    /// What has this server's handler notified, by other threads.
+    /// Has this server's handler notified, from other threads.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.engine.answers))
     }

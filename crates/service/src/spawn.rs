@@ -5,9 +5,9 @@
 //! at once, with its exit and the end of its log.
 //!
 //! Ownership: a [`Spawned`] owns the child and ends it when it is dropped. The kernel kills the child when
-//! the thread that started it ends: start services from a thread that lives as long as they should, the first
-//! one say. There is no thread here: whoever wants a program that died to be started anew calls
-//! [`Spawned::tend`], when [`Spawned::descriptor`] is readable or before it is used.
+//! the thread that started it ends: start services from a thread that outlives them, such as the main thread.
+//! There is no thread here: a caller that wants a dead program restarted calls [`Spawned::tend`] when
+//! [`Spawned::descriptor`] is readable, or before it uses the program.
 
 use crate::client::{Client, ClientOptions, Ways};
 use crate::error::Error;
@@ -77,9 +77,9 @@ pub enum Respawn {
     Never,
     /// It is started anew, unless that happened `most` times `within` this long.
     Limited {
-        /// So many times.
+        /// The most restarts.
         most: u32,
-        /// In any such stretch of time.
+        /// In any period of this length.
         within: Duration,
     },
 }

@@ -261,7 +261,7 @@ fn threads_that_drive_nothing_are_served_by_one_that_does() {
     for way in WAYS {
         let (endpoint, _peer) = serve(way, echo);
         let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
-        // Ready once the others are through, who wake whoever waits for that.
+        // Ready once both other threads are through; each wakes the waiter.
         let through: Mutex<(u32, Option<Waker>)> = Mutex::default();
         std::thread::scope(|scope| {
             for thread in 0..2_u32 {

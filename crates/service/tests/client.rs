@@ -239,7 +239,7 @@ fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
 }
 
 #[test]
-fn a_deadline_ends_a_call_whoever_waits_and_tells_the_server() {
+fn a_deadline_ends_a_call_and_tells_the_server() {
     for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {
             let first = peer.request();
@@ -374,7 +374,7 @@ fn a_connection_that_is_given_up_is_read_from_up_to_a_bound() {
     assert_eq!(
         fault(client.wait(large[5])),
         Fault::NotSent,
-        "so much is not read for a connection that is lost"
+        "what exceeds the bound is not read from a connection that is lost"
     );
 }
 

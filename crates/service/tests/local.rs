@@ -132,7 +132,7 @@ fn a_ring_reaches_the_handler_once() {
 }
 
 #[test]
-fn whoever_answers_too_late_finds_nobody() {
+fn an_answer_after_the_caller_is_gone_is_dropped() {
     let ((mut local, told), mut keeps, mut heard) = (local(), Keeps::default(), Heard::new());
     assert!(call(&mut local, &mut keeps, &mut heard).is_some());
     drop(local);

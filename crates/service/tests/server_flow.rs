@@ -68,7 +68,7 @@ fn counting(options: ServerOptions) -> Running {
                     reply.end(&sent.to_le_bytes());
                 });
             }
-            // As many as there is credit for while it is called, and the rest elsewhere.
+            // The items that credit allows while the handler is called, and the rest from another thread.
             _ => {
                 let mut number = 0_u32;
                 while number < total && reply.item(&number.to_le_bytes()) == Flow::Go {

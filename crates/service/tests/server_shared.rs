@@ -119,7 +119,7 @@ fn a_socket_may_go_over_to_shared_memory_or_not() {
 }
 
 #[test]
-fn whoever_asks_for_rings_and_goes_on_without_waiting_gets_none() {
+fn a_client_that_asks_for_rings_and_sends_before_the_welcome_gets_none() {
     let server = Running::with(options(), "test.sock", echo);
     let mut peer = Peer::plain(&server.path);
     let request = thalweg_wire::frame::Header::new(thalweg_wire::frame::Kind::Request, 1, 1).encode();

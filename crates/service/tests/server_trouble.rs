@@ -235,7 +235,7 @@ fn bytes_that_are_no_frames_end_the_connection_with_a_reason() {
 }
 
 #[test]
-fn whoever_is_not_welcome_is_told_why() {
+fn a_refused_client_is_told_why() {
     let (ours, theirs) = ([1; 32], [2; 32]);
     let options = ServerOptions { schema: ours, ..options() };
     let server = Running::with(options, "test.sock", echo);
@@ -327,7 +327,7 @@ fn what_is_answered_out_of_turn_counts_until_its_turn_comes() {
     (0..100_u8).for_each(|number| peer.send_plain(&[number]));
     let reply = kept.recv().unwrap();
     eventually(|| *answered.lock().unwrap() >= 7);
-    // Whoever comes meanwhile is served, so the server had every chance to take more.
+    // Another client is served meanwhile, so the server had every chance to take more.
     let mut other = Peer::multiplexed(&server.path);
     other.call(1, b"quick");
     assert_eq!(other.receive(), end(1, b"quick"));
@@ -374,8 +374,7 @@ fn a_connection_at_its_bound_of_calls_is_not_read_from_until_one_ends() {
     (0..20).for_each(|id| peer.call(id, b""));
     for _ in 0..5 {
         eventually(|| kept.lock().unwrap().len() == 4);
-        // Whoever comes meanwhile on another connection is served, so the server had every chance to take
-        // more.
+        // Another connection is served meanwhile, so the server had every chance to take more.
         let mut other = Peer::multiplexed(&server.path);
         other.call(0, b"");
         eventually(|| kept.lock().unwrap().len() == 5);

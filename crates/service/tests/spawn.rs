@@ -165,7 +165,7 @@ fn one_that_neither_answers_nor_ends_is_killed() {
     assert_eq!(error.fault, Fault::ConnectTimeout);
 }
 
-/// The kernel keeps no exit of a child of whoever ignores the signal that tells of it.
+/// The kernel keeps no exit status of the children of a process that ignores `SIGCHLD`.
 #[test]
 fn one_whose_end_cannot_be_learned_says_why_it_was_not_ready() {
     let place = Place::new();
@@ -260,7 +260,7 @@ fn speaks_over_standard_streams(pipes: bool) {
 }
 
 #[test]
-fn a_program_ends_with_whoever_started_it() {
+fn a_program_ends_with_the_process_that_started_it() {
     let place = Place::new();
     let spawn = SpawnOptions { ready_within: Duration::from_secs(60), ..acting("parent", &place.path) };
     // The parent's endpoint is its child's.

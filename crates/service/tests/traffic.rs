@@ -113,7 +113,7 @@ impl Caller {
     fn call(&mut self, step: &Step) {
         let mut request = vec![step.length as u8; step.length + 1];
         request[0] = step.ask as u8;
-        // Whoever hangs is let go by its deadline, if by nothing else.
+        // A call that hangs ends at its deadline, if not before.
         let deadline = (step.ask == Ask::Hang).then_some(Duration::from_millis(15));
         let call = self.client.call(&request, CallOptions { deadline, ..CallOptions::default() }).unwrap();
         self.open.insert(call, Open { request, ask: step.ask, items: 0, cancelled: false });

@@ -2,7 +2,7 @@
 //! its calls.
 //!
 //! *Ownership*: a [`Session`] owns what carries its calls, and its token, by which it is found again over
-//! another connection. Dropped, it is not closed: its lease is what ends it then.
+//! another connection. Dropping it does not close it: the session ends with its lease then.
 
 use crate::generated::client::StateClient;
 use crate::generated::types::{
@@ -82,7 +82,7 @@ pub struct Session<C> {
 }
 
 impl<C: Call> Session<C> {
-    /// Begins a session on a fork, whose lease lasts so long; 30 seconds unless it is said.
+    /// Begins a session on a fork, with a lease of `lease`, or of 30 seconds.
     ///
     /// # Errors
     /// [`Word::NoFork`], [`Word::SessionsFull`], [`Word::BadLease`]; there was no answer.
@@ -107,7 +107,7 @@ impl<C: Call> Session<C> {
         Ok((Self { state, token: token.to_owned(), fork, lease }, pending))
     }
 
-    /// What names it, on any connection. Whoever has it can use the session.
+    /// Names the session on any connection. A client that has the token can use the session.
     pub fn token(&self) -> &str {
         &self.token
     }

@@ -1,9 +1,9 @@
-//! What becomes durable when: commits on their way to the disk, and who waits for them.
+//! Durability: commits on their way to the disk, and the callbacks that wait for them.
 //!
-//! A commit is noted before anybody can learn its ticket but who made it: it is seen as being on its way from
-//! then on. The store tells of a group once. Then, in this order: what is committed moves, fork by fork;
-//! whoever waits is called back. Who asks finds a commit durable only once that has moved, and moves it where
-//! the teller has not come as far. So nobody hears that a commit is durable and then does not see it.
+//! A commit is noted before any thread but its writer can learn its ticket: from then on it is pending.
+//! The store announces each group of durable commits once. Then, in this order: the committed view of each
+//! fork advances; the waiters are called back. A thread that asks about a ticket advances the views itself
+//! where the announcing thread has not come so far. So a caller that hears that a commit is durable sees it.
 
 use crate::error::Error;
 use crate::fork::Fork;
@@ -29,7 +29,7 @@ pub(crate) struct Durable {
     store: Store,
     /// None where commits are durable, as far as they ever are, when they are made.
     pub(crate) watcher: Option<WatcherId>,
-    /// Forks with commits on their way. That they fail is for whoever waits to hear.
+    /// Forks with commits on their way. The waiters hear of a failure, not this list.
     under_way: Mutex<ByTicket<Arc<Fork>>>,
     waiting: Mutex<ByTicket<Callback>>,
     listeners: RwLock<Vec<Weak<dyn Listen>>>,
@@ -54,8 +54,8 @@ impl Durable {
         Ok(durable)
     }
 
-    /// Whether everything up to a ticket is, and then it is committed too. If not, this will be told once it
-    /// is.
+    /// Whether everything up to a ticket is durable; then it is committed too. If not, the store tells this
+    /// once it is.
     ///
     /// # Errors
     /// The store failed, and it never will be.
@@ -70,19 +70,18 @@ impl Durable {
     /// A fork has a commit on its way, from which on `show` lets it be seen.
     pub(crate) fn note<R>(&self, ticket: Position, fork: Arc<Fork>, show: impl FnOnce() -> R) -> R {
         let mut under_way = self.under_way.lock();
-        // Both under the lock: who sees it, and asks, finds it noted; who takes note of it finds it in the
-        // fork.
+        // Both under the lock: a reader that sees the commit finds it noted, and the thread that announces it
+        // finds it in the fork.
         let shown = show();
         let stands = under_way.wait(ticket, fork);
         let before = match &stands {
-            // Whoever took note of it was here first.
+            // It was announced before this thread noted it.
             Stands::Complete(fork) => fork.complete(ticket),
             Stands::Waits | Stands::Failed(_) => Vec::new(),
         };
         drop(under_way);
         drop((before, stands));
-        // It may have become durable before it was noted. That it never will be is for whoever waits for it
-        // to hear.
+        // It may have become durable before it was noted. The waiters hear of an error.
         let _ = self.is(ticket);
         shown
     }
@@ -96,7 +95,7 @@ impl Durable {
     /// Calls back once everything up to a ticket is durable.
     pub(crate) fn when(&self, ticket: Position, callback: Callback) {
         let mut waiting = self.waiting.lock();
-        // Looked at under the lock: whoever announces takes it afterwards.
+        // Checked under the lock, which the announcing thread takes after it has advanced the views.
         let (stands, error) = match self.is(ticket) {
             Ok(false) => (waiting.wait(ticket, callback), None),
             Ok(true) => (Stands::Complete(callback), None),
@@ -133,7 +132,7 @@ impl Durable {
     /// Moves what is committed, fork by fork.
     fn take_note(&self, up_to: Position) {
         let mut under_way = self.under_way.lock();
-        // Under the lock: who finds nothing on its way has to find it committed.
+        // Under the lock: a thread that finds nothing pending has to find it committed.
         let before: Vec<_> = under_way.complete(up_to).map(|fork| (fork.complete(up_to), fork)).collect();
         drop(under_way);
         // The last to hold a state may have much to let go of.

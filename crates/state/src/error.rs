@@ -24,7 +24,7 @@ pub enum Error {
     /// A rollback without a snapshot.
     #[error("there is no snapshot to go back to")]
     NoSnapshot,
-    /// Others committed since the snapshot.
+    /// Another writer committed since the snapshot.
     #[error(
         "fork {fork} ends at offset {tail}, and {base} was expected: roll back, or read it anew, and do it again"
     )]
@@ -36,7 +36,7 @@ pub enum Error {
         /// Where it is.
         tail: Offset,
     },
-    /// A key that cannot be.
+    /// A key that is empty or too long.
     #[error("a key is text of 1 to {limit} bytes; this one has {length}")]
     Key {
         /// Bytes it has.
@@ -91,7 +91,7 @@ pub enum Error {
         /// Where it was then.
         offset: Offset,
     },
-    /// What a fork's log says of it is damaged, and no image stands for it.
+    /// A fork's log is damaged, and no image replaces the damaged part.
     #[error("fork {fork} cannot be read, and can only be dropped: {why}")]
     Unreadable {
         /// The fork.
@@ -99,7 +99,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// As many as may be are told already what becomes durable in the store.
+    /// The store has as many watchers as it allows.
     #[error(
         "the store announces to no more than it does: close another state, or open this one over a store of its own"
     )]

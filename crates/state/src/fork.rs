@@ -1,13 +1,13 @@
 //! One fork: its log, and what that comes to.
 //!
-//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. What
-//! they come to is published under `views`, which nobody holds for more than a few words: a reader never
-//! waits for a writer.
+//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. They
+//! publish the result under `views`, a lock that is held only to copy a few words: a reader never waits for a
+//! writer.
 //!
-//! That it is dropped is the last of what becomes of it, ordered as its commits are: whoever wants what is
-//! pending, to write, to fork or to read it, finds no fork from then on, and what is committed of it is there
-//! until the drop is durable. So nobody reads that a fork is gone which is there again after a crash; a
-//! refusal may tell of a drop that is on its way, as a conflict does of a commit.
+//! A drop is the last change of a fork, ordered with its commits. From then on a call that writes, forks or
+//! reads the pending view finds no fork, and the committed view stays until the drop is durable. So no reader
+//! finds a fork gone that is there again after a crash. A refusal may tell of a drop that is not durable yet,
+//! as a conflict may of a commit.
 
 use crate::changes::EachChange;
 use crate::digest::{Digest, Root};
@@ -66,7 +66,7 @@ pub(crate) struct Fork {
     views: Mutex<Views>,
     /// The next root is reckoned from there.
     rooted: Mutex<Option<Rooted>>,
-    /// The state of long ago that it was made of, which others made of the same place share.
+    /// The past state that it was made of, shared with other forks made at the same place.
     _past: Option<Arc<Map>>,
     /// From where on it would be replayed: its newest image, or where its parent's replay brings it.
     imaged: Mutex<Offset>,
@@ -80,8 +80,8 @@ struct Views {
     pending: Option<Moment>,
     /// What becomes committed at which ticket, of a drop nothing.
     under_way: VecDeque<(Position, Option<Moment>)>,
-    /// What a fork that was dropped had committed. It may be much to let go of, and goes with the fork, where
-    /// that keeps nobody waiting.
+    /// What a dropped fork had committed. Freeing it may take long, so it is freed with the fork, where
+    /// nobody waits for that.
     last: Option<Moment>,
 }
 
@@ -176,7 +176,7 @@ impl Fork {
         digest.root()
     }
 
-    /// Whether a root of this fork takes no more than so many entries to be hashed.
+    /// Whether a root of this fork takes at most `most` entries to be hashed.
     pub(crate) fn is_near(&self, map: &Map, most: usize) -> bool {
         match self.rooted() {
             Some(before) if before.0.is_same(map) => true,
@@ -240,7 +240,7 @@ impl Fork {
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
         let Moment { mut map, offset: tail } = self.pending()?;
         if staged.tail != tail {
-            // Whoever appends to a state's log by other means than the state makes this one stale.
+            // An append to the fork's log that bypasses the state makes the state stale.
             return Err(Error::Conflict { fork: self.log.id(), base: tail, tail: staged.tail });
         }
         if let Some(base) = expected
@@ -255,8 +255,8 @@ impl Fork {
             let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
-        // Before others can read the entry: who hears of it from the stream, and then asks here, meets as
-        // little as can be between.
+        // Before others can read the entry: a client that sees it in the stream and then asks here finds it,
+        // but for the shortest possible gap.
         map.extend(changes);
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
@@ -276,7 +276,7 @@ impl Fork {
         Ok(receipt)
     }
 
-    /// It is this by now, which is committed at a ticket. Whoever calls this has the line.
+    /// Publishes the fork's new state, which is committed at a ticket. The caller holds `line`.
     fn become_at(self: &Arc<Self>, ticket: Position, place: &Place<'_>, now: Option<Moment>) {
         let show = || {
             let mut views = self.views.lock();

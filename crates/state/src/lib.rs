@@ -3,7 +3,7 @@
 //!
 //! Owns: what the keys of a fork hold, as committed and as pending; how a commit becomes one entry of the
 //! fork's log; how a state is rebuilt from its logs; a digest by which two replicas compare. Never knows: a
-//! language, a transport, who asks in which order (that is the fork scheduler's).
+//! language, a transport, the order of calls (the fork scheduler has it).
 //!
 //! # Forks and views
 //!

@@ -1,8 +1,8 @@
-//! States of long ago, and those of them that forks were made of, for as long as one of those forks is there:
-//! who comes to the same place again takes the same state, and who comes to one nearby shares with it.
+//! Past states, and those of them that forks were made of, for as long as one of those forks is there: a new
+//! fork of the same place takes the same state, and one of a place nearby shares structure with it.
 //!
-//! *Bound*: a word and a few numbers for each place that a fork was made of, and as many again of forks that
-//! are gone.
+//! *Bound*: a pointer and a few numbers for each place that living forks were made of, and at most the same
+//! number again, or [`SWEPT_MIN`], for places whose forks are gone.
 
 use crate::error::Error;
 use crate::image::{self, Near};
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use thalweg_log::{Offset, Position, ReadError};
 
-/// So many places are kept before anybody looks which are nobody's any more.
+/// Places kept before those without a fork are first swept.
 const SWEPT_MIN: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     places: BTreeMap<(ForkId, Offset), Weak<Map>>,
-    /// At how many the next look is taken.
+    /// The number of places at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -39,7 +39,7 @@ impl Past {
         found.filter(|(at, _)| at.abs_diff(offset) < end.abs_diff(offset)).map(|(_, map)| map)
     }
 
-    /// A fork is made of it. Whoever makes one of the same place at the same time has it as this one does.
+    /// Notes that a fork is made of this state. Forks made of one place at the same time share the result.
     pub(crate) fn note(&mut self, fork: ForkId, offset: Offset, map: Map) -> Arc<Map> {
         if let Some(known) = self.at(fork, offset) {
             return known;
@@ -82,9 +82,9 @@ impl State {
                 Ok(Some(moment)) => return Ok((moment.map, ticket)),
                 // One that was dropped meanwhile reads as if nothing had ever been in it.
                 _ if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
-                // An image was removed before it was read, and is nothing, or empty; or entries went that
-                // another stands for. Whoever removes either has others to begin with, and nobody else looks
-                // at them before that is done.
+                // An image was removed before it was read, and is missing or empty; or entries were trimmed
+                // that another image replaces. Whichever code removed them has noted other images first, so
+                // the next try begins with those.
                 _ if !image::are_same(&under(&shared.images.lock(), &found.log, offset), &images) => {}
                 Ok(None) | Err(Error::Read(ReadError::Purged { .. })) => return Err(no_state),
                 Err(error) => return Err(error),

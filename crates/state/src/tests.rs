@@ -271,7 +271,7 @@ fn a_value_that_is_null_is_there_when_the_state_is_opened_again() {
 }
 
 #[test]
-fn whoever_asks_after_the_store_failed_is_told_at_once() {
+fn a_waiter_that_comes_after_the_store_failed_is_told_at_once() {
     let disk = SimDisk::new(1, 64 << 20);
     let options = StoreOptions { durability: Durability::Sync, ..StoreOptions::default() };
     let (store, _) = Store::open(&Disk::Sim(disk.clone()), "/store".as_ref(), options).unwrap();
@@ -534,14 +534,14 @@ fn keys_that_cannot_be_and_logs_of_others_are_refused() {
 }
 
 #[test]
-fn whoever_finds_a_write_durable_sees_it_committed() {
+fn a_caller_that_finds_a_write_durable_sees_it_committed() {
     let directory = tempfile::tempdir().unwrap();
     let store = on_disk(directory.path(), Durability::Sync);
     let state = State::open(&store, "state", Options::default()).unwrap();
     for number in 0..2_000 {
         let value = number.to_string();
         let receipt = state.write(state.main(), &put("k", &value), 0).unwrap();
-        // Not by waiting for the one who tells: by asking, as who answers a call does.
+        // By asking, as the code that answers a call does, and not by waiting for the announcement.
         while !state.is_durable(receipt.ticket).unwrap() {
             std::hint::spin_loop();
         }
@@ -945,7 +945,7 @@ fn an_image_goes_with_the_last_fork_that_leans_on_it_and_a_drop_looks_at_no_othe
         let half = if reopened { 0 } else { forks.len() / 2 };
         for fork in forks.drain(half..) {
             assert_eq!(images_in(&store), 3, "others lean on it");
-            // Whoever looks at a fork's views or at all forks waits here for ever.
+            // A drop that took the lock of another fork's views, or of all forks, would wait here for ever.
             let others = state.shared.forks.read();
             let held: Vec<_> = others.values().filter(|other| other.log.id() != fork).cloned().collect();
             drop(others);
@@ -1100,7 +1100,7 @@ fn a_fork_is_seen_as_committed_until_its_drop_is_durable() {
     let receipt = state.drop_fork(fork, 2).unwrap();
     assert!(!state.is_durable(receipt.ticket).unwrap());
     assert_eq!((seen(&state), state.lines().len()), (Some(b"1".to_vec()), 2));
-    // What is on its way is seen by whoever wants to do something with it.
+    // A drop that is not durable yet shows in what concerns the pending view.
     assert_eq!(state.forks(), [main]);
     let end = state.offset(fork, View::Committed).unwrap();
     let refused = [

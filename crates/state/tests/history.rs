@@ -29,9 +29,9 @@ const CLIENTS: usize = 16;
 const KEYS: u64 = 12;
 /// Forks that come and go, at once.
 const PASSING_MAX: usize = 6;
-/// So little of a log is replayed: images are written all along, and those that are needed no more go.
+/// Small, so that images are written all along, and those that are not needed any more are removed.
 const IMAGE_BYTES: u64 = 64 << 10;
-/// One that a client drops has served at least so many calls.
+/// Calls that a fork serves at least before a client drops it.
 const CALLS_MIN: u64 = 50;
 
 type Said<T> = Result<T, CallError<Error>>;
@@ -42,8 +42,8 @@ struct Fork {
     name: String,
     /// Where its parent ended when it was made.
     at: u64,
-    /// Whether somebody is about to drop it. Whoever writes holds it meanwhile: so what was written is known
-    /// before it goes, and only reads meet the drop.
+    /// Whether a client is about to drop it. A writer holds the lock for reading meanwhile: so its writes are
+    /// known before the drop, which only reads can meet.
     is_closed: RwLock<bool>,
     calls: AtomicU64,
 }

@@ -7,7 +7,7 @@ use thalweg_log::{Options as StoreOptions, Store};
 use thalweg_state::{Change, Options, State, Value};
 
 #[test]
-fn whoever_looks_at_a_session_shares_what_it_wrote_with_it() {
+fn a_read_view_of_a_session_shares_the_memory_of_its_writes() {
     const KEYS: usize = 10_000;
     const SIGHTS: usize = 100;
     let store = Store::memory(StoreOptions::default()).unwrap();

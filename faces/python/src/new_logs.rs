@@ -10,13 +10,8 @@ use thalweg_log::{Log, ReadError};
 
 /// A listener for new logs. It holds the store, so it has a seat from which closing the store takes it.
 struct Listener {
-<<<<<<< HEAD:faces/python/src/new_logs.rs
     new_logs: thalweg_log::NewLogs,
     /// What was found by looking ahead, and was not taken.
-=======
-    births: thalweg_log::Births,
-    /// What was found by looking ahead, and was not taken.
->>>>>>> w-faces:faces/python/src/births.rs
     came: Option<Result<Arc<Log>, ReadError>>,
 }
 

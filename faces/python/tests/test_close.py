@@ -79,13 +79,8 @@ class Close(StoreCase):
             asks.start()
             self.store.close()
             asks.join()
-<<<<<<< HEAD
             self.assertIsInstance(got[0], (thalweg.NewLogs, thalweg.Closed))
             # At once, whatever handles are held.
-=======
-            self.assertIsInstance(got[0], (thalweg.Births, thalweg.Closed))
-            # At once, whatever handles are held.
->>>>>>> w-faces
             self.store = self.open()
 
     def test_a_store_stays_where_it_was_opened(self):

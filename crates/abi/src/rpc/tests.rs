@@ -180,7 +180,7 @@ fn another_target_is_named_by_a_number_and_a_dead_one_is_a_fault() {
     // SAFETY: lent until the next call.
     let words = |detail: *const c_char| unsafe { CStr::from_ptr(detail) }.to_str().unwrap().to_owned();
     assert!(words(done.detail).contains("nobody listens"), "{}", words(done.detail));
-    // For whoever makes an error of the fault.
+    // For a caller that raises the fault.
     assert_eq!(words(thalweg_error_detail()), words(done.detail));
     // SAFETY: a client that was not closed.
     unsafe { thalweg_rpc_close(client) };

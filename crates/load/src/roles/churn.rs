@@ -1,5 +1,5 @@
-//! Whoever comes and goes: an answer and away, half a request and away, a moment of following and away, a
-//! stream that lives for two requests.
+//! The client that connects and leaves: after one answer, after half a request, after a moment of following,
+//! and after it created and deleted a stream.
 
 use super::{Next, Role};
 use crate::driver::Shared;
@@ -62,7 +62,7 @@ impl Role for Churn {
         Next::Sent
     }
 
-    /// Whoever comes and goes meets what others left, too.
+    /// Counts a refusal, and never ends the load: other clients may have left the streams in any state.
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
         if !(200..300).contains(&head.status) {
             shared.counts.fail(|| format!("churn: status {}", head.status));

@@ -1,4 +1,4 @@
-//! Whoever follows a stream from its beginning, and knows of each record whether it is the next one.
+//! The follower: follows a stream from its beginning, and checks that each record is the next one.
 
 use super::{Next, Role};
 use crate::arguments::Via;

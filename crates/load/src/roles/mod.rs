@@ -21,9 +21,9 @@ pub(crate) use write::{Pace, Work, Write};
 pub(crate) enum Next {
     /// The request is written: send it, and come back when it is answered.
     Sent,
-    /// The same, but come back after so many milliseconds if it is not answered by then.
+    /// The same, but come back after this number of milliseconds if it is not answered by then.
     SentUntil(u32),
-    /// Come back after so many milliseconds.
+    /// Come back after this number of milliseconds.
     Wait(u32),
     /// Nothing: come back when something is received.
     Rest,
@@ -60,7 +60,7 @@ pub(crate) trait Role {
     fn answered(&mut self, shared: &mut Shared);
 
     /// The span ends while an answer is owed: counts the request that waits for it and what was due behind
-    /// it, each at its age. Whoever follows or rests waits for no answer.
+    /// it, each at its age. By default nothing: followers and idle clients wait for no answer.
     fn unanswered(&self, now_ns: u64, counts: &mut Counts) {
         let _ = (now_ns, counts);
     }

@@ -1,4 +1,4 @@
-//! Whoever catches up: a whole stream from its beginning to where it is up to date, and anew.
+//! The reader that catches up: reads a stream from its beginning until it is up to date, and begins again.
 
 use super::{Next, Role};
 use crate::counts::Counts;

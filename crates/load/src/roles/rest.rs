@@ -1,4 +1,4 @@
-//! Whoever idles: asks once, and stays.
+//! The idle client: sends one request, and stays connected.
 
 use super::{Next, Role};
 use crate::arguments::Idle;

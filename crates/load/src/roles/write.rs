@@ -1,4 +1,4 @@
-//! Whoever appends or creates: one request after the other, or at a pace.
+//! The writer: appends or creates, one request after the other or at a fixed rate.
 
 use super::{Next, Role};
 use crate::counts::Counts;
@@ -16,8 +16,8 @@ pub(crate) enum Work {
     Append { first: u64, streams: u64, record: Vec<u8> },
     /// Appends numbered records to one stream.
     Publish { stream: u64, record: Vec<u8> },
-    /// Fills streams, counted from zero, with so many chunks each; `left` of them are to come for the present
-    /// one.
+    /// Fills streams, counted from zero, with `times` chunks each; `left` of them are still to come for the
+    /// current stream.
     Fill { chunk: Arc<[u8]>, times: u64, left: u64 },
     /// Creates streams, counted from `first`.
     Create { first: u64 },

@@ -1,5 +1,5 @@
-//! The client that takes single steps and says how each ended: what is wrong is at the other end, and told by
-//! whoever started this. The steps stand in `conformance/matrix/README.md`.
+//! The client that takes single steps and prints how each ended. The program that started it reports faults
+//! of the other end. `conformance/matrix/README.md` lists the steps.
 
 use crate::Outcome;
 use crate::echo::client::EchoClient;

@@ -1,8 +1,8 @@
 //! The calls in flight: which there are, without hashing.
 //!
 //! A call's number holds the slot it lies in (the low bits) and how many calls there were before it (the
-//! rest), so a number is looked up by an index, never comes twice, and what is still said about an old one
-//! fits nobody.
+//! rest), so a number is looked up by an index, is never used twice, and a late frame for an old call matches
+//! none.
 
 use crate::call::CallId;
 use std::ops::Range;
@@ -41,8 +41,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// A new call, whose stream may send so many items, unless one frame answers it. Its request's place is
-    /// set once it is known.
+    /// A new call, whose stream may send `credit` items; `unary`: one frame answers it. The place of its
+    /// request is set once it is known.
     pub(crate) fn begin(&mut self, credit: u64, unary: bool) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -87,7 +87,7 @@ impl Calls {
         }
     }
 
-    /// The call's stream may send so many items more.
+    /// The call's stream may send `items` more items.
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
         if let Some(slot) = self.slot(call) {
             slot.credit = slot.credit.saturating_add(items.into());

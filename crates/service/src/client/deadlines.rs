@@ -1,4 +1,4 @@
-//! Until when somebody wants each answer.
+//! The deadlines of calls.
 //!
 //! A call that ends leaves its deadline behind, and the heap is swept when those outnumber the living: so
 //! ending a call costs nothing, and the heap is never more than about twice as large as there are calls.

@@ -19,7 +19,7 @@ use thalweg_wire::hex::Hex;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
-/// How long an attempt may take to be greeted that began when the time was over.
+/// How long an attempt that began when the time was over may wait for its welcome.
 const GREETING: Duration = Duration::from_secs(1);
 /// What a stranger is told.
 pub(super) const NOBODY_ELSE: &str = "takes nobody but the user who runs its server";
@@ -51,7 +51,7 @@ enum Attempt {
 }
 
 impl Attempt {
-    /// Until then, or for a moment if that is over: whoever tries once is to be greeted once.
+    /// Until `until`, or for [`GREETING`] if that is over: a single attempt also has time to be greeted.
     fn greeting(ways: Ways, until: Instant) -> Self {
         let (now, received) = (Instant::now(), Vec::with_capacity(HELLO_BYTES));
         let until = if now < until { until } else { now + GREETING };
@@ -108,7 +108,7 @@ impl Dialer {
             Reconnect::Backoff { first, most } => (first.max(PAUSE_FIRST), most.max(first)),
         };
         let now = Instant::now();
-        // A budget too long to count is one without an end that anybody sees.
+        // A limit beyond what the clock can express becomes 2^30 seconds.
         let until = now.checked_add(options.connect_within).unwrap_or(now + Duration::from_secs(1 << 30));
         Ok(Self {
             endpoint: endpoint.clone(),
@@ -197,7 +197,7 @@ impl Dialer {
         Ok(())
     }
 
-    /// Refuses who listens for somebody else, before anything is said.
+    /// Refuses a server that another user runs, before anything is sent to it.
     fn recognise(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
         if !self.same_user_only || socket::same_user_or_root(socket).unwrap_or(false) {
             return Ok(());
@@ -222,7 +222,7 @@ impl Dialer {
             {
                 return Err(ended());
             }
-            // Who turns a client away before it said hello has said why before it was gone.
+            // A server that turns a client away before its hello has written why before it closed.
             if written.is_err() && greeting.received.len() < HELLO_BYTES {
                 return Err(ended());
             }

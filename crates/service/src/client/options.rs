@@ -21,7 +21,7 @@ pub struct ClientOptions {
     /// How long to go on trying to connect: until somebody listens, has room, and says welcome. Zero tries
     /// once, and waits a second for a welcome.
     pub connect_within: Duration,
-    /// How long anybody wants the answer of a call that says nothing else.
+    /// The deadline of a call that has none of its own.
     pub deadline: Option<Duration>,
     /// Calls in flight at most; one more is [`Fault::Overloaded`].
     pub in_flight_max: u32,
@@ -41,8 +41,8 @@ pub struct ClientOptions {
     pub reconnect: Reconnect,
     /// Speak plain frames: no hello, answers in order, neither cancellation nor credit.
     pub plain: bool,
-    /// Only a server that this process's user runs, or root, is spoken to: whoever listens at a path that
-    /// anybody may make reads what is asked, and answers it.
+    /// Connect only to a server that this process's user or root runs. At a path that any user may create,
+    /// another user's server could read and answer the requests.
     pub same_user_only: bool,
 }
 

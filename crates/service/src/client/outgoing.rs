@@ -1,4 +1,4 @@
-//! Bytes on their way out, and how many of all there ever were have left.
+//! Bytes on their way out, and how many were ever written.
 
 use std::ops::Range;
 use thalweg_transport::Unsent;
@@ -28,7 +28,7 @@ impl Outgoing {
         &self.unsent
     }
 
-    /// So many bytes of what was unsent are written.
+    /// `count` bytes of what was unsent are written.
     #[inline]
     pub(crate) fn sent(&mut self, count: usize) {
         self.unsent.sent(count);
@@ -56,7 +56,7 @@ impl Outgoing {
         self.sent(0);
     }
 
-    /// So many bytes are written that never lay here.
+    /// `count` bytes are written that bypassed this buffer.
     pub(crate) fn went_past(&mut self, count: usize) {
         self.written += count as u64;
     }

@@ -1,4 +1,4 @@
-//! The process at the other end of a connection, for whoever started it.
+//! The process at the other end of a connection, for the process that started it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -22,8 +22,8 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 use thalweg_wire::messagepack::Reader;
 
-/// Received bytes nobody took at which reading pauses, and items that are kept at most while another call is
-/// waited for.
+/// Bytes received and not taken at which reading pauses; also the most bytes of items that are kept while
+/// another call is waited for.
 pub const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The bounds of a session; see [`crate::ClientOptions`].
@@ -77,7 +77,7 @@ impl Stashed {
 pub(crate) struct Session {
     bounds: Bounds,
     calls: Calls,
-    /// Plain only: whose answer comes next. Calls that nobody waits for any more are still among them.
+    /// Plain only: calls in the order of their answers. Cancelled calls are still among them.
     order: VecDeque<CallId>,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -118,7 +118,7 @@ impl Session {
         }
     }
 
-    /// There is a connection, and a welcome that says so much credit.
+    /// There is a connection, whose welcome gives each new stream `credit` items.
     pub(crate) fn welcome(&mut self, credit: u32) {
         self.credit = Some(credit);
         if !self.bounds.plain {
@@ -152,8 +152,7 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`]
-    /// comes next.
+    /// Begins a call that was admitted; returns the header of its request. [`Session::queue`] comes next.
     pub(crate) fn begin(
         &mut self,
         length: usize,
@@ -177,7 +176,7 @@ impl Session {
         (call, Head::Multiplexed(header.encode()))
     }
 
-    /// The call is wanted until then.
+    /// Sets the call's deadline.
     pub(crate) fn until(&mut self, call: CallId, at: Instant) {
         self.deadlines.add(at, call, self.calls.len(), |call| self.calls.has(call));
     }
@@ -192,7 +191,7 @@ impl Session {
         self.calls.lies_at(call, end - (head.len() + request.len()) as u64..end);
     }
 
-    /// Takes back the requests of which nothing has left; of which calls, in their order.
+    /// Takes back the requests of which nothing has left; returns their calls, in order.
     fn take_back(&mut self, calls: &[CallId]) -> Vec<CallId> {
         let written = self.outgoing.written();
         let place =
@@ -212,8 +211,7 @@ impl Session {
         taken
     }
 
-    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now, and so does
-    /// one whose request is still here.
+    /// Cancels the call, which still ends: at once if it is plain, or if nothing of its request has left.
     pub(crate) fn cancel(&mut self, call: CallId) {
         if !self.calls.has(call) {
             return;
@@ -235,7 +233,7 @@ impl Session {
         self.stashed_bytes = self.stash.iter().map(Stashed::item_bytes).sum();
     }
 
-    /// Lets a stream send so many items more.
+    /// Lets a stream send `items` more items.
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
         if items > 0 && !self.bounds.plain && self.calls.has(call) {
             self.calls.grant(call, items);
@@ -277,7 +275,7 @@ impl Session {
         self.incoming.room()
     }
 
-    /// Whether reading should pause: the caller holds it up, or so much came that nobody took.
+    /// Whether reading should pause: the caller holds it up, or [`BACKLOG_BYTES`] came that nobody took.
     pub(crate) fn is_full(&self) -> bool {
         self.is_held_back || self.incoming.len() >= BACKLOG_BYTES && self.has_arrived()
     }
@@ -560,9 +558,9 @@ impl Head {
     }
 }
 
-/// Whether a frame's tag is an item's, which alone ends so by the rules of the schema; `None` where it has
-/// none, which whoever reads it will say. Plain connections carry no kinds and go by this; elsewhere it has
-/// to fit the kind.
+/// Whether a frame's tag is an item's, which alone ends in `Item` by the rules of the schema; `None` for a
+/// frame without a tag, which its reader reports. A plain connection has no frame kinds and goes by this;
+/// elsewhere the tag has to fit the kind.
 fn names_item(frame: &[u8]) -> Option<bool> {
     Reader::new(frame).response().ok().map(|tag| tag.ends_with(b"Item"))
 }

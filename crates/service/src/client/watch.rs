@@ -54,7 +54,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Is readable from then on, or a moment before.
+    /// Makes the descriptor readable at `at`, or a moment before.
     pub(crate) fn due(&mut self, at: Option<Instant>) -> io::Result<()> {
         self.nested.due(at)
     }

@@ -1,8 +1,8 @@
-//! Letting clients in.
+//! Accepting clients.
 //!
-//! Over the bound of clients, and while there is no descriptor left, nobody is accepted: whoever comes waits
-//! in the kernel's queue, and is let in when somebody leaves. Nobody is turned away but other users, where
-//! only this one may connect: they are told so at once, and keep no place while they listen or do not.
+//! Over the bound of clients, and while the process has no descriptor left, the server accepts nobody: new
+//! clients wait in the kernel's queue, and are accepted when another client leaves. Only other users are
+//! turned away, where this one alone may connect: they are told so at once and take no place.
 
 use crate::server::client::{Client, Entry};
 use crate::server::collector::ServerCore;

@@ -36,9 +36,9 @@ impl Busy {
         self.paused && is_used_up && self.in_flight.iter().any(|begun| begun.is_stream)
     }
 
-    /// Has a request that begins within what may be read behind the one that waits read to its end, and what
-    /// follows it for as much again: two may lie here whole, and what is said behind further ones is heard
-    /// once they begin.
+    /// Sets how far to read behind the waiting request. A request that begins within [`AHEAD_BYTES_MAX`] is
+    /// read to its end, and so are [`AHEAD_BYTES_MAX`] bytes behind it: two requests may lie here whole, and
+    /// what stands behind further ones is heard once they begin.
     fn reach_behind(&mut self, waiting_bytes: usize) {
         let passed = self.input.unread().len() - self.input.ahead().len();
         let reach = waiting_bytes + AHEAD_BYTES_MAX;

@@ -27,7 +27,7 @@ pub(crate) struct Place {
     pub(crate) key: Key,
     /// The client's name for the call; on plain connections the serial.
     pub(crate) id: u64,
-    /// Our own name for the call, never used again: an id may be.
+    /// The server's own number of the call, never reused; an id may be.
     pub(crate) serial: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Piece {
     pub(crate) place: Place,
     /// An item or an end.
     pub(crate) kind: Kind,
-    /// Of an end.
+    /// The fault code of an end, or 0.
     pub(crate) fault: u16,
     payload: Payload,
 }

@@ -74,8 +74,8 @@ impl<H: Handler> At<'_, H> {
         self.put_back(key, busy, fate);
     }
 
-    /// What a client left behind in its ring is handled before it is forgotten, as it would be on a socket:
-    /// as much as a ring can hold, whatever the memory says.
+    /// Handles what a client that is gone left in its ring, as on a socket: at most as many bytes as a ring
+    /// can hold, whatever the shared memory says.
     fn drain_departed(&mut self, key: Key) {
         let Some(Client { busy, ring: Some(ring), .. }) = client(self.core, key) else { return };
         let mut busy = busy.take().unwrap_or_else(|| self.engine.spare.take());
@@ -84,8 +84,8 @@ impl<H: Handler> At<'_, H> {
         self.engine.remove(self.core, self.collector, key, busy);
     }
 
-    /// Deals with what a client has sent, as far as it may begin calls, up to about so many bytes: it may
-    /// send without an end.
+    /// Deals with up to about `most_bytes` of what a client has sent, as far as it may begin calls. The
+    /// bound is for a client that never stops sending.
     pub(crate) fn hear_out(&mut self, key: Key, busy: &mut Busy, most_bytes: usize) -> Fate {
         let mut left_bytes = most_bytes;
         while left_bytes > 0 && !busy.paused && busy.stage == Stage::Open {

@@ -55,7 +55,7 @@ pub(crate) struct Busy {
     pub(crate) next_bytes: usize,
     /// Is among those whose input is to be dealt with again.
     pub(crate) relieved: bool,
-    /// While it is paused it is read from until it has so much, for what is said about calls in flight.
+    /// Bytes up to which it is read from while it is paused, to hear what concerns calls in flight.
     pub(crate) ahead_bytes_max: usize,
     /// Streams were told to wait until what is unsent has left.
     pub(crate) congested: bool,

@@ -1,4 +1,4 @@
-//! What a call's producer and its connection tell each other: credit, and that nobody waits any more.
+//! What a call's producer and its connection tell each other: credit, and that the call is cancelled.
 //!
 //! One lock per call, taken by the reply (on whatever thread) for each item, and by the reactor when the
 //! client sends credit, cancels or goes. A call that is answered at once never locks it.
@@ -17,7 +17,7 @@ use thalweg_wire::service::Flow;
 
 /// Items that a producer may make without credit before its call is ended.
 const HELD_ITEMS_MAX: usize = 16;
-/// And their bytes, if it is more than one.
+/// And their bytes; a single item may be longer.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// A call as its reply and its connection share it.
@@ -54,17 +54,17 @@ pub(crate) enum Held {
 /// How much credit is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grant {
-    /// So many items more.
+    /// This many items more.
     Items(u32),
-    /// As many as bring it up to this.
+    /// Raise the call's credit to this, if it is lower.
     UpTo(u32),
 }
 
 /// What becomes of an item.
 pub(crate) enum Admitted {
-    /// It may leave, and then.
+    /// It may leave; what its producer is to do next.
     Leaves(Flow),
-    /// It waits here.
+    /// It waits for credit.
     Held,
     /// Nobody wants it.
     Unwanted,
@@ -246,7 +246,7 @@ impl Call {
     }
 }
 
-/// Wakes whoever waits, without the lock: a waker may do anything.
+/// Wakes the waiting producer, without the lock: a waker may do anything.
 fn wake(mut state: parking_lot::MutexGuard<'_, State>) {
     let waker = state.waker.take();
     drop(state);
@@ -263,7 +263,7 @@ pub(crate) struct Calls {
     idle: Vec<Arc<Call>>,
 }
 
-/// So many are kept.
+/// Ended calls kept for reuse.
 const IDLE_MAX: usize = 1_024;
 
 impl Calls {

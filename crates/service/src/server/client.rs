@@ -68,7 +68,7 @@ impl Ring {
         let wanted = match (self.paused, self.blocked) {
             (false, blocked) => Wanted::beside_unsent(blocked),
             (true, true) => Wanted::Space,
-            // What ends the pause is ours, and whoever ends it has the ring looked at.
+            // Only this server ends the pause, and the code that ends it reads the ring.
             (true, false) => return true,
         };
         self.end.prepare_to_sleep(wanted)

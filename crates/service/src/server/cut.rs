@@ -10,13 +10,13 @@ pub(crate) enum Cut {
     More,
     /// A request that is there as a whole.
     Request(RequestHead),
-    /// Nobody waits for a call any more.
+    /// The client cancels a call.
     Cancel(u64),
     /// A call may send more items.
     Credit(u64, u32),
-    /// A request that is longer than is allowed: so many bytes in all, some of which may be still to come.
+    /// A request that is too long: `bytes` is its whole length, some of which may be still to come.
     TooLong { id: u64, bytes: usize },
-    /// The connection cannot go on; the call that its last frame named.
+    /// The connection cannot go on; `id` is the call that its last frame named.
     Wrong { id: u64, fault: Fault },
 }
 

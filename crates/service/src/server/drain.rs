@@ -1,11 +1,11 @@
-//! Ending: nothing new is taken, what was begun is answered, and who does not take its answers in time is
-//! left.
+//! Draining: the server takes no new call, answers the calls that began, and disconnects clients that do not
+//! take their answers in time.
 //!
-//! The listeners go first, with their paths, so that another server may follow at once. Every client is told;
-//! what it had sent before it could know is refused as
+//! The listeners close first and their paths are removed, so that another server may follow at once. Every
+//! client is told; requests that it sent before it could know are refused as
 //! [`Fault::Draining`](thalweg_wire::fault::Fault::Draining), which is safe to repeat elsewhere. After the
-//! grace clients go, whatever they are owed. A handler is waited for without a limit: whoever stops a server
-//! may rely on nobody using it any more.
+//! grace period clients are disconnected, whatever they are owed. Handlers are waited for without a limit:
+//! once the run returns, none uses the server.
 
 use crate::server::at::At;
 use crate::server::busy::{NEVER_MS, Stage};
@@ -39,7 +39,7 @@ impl<H: Handler> At<'_, H> {
             }
             let most_bytes = engine.left_behind_bytes_max();
             let fate = self.hear_out(key, &mut busy, most_bytes);
-            // Whoever is still there then brings about the turn that ends it, in a foreign loop too.
+            // The timer of a client still connected then causes the turn that ends it, in a foreign loop too.
             self.engine.watch_deadline(self.core, key, &mut busy, until_ms);
             self.put_back(key, busy, fate);
         }
@@ -48,7 +48,7 @@ impl<H: Handler> At<'_, H> {
 }
 
 impl Engine {
-    /// What a client may have sent before it could know: as much as a ring holds, or a socket.
+    /// Bytes that a client may have sent before it could know: what a ring or a socket holds.
     pub(crate) fn left_behind_bytes_max(&self) -> usize {
         self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize
     }

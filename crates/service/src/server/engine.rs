@@ -20,9 +20,9 @@ use std::sync::Arc;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_transport::{Heard, Read};
 
-/// Turns between two looks for rings that have gone quiet.
+/// Turns between two searches for rings that have gone quiet.
 pub(crate) const STOP_POLLING_EVERY: u64 = 256;
-/// A ring that brought nothing for so many turns need not be looked at every turn.
+/// Turns without input after which a ring is no longer polled every turn.
 const QUIET_TURNS: u64 = 2_048;
 
 pub(crate) struct Engine {
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     pub(crate) drain_until_ms: Option<u64>,
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
-    /// What the rings of all clients may come to need.
+    /// The most memory that the rings of all clients may need.
     pub(crate) promised_bytes: u64,
     pub(crate) statistics: Statistics,
 }
@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// Lets clients in, hears bells, and finds whose input is to be served. How many rings are up and have
-    /// something: nothing else tells of these.
+    /// Accepts clients, takes bells, and lists the connections to serve. Returns the number of polled rings
+    /// that have something: no descriptor reports these.
     pub(crate) fn sort_out(&mut self, core: &mut ServerCore, collector: &mut Collector) -> usize {
         let mut ready = std::mem::take(&mut collector.ready);
         for (key, readiness) in ready.drain(..) {
@@ -141,7 +141,7 @@ impl Engine {
         self.remove(core, collector, key, busy);
     }
 
-    /// One read: how many bytes came, those included that are passed over; `None` of a client that is gone.
+    /// Reads once. Returns the bytes received, skipped ones included; `None` if the client is gone.
     pub(crate) fn receive(&mut self, core: &mut ServerCore, key: Key, busy: &mut Busy) -> Option<usize> {
         let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return None };
         match &mut client.ring {
@@ -159,7 +159,7 @@ impl Engine {
                 Some(0)
             }
             Err(error) => {
-                // So the kernel says of a socket that was closed with bytes in it.
+                // The kernel reports this for a socket that was closed with unread bytes in it.
                 if error.kind() == ErrorKind::ConnectionReset {
                     busy.stage = Stage::Reset;
                 }
@@ -193,7 +193,7 @@ impl Engine {
             }
             if let Some(outlet) = client.outlet {
                 core.remove(*outlet);
-                // Nobody else can come where there is no listener.
+                // Without a listener no other client can connect.
                 if self.sources.is_empty() && !self.draining {
                     core.stop();
                 }
@@ -205,7 +205,7 @@ impl Engine {
         self.let_in_again(core);
     }
 
-    /// Rings that have been quiet for long ring from here on, instead of being looked at.
+    /// Stops polling rings that have been quiet for long: their clients ring a bell from here on.
     pub(crate) fn stop_polling(&mut self, core: &mut ServerCore, collector: &mut Collector) {
         let turn = self.turn;
         collector.polled.retain(|key| {

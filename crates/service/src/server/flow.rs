@@ -12,8 +12,8 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::service::error_frame;
 
 impl Engine {
-    /// Ends a call for its client, and tells its handler. Until the handler ends it too it counts against the
-    /// connection's bound. A call that has ended already is none of anybody's business.
+    /// Ends a call for its client, and tells its handler. It counts against the connection's bound until the
+    /// handler ends it too. Does nothing for a call that has ended already.
     pub(crate) fn end_early(&mut self, busy: &mut Busy, key: Key, id: u64, fault: Fault, message: &str) {
         let Some(begun) = busy.in_flight.find(id) else { return };
         let place = Place { key, id, serial: begun.serial };
@@ -35,7 +35,7 @@ impl Engine {
         had_ended
     }
 
-    /// Sees to it that the connection's timer is due by then.
+    /// Sets the connection's timer to `deadline_ms`, unless it is due earlier.
     pub(crate) fn watch_deadline(&self, core: &mut ServerCore, key: Key, busy: &mut Busy, deadline_ms: u64) {
         if deadline_ms < busy.timer_ms {
             busy.timer_ms = deadline_ms;

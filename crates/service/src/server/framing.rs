@@ -12,7 +12,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// Makes room for what stands in front of a payload; where the frame begins.
+    /// Reserves the frame's header; returns where the frame begins.
     #[inline]
     pub(crate) fn begin(self, output: &mut Vec<u8>) -> usize {
         let start = output.len();
@@ -23,8 +23,8 @@ impl Framing {
         start
     }
 
-    /// Writes what stands in front of the payload that was appended. `end` is `None` for an item, else the
-    /// code of a fault or 0.
+    /// Writes the header of the payload that was appended. `end` is `None` for an item, else the code of a
+    /// fault or 0.
     #[inline]
     pub(crate) fn finish(self, output: &mut [u8], start: usize, end: Option<u16>) {
         let head = match self {

@@ -27,7 +27,7 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// A request, as long as its handler is being called.
+/// A request, borrowed while its handler is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The request's frame, in the connection's own buffer.
@@ -51,16 +51,16 @@ pub trait Handler {
     /// news from other threads and deal with it on the reactor's.
     fn notified(&mut self) {}
 
-    /// Every request that came was handed over, and the reactor would wait for more: the handler may do a
-    /// piece of work that waits for one of its threads. Clients that ask meanwhile wait for its end, so it is
-    /// to be a fraction of a millisecond. Whether it did any: then it is asked again, once what came
-    /// meanwhile was handed over. Only [`Server::serve`](crate::Server::serve) asks.
+    /// Every request that came was handed over, and the reactor would sleep: the handler may do a piece of
+    /// work that waits for one of its threads. It should take a fraction of a millisecond, because clients
+    /// wait for its end. Returns whether it did any: then it is called again, after the requests that came
+    /// meanwhile. Only [`Server::serve`](crate::Server::serve) calls it.
     fn help(&mut self) -> bool {
         false
     }
 
-    /// A client is gone that has not read all of what it was answered, or was to be: for handlers whose
-    /// answers are names of something that is kept. By standard output nobody can tell what was read.
+    /// A client is gone that did not read all of its answers, or left before they were given: for handlers
+    /// whose answers name resources that they keep. Over standard output this cannot be known.
     fn undelivered(&mut self, client: ClientId) {
         let _ = client;
     }

@@ -20,7 +20,7 @@ pub(crate) struct Begun {
     pub(crate) call: Arc<Call>,
     /// On plain connections.
     pub(crate) turn: Option<Turn>,
-    /// Items of it have left.
+    /// Some of its items have left.
     pub(crate) is_stream: bool,
     /// In the reactor's milliseconds.
     pub(crate) deadline_ms: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Something is answered before the turn has come: how many bytes.
+    /// Keeps what is answered before the call's turn; returns its bytes.
     pub(crate) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.answered.len();
         write(&mut self.answered);
@@ -63,12 +63,12 @@ impl Begun {
 pub(crate) struct InFlight {
     calls: HashTable<Begun>,
     abandoned: HashTable<Abandoned>,
-    /// Of the requests of all of them.
+    /// Bytes of the requests of all of them.
     bytes: usize,
 }
 
-/// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a
-/// client can slow down nobody but itself, and that not by much.
+/// Clients choose the ids, so a client may cause collisions. They slow down only its own connection, and not
+/// by much: a table holds no more ids than one connection may have calls in flight.
 #[inline]
 fn hash(id: u64) -> u64 {
     let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -118,7 +118,7 @@ impl InFlight {
         }
     }
 
-    /// The call is about to end for its client alone: its request counts on. The bytes of that.
+    /// The call ends for its client alone: its request still counts. Returns the bytes of that.
     pub(crate) fn abandon(&mut self, id: u64) -> u64 {
         let Some(begun) = self.find(id) else { return 0 };
         let abandoned = Abandoned { serial: begun.serial, bytes: begun.bytes };
@@ -128,7 +128,7 @@ impl InFlight {
         bytes.into()
     }
 
-    /// The handler of such a call ended it too; the bytes of its request.
+    /// The handler of an abandoned call ended it too. Returns the bytes of its request.
     pub(crate) fn forget(&mut self, serial: u64) -> u64 {
         let Ok(entry) = self.abandoned.find_entry(hash(serial), |call| call.serial == serial) else {
             return 0;

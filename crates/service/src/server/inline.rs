@@ -17,7 +17,7 @@ struct Here {
     call: usize,
     framing: Framing,
     output: Vec<u8>,
-    /// From this length on of the output streams are told to wait.
+    /// Length of the output, in bytes, from which streams are told to wait.
     full_at: usize,
     ended: bool,
 }

@@ -9,17 +9,17 @@ pub(super) const READ_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
-    /// What was dealt with.
+    /// Bytes that were dealt with.
     start: usize,
-    /// What was looked through of the rest.
+    /// Bytes of the rest that were scanned ahead.
     ahead: usize,
-    /// Where the frame of that begins which was looked through last.
+    /// Where the frame that was scanned last begins.
     last_ahead: usize,
-    /// Bytes of the frame that it begins with, by the client's word.
+    /// Length of the first frame, as its header announces it, in bytes.
     announced: usize,
-    /// Bytes still to come that nobody wants: the rest of a frame that is too long.
+    /// Bytes to discard on arrival: the rest of a frame that is too long.
     skip: usize,
-    /// How much of the rest was there when the connection began to wait, and when that was, in the reactor's
+    /// Bytes that were not dealt with when the connection began to wait, and when that was, in the reactor's
     /// milliseconds.
     waited: usize,
     waits_since_ms: u64,
@@ -44,35 +44,35 @@ impl Input {
         self.waited = self.waited.saturating_sub(count);
     }
 
-    /// What is there waits from now on, unless something of it does already.
+    /// Notes that the bytes received so far wait from `now_ms` on, unless some of them wait already.
     pub(crate) fn wait(&mut self, now_ms: u64) {
         if self.waited == 0 {
             (self.waited, self.waits_since_ms) = (self.unread().len(), now_ms);
         }
     }
 
-    /// Since when the next so many bytes have been there, as far as is known.
+    /// Since when the next `count` bytes have waited, or `now_ms` where that was not noted.
     pub(crate) fn since_ms(&self, count: usize, now_ms: u64) -> u64 {
         if count <= self.waited { self.waits_since_ms } else { now_ms }
     }
 
-    /// What was not looked through.
+    /// The bytes that were not scanned yet.
     pub(crate) fn ahead(&self) -> &[u8] {
         &self.bytes[self.start + self.ahead..]
     }
 
-    /// Where the last frame that was looked through begins.
+    /// Where the last scanned frame begins.
     pub(crate) fn last_ahead(&self) -> usize {
         self.last_ahead
     }
 
-    /// A frame of so many bytes was looked through.
+    /// Marks the next frame, of `count` bytes, as scanned.
     pub(crate) fn pass_ahead(&mut self, count: usize) {
         self.last_ahead = self.ahead;
         self.ahead += count;
     }
 
-    /// Replaces what comes next of it.
+    /// Overwrites the next bytes to be scanned.
     pub(crate) fn rewrite_ahead(&mut self, bytes: &[u8]) {
         let start = self.start + self.ahead;
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
@@ -102,13 +102,13 @@ impl Input {
         self.waited = self.waited.saturating_sub(now);
     }
 
-    /// What is there begins a frame of so many bytes.
+    /// Notes that the input begins with a frame of `first_bytes` bytes.
     pub(crate) fn announce(&mut self, first_bytes: usize) {
         self.announced = first_bytes;
     }
 
-    /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room
-    /// as its bytes come: up to five times as much as came, and never on its word alone.
+    /// Room to read into. Bytes that were dealt with are dropped. The room for a long frame grows as its
+    /// bytes arrive, up to five times the bytes received, and never by its announced length alone.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.start == self.bytes.len() {
             // (What is skipped is still to come.)

@@ -135,7 +135,7 @@ fn fits(theirs: &SchemaHash, ours: &SchemaHash) -> bool {
     theirs == ours || any(theirs) || any(ours)
 }
 
-/// What a client gets for what it wants: a power of two within what is possible and allowed.
+/// Bytes of a ring for a client that asks for `wanted`: a power of two within what is possible and allowed.
 fn ring_bytes(wanted: u32, max: u32) -> u32 {
     let (least, most) = (*RING_BYTES.start(), *RING_BYTES.end());
     let max = max.clamp(least, most);

@@ -28,11 +28,11 @@ pub struct ServerOptions {
     /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait
     /// for their turn. A connection at this bound is not read from.
     pub in_flight_max: u32,
-    /// Bytes of the requests of those calls: whoever answers later keeps them. A connection at this bound is
-    /// not read from; one request always fits, however long.
+    /// Bytes of the requests of those calls, which handlers that answer later keep. A connection at this
+    /// bound is not read from; one request always fits, however long.
     pub in_flight_bytes_max: usize,
-    /// Bytes of answers that one connection may leave lying, or that wait there for their turn. A connection
-    /// beyond this bound is not read from, and its streams are told to wait.
+    /// Bytes of answers that one connection has not taken, or that wait there for their turn. A connection
+    /// over this bound is not read from, and its streams are told to wait.
     pub unsent_bytes_max: usize,
     /// Items that a new stream may send before its client asks for more.
     pub stream_credit: u32,

@@ -1,10 +1,9 @@
-//! Writing, and the back-pressure that follows from what could not be written.
+//! Writing, and the backpressure that follows from what could not be written.
 //!
-//! A connection is not read from while too many of its calls are in flight, too many bytes of their requests,
-//! or too much for it lies unsent; nothing is ever dropped for that, and requests are refused only where
-//! streams have to be heard behind them (`ahead`). It is relieved at half of the bound of unsent bytes, so
-//! that it does not flutter. On a plain connection what was answered out of its turn counts as in flight, and
-//! as unsent.
+//! A connection over one of its bounds is not read from: calls in flight, bytes of their requests, unsent
+//! bytes. Nothing is ever dropped for that, and requests are refused only where streams have to be heard
+//! behind them (`ahead`). Reading resumes at half of the bound of unsent bytes (hysteresis). On a plain
+//! connection an answer that waits for its turn counts as in flight, and as unsent.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
@@ -18,13 +17,13 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::Written;
 
 impl Engine {
-    /// Whether the connection may not begin another call, whose request has so many bytes.
+    /// Whether the connection is over its bounds for another call with a request of `bytes` bytes.
     #[inline]
     pub(crate) fn is_overfull(&self, busy: &Busy, bytes: usize) -> bool {
         !self.has_room(busy, bytes) || busy.answered_bytes() > self.options.unsent_bytes_max
     }
 
-    /// Whether one call more may be in flight, whose request has so many bytes.
+    /// Whether one more call, with a request of `bytes` bytes, may be in flight.
     #[inline]
     fn has_room(&self, busy: &Busy, bytes: usize) -> bool {
         let taken = busy.in_flight.bytes();
@@ -32,7 +31,7 @@ impl Engine {
             && (taken == 0 || taken + bytes <= self.options.in_flight_bytes_max)
     }
 
-    /// Writes what is to be sent, at once if it can be; decides what is to be heard of next.
+    /// Writes the output, as far as it can be now, and sets which readiness to wait for.
     pub(crate) fn send(
         &mut self,
         core: &mut ServerCore,

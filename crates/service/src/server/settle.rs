@@ -32,7 +32,7 @@ impl Engine {
         if end.is_some() {
             self.statistics.in_flight -= 1;
         }
-        // Without a box nothing is in flight: the client is gone, or another's.
+        // Without a box nothing is in flight: the client is gone, or its slot is another's.
         let Some(mut busy) = client(core, place.key).and_then(|client| client.busy.take()) else { return };
         self.spare.equip(&mut busy);
         match (busy.in_flight.find_very(place.id, place.serial), end) {
@@ -91,8 +91,8 @@ impl Engine {
         self.advance(busy, place.key);
     }
 
-    /// Whose answers are complete leave, up to the first call that is not; what that one has so far leaves
-    /// too.
+    /// Sends the answers of complete calls in order, up to the first incomplete one, and what that one has
+    /// so far.
     fn advance(&mut self, busy: &mut Busy, key: Key) {
         while let Some(answer) = busy.order.pop() {
             busy.waiting_bytes -= answer.len();

@@ -61,7 +61,7 @@ pub fn serve(way: Way, script: impl Fn(&mut Peer) + Send + 'static) -> (Endpoint
     serve_times(1, way, script)
 }
 
-/// Serves so many connections, one after the other.
+/// Serves `times` connections, one after the other.
 pub fn serve_times(
     times: usize,
     way: Way,

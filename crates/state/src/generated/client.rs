@@ -188,8 +188,8 @@ impl<C: Call> StateClient<C> {
         answer::<commands::History, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
-    /// Begins a session on a fork. Whoever has its token can use it, from any connection, until nobody did for as long as
-    /// its lease says.
+    /// Begins a session on a fork. A client that has its token can use it, from any connection. It ends when no call used
+    /// it for the length of its lease.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
@@ -203,7 +203,7 @@ impl<C: Call> StateClient<C> {
         answer::<commands::Open, _>(self.call.receive().map_err(CallError::Transport)?)
     }
 
-    /// What became of a session, for whoever comes back to it. Its lease begins anew, as with every use.
+    /// The state of a session, for a client that comes back to it. Its lease begins anew, as with every use.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
@@ -455,8 +455,8 @@ impl<C: AsyncCall> StateAsyncClient<C> {
         answer::<commands::History, _>(&frame).map(StateHistoryResponse::into_owned)
     }
 
-    /// Begins a session on a fork. Whoever has its token can use it, from any connection, until nobody did for as long as
-    /// its lease says.
+    /// Begins a session on a fork. A client that has its token can use it, from any connection. It ends when no call used
+    /// it for the length of its lease.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
@@ -470,7 +470,7 @@ impl<C: AsyncCall> StateAsyncClient<C> {
         answer::<commands::Open, _>(&frame).map(StateOpenResponse::into_owned)
     }
 
-    /// What became of a session, for whoever comes back to it. Its lease begins anew, as with every use.
+    /// The state of a session, for a client that comes back to it. Its lease begins anew, as with every use.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.

@@ -46,11 +46,11 @@ pub trait StateHandler {
     /// Entries as they were when the fork ended at an offset.
     fn history(&self, request: StateHistory<'_>, responder: Responder<commands::History>);
 
-    /// Begins a session on a fork. Whoever has its token can use it, from any connection, until nobody did for as long as
-    /// its lease says.
+    /// Begins a session on a fork. A client that has its token can use it, from any connection. It ends when no call used
+    /// it for the length of its lease.
     fn open(&self, request: StateOpen<'_>, responder: Responder<commands::Open>);
 
-    /// What became of a session, for whoever comes back to it. Its lease begins anew, as with every use.
+    /// The state of a session, for a client that comes back to it. Its lease begins anew, as with every use.
     fn rejoin(&self, request: StateRejoin<'_>, responder: Responder<commands::Rejoin>);
 
     /// Holds the fork as it is: what the session writes from here on lies beside it. A snapshot that is pending is

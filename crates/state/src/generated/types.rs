@@ -2196,8 +2196,8 @@ pub mod commands {
         const ERROR: &'static str = "StateErrorResponse";
     }
 
-    /// Begins a session on a fork. Whoever has its token can use it, from any connection, until nobody did for as long as
-    /// its lease says.
+    /// Begins a session on a fork. A client that has its token can use it, from any connection. It ends when no call used
+    /// it for the length of its lease.
     #[derive(Clone, Copy, Debug)]
     pub enum Open {}
     impl super::service::Command for Open {
@@ -2206,7 +2206,7 @@ pub mod commands {
         const ERROR: &'static str = "StateErrorResponse";
     }
 
-    /// What became of a session, for whoever comes back to it. Its lease begins anew, as with every use.
+    /// The state of a session, for a client that comes back to it. Its lease begins anew, as with every use.
     #[derive(Clone, Copy, Debug)]
     pub enum Rejoin {}
     impl super::service::Command for Rejoin {

@@ -42,8 +42,8 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Differences of these two from `start` on: as many as asked for, if there are, and some more for a
-    /// client that reads on.
+    /// Differences of these two from `start` on: those asked for, as far as there are any, and some more for
+    /// a client that reads on.
     pub(super) fn compare(
         &self,
         before: &ReadView,
@@ -178,7 +178,7 @@ mod tests {
         kept.keep_recalled(1, 2, map(0..2));
         assert!(kept.recall(1, 1).is_none(), "one is kept");
         assert_eq!(kept.recall(1, 2), Some(map(0..2)));
-        assert!(kept.recall(1, 2).is_none(), "it is whoever's took it");
+        assert!(kept.recall(1, 2).is_none(), "it belongs to the caller that took it");
         kept.keep_recalled(1, 2, map(0..2));
         kept.sweep(Instant::now());
         kept.sweep(Instant::now() + KEPT_FOR + Duration::from_secs(1));

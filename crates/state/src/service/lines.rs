@@ -16,9 +16,9 @@ use std::sync::Arc;
 use thalweg_log::{Receipt, now};
 use thalweg_service::Access;
 
-/// Changes whose commit is short.
+/// Number of changes whose commit is short.
 const COMMIT_COST: usize = 4;
-/// A fork in a list of them takes as long as so many keys that are only passed.
+/// The cost of a fork in a list, in keys that are only scanned past.
 const LINE_COST: usize = 32;
 
 /// A session in its turn.

@@ -68,9 +68,9 @@ use waiting::Waiting;
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Threads for what takes long, beside the one that serves: together as many as the program has
-    /// processors for. What may take as long as the state is large has one more, and the roots that batches
-    /// expect another.
+    /// Threads for long work, beside the one that serves: together one for each processor that the program
+    /// may use. Work that takes time in proportion to the state has one thread more, and the roots that
+    /// batches expect another.
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
@@ -268,7 +268,7 @@ impl Core {
         self.state().map_err(Refusal::Closed)
     }
 
-    /// Looks whether an image is due when a fork's log has grown by so much.
+    /// Checks whether an image is due, when a receipt takes a fork's log past a multiple of `image_bytes`.
     fn grown(self: &Arc<Self>, receipt: Receipt) {
         let every = self.options.image_bytes.max(1);
         if receipt.first / every != receipt.next / every {

@@ -1,4 +1,4 @@
-//! Who may work on what beside whom: the fork scheduler's turns, and how a call gets them.
+//! Which calls may run at the same time: the fork scheduler's turns, and how a call gets them.
 //!
 //! A call is tried where it came in. What it asks for decides which turn it needs; it has it at once, or
 //! waits in line with its request made its own. A turn is held while a state is looked at or an entry is
@@ -6,17 +6,16 @@
 //! acknowledgement waits for the disk without it. So the commits of one fork share a sync, and no read keeps
 //! a writer waiting.
 //!
-//! Who may need several turns is in line for all of them from when the call came, in one step: what comes
-//! later to either place comes behind it at both. Nobody waits for a fork or a session who has a turn of
-//! either.
+//! A call that may need several turns joins all their queues in one step when it comes: a later call to any
+//! of them is behind it in each. A call that holds a turn never waits for another turn.
 //!
-//! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn:
-//! some milliseconds at most, on threads that are as many as there are processors to spare. Calls that wait
-//! for such a thread stand in one queue, and a reactor that would otherwise sleep takes the first of them, as
-//! far as that may hold up its other clients ([`Core::help`]). A root, a
-//! difference, an image, a state of long ago may take as long as the state is large, and has a thread for
-//! itself, so that it is waited for by its own kind alone. So has the root that a batch expects, which is
-//! reckoned in a turn: it waits for other such batches, and for nothing else that takes as long.
+//! Long work is of two kinds. A scan of a page, a large commit and a call that has waited for its turn take a
+//! few milliseconds at most, on one thread for each spare processor. Calls that wait for such a thread stand
+//! in one queue, and a reactor that would otherwise sleep takes the first of them, as far as that may hold up
+//! its other clients ([`Core::help`]). A root, a difference, an image and a past state take time in
+//! proportion to the state, and share a thread of their own, so that only calls of this kind wait for them.
+//! The root that a batch expects is computed while its turn is held, on another thread: it waits for other
+//! such batches only.
 
 use super::answer::{Answer, refuse};
 use super::asked::Asked;
@@ -150,13 +149,13 @@ pub(super) enum Outcome {
         least: Budget,
         rest: Rest<Budget>,
     },
-    /// It may take as long as the state is large: too long for where others wait for a scan. Nothing that
-    /// anybody could see was done before the rest is: it is not begun once nobody waits for it.
+    /// It may take time in proportion to the state: too long for the threads that scans wait for. Nothing
+    /// visible was done yet, so the rest is not begun once nobody waits for it.
     Apart(Rest<()>),
-    /// So may this, and whoever is in line behind it waits: too long to wait itself for what nobody is in
-    /// line behind.
+    /// So may this, and it holds turns that other calls wait for: it must not wait behind work that holds
+    /// none.
     InLine(Rest<()>),
-    /// It needs a turn of each of these, and what may be done by whoever has them.
+    /// It needs a turn of each of these places; `rest` runs once it has them.
     InTurn {
         places: Places,
         rest: Rest<(Vec<Held>, Budget)>,

@@ -28,7 +28,7 @@ const LIMIT_MAX: u32 = 10_000;
 /// Bytes of keys and values in one answer at most, unless the first entry alone has more: that one is always
 /// given.
 const ANSWER_BYTES: usize = 1 << 20;
-/// An entry of an answer takes as long as this many keys that are only passed.
+/// The cost of an entry in an answer, in keys that are only scanned past.
 const ENTRY_COST: usize = 8;
 
 type Tried = Result<Outcome, Refusal>;
@@ -258,15 +258,15 @@ fn change<'s>((key, value): (&'s Name, Option<&'s Value>)) -> Change<'s> {
     Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) }
 }
 
-/// As many entries as one answer carries.
+/// The entries that fit into one answer.
 fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, history: bool) -> Answer {
     let (entries, next) = paged(entries, limit, |(key, value)| (key, value.len()));
     let entries = entries.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     Answer::Entries { history, entries, next: next.cloned() }
 }
 
-/// The first of these, as many as one answer carries, and the key at which to go on. `size` says the key of
-/// each, and how many bytes its value has.
+/// The first of these that fit into one answer, and the key at which to go on. `size` returns the key of each
+/// and the bytes of its value.
 fn paged<'s, T: Copy>(
     items: impl Iterator<Item = T>,
     limit: usize,

@@ -1,16 +1,16 @@
 //! The sessions that are open, by their tokens.
 //!
-//! A token is 32 hexadecimal digits: the server's incarnation, then a name that nobody guesses. A session
-//! belongs to whoever has its token, on any connection, and ends when it is closed or when nobody used it for
-//! as long as its lease says: so a client that dies leaves something behind for that long, and nothing
-//! afterwards, and one whose connection breaks goes on where it was. One that a former server began is told
+//! A token is 32 hexadecimal digits: the server's incarnation, then a name that cannot be guessed. A client
+//! that has the token may use the session on any connection. A session ends when it is closed, or when no
+//! call used it for the length of its lease. So a client that dies leaves its session behind for one lease at
+//! most, and a client whose connection breaks goes on where it was. A session of a former server is told
 //! apart from one that ended.
 //!
 //! A call uses its session from when it comes until it is done, in line for its turn too: no lease ends
 //! meanwhile, and it begins anew then. Only `Close` ends a session before calls that are in line for it, and
 //! they find that out in their turn.
 //!
-//! *Bound*: as many sessions as are allowed, each with two states at most.
+//! *Bound*: `sessions_max` sessions, each with at most two states.
 
 use super::refusal::Refusal;
 use crate::session::Session;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_wire::hex;
 
-/// What a lease lasts unless something else is asked for.
+/// The length of a lease for which none is asked.
 const LEASE_MS: u32 = 30_000;
 /// The longest lease.
 const LEASE_MS_MAX: u32 = 3_600_000;
-/// Between two looks for leases that ended.
+/// The interval at which ended leases are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Names a session of this server.
@@ -56,7 +56,8 @@ pub(super) struct Live {
 }
 
 struct Leased {
-    /// `None` once it was closed. Whoever has its turn locks it, so nobody ever waits for the lock.
+    /// `None` once it was closed. Only the holder of the session's turn locks it, so the lock is never
+    /// contended.
     session: Mutex<Option<Session>>,
     fork: ForkId,
     lease: Duration,
@@ -64,7 +65,7 @@ struct Leased {
 }
 
 impl Live {
-    /// The session, if it was not closed. Whoever calls this has its turn.
+    /// The session, if it was not closed. The caller holds its turn.
     pub(super) fn lock(&self) -> Result<MappedMutexGuard<'_, Session>, Refusal> {
         MutexGuard::try_map(self.leased.session.lock(), Option::as_mut).map_err(|_| Refusal::SessionExpired)
     }
@@ -87,8 +88,8 @@ impl Drop for Live {
 }
 
 impl Leased {
-    /// Whether nobody uses it, and nobody did for as long as its lease lasts. Whoever calls this has the
-    /// table, from which alone somebody could begin to.
+    /// Whether no call uses it, and none did for the length of its lease. The caller holds the lock of the
+    /// table, so no call can begin to.
     fn is_over(self: &Arc<Self>, now: Instant) -> bool {
         Arc::strong_count(self) == 1 && *self.until.lock() < now
     }
@@ -110,9 +111,9 @@ struct Table {
 impl Sessions {
     pub(super) fn new(limit: usize) -> Self {
         let table = Table { leased: HashMap::new(), begun: 0, swept: Instant::now() };
-        // The library draws a key from the system once a thread, and keys each hasher that is made there by
-        // the next one: so the two are not keyed alike, and whoever knows tokens guesses another no sooner
-        // than what SipHash says of a number not asked for.
+        // The library draws a random key from the system once a thread, and increments it for each hasher
+        // made there: so the two have different keys, and to guess a token from known tokens is to predict
+        // SipHash for an input that was not seen.
         let incarnation = RandomState::new().hash_one(std::process::id());
         Self { incarnation, names: RandomState::new(), limit, table: Mutex::new(table) }
     }
@@ -165,7 +166,7 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Ends a session. Whoever calls this has its turn.
+    /// Ends a session. The caller holds its turn.
     pub(super) fn close(&self, token: Token, live: &Live) -> Result<(), Refusal> {
         // One that was closed already may have left its name to another.
         drop(live.lock()?);

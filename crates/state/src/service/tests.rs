@@ -387,7 +387,7 @@ fn pages_of_what_differs_are_taken_from_what_one_was() {
         (page.0.into_iter().map(|(key, _)| key).collect::<String>(), page.1)
     };
     assert_eq!(keys(page(None)), ("ab".to_owned(), Some("c".to_owned())));
-    assert_eq!(core.kept.counts(), (0, 0), "whoever wants the beginning alone has nothing kept");
+    assert_eq!(core.kept.counts(), (0, 0), "nothing is kept for a client that reads the first page alone");
     assert_eq!(keys(page(Some("b"))), ("bc".to_owned(), Some("d".to_owned())));
     assert_eq!(core.kept.counts(), (1, 0));
     // What lies before what is kept is come to anew, and so is what has changed since.

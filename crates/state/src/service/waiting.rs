@@ -24,7 +24,7 @@ impl Waiting {
             return answer.give(reply);
         }
         let mut answers = self.answers.lock();
-        // Looked at under the lock: whoever announces takes it afterwards.
+        // Checked under the lock, which the announcing thread takes after it has advanced the views.
         let stands = match state.is_durable(ticket) {
             Ok(false) => answers.wait(ticket, (reply, answer)),
             Ok(true) => Stands::Complete((reply, answer)),

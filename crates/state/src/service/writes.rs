@@ -24,12 +24,11 @@ use thalweg_service::Access;
 use thalweg_wire::hex::Hex;
 use thalweg_wire::messagepack::{DecodeError, Fields, Message, Reader};
 
-/// A key takes as long to write as so many to pass.
+/// The cost of a key that is written, in keys that are only scanned past.
 const WRITE_COST: usize = 4;
-/// And to be hashed for a root as so many.
+/// The cost of a key that is hashed for a root, in the same unit.
 const HASH_COST: usize = 128;
-/// A batch that is longer is not even read where others wait: that takes a fifth of a millisecond, if its
-/// keys are short.
+/// A longer batch is not even decoded where others wait: that takes 0.2 ms if its keys are short.
 const SHORT_BYTES: usize = 64 << 10;
 
 /// What is to be written.
@@ -285,7 +284,7 @@ fn batch(frame: &[u8]) -> Result<StateBatch<'_>, DecodeError> {
     Ok(batch)
 }
 
-/// Whether so many changes can be made within a budget.
+/// Whether `changes` changes fit into a budget.
 fn is_short(changes: usize, budget: Budget) -> bool {
     budget >= UNLIMITED || changes * WRITE_COST <= budget
 }

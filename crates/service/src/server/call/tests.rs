@@ -71,7 +71,7 @@ fn held_bytes_have_a_bound_but_one_item_always_fits() {
 }
 
 #[test]
-fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_already() {
+fn a_waiter_is_woken_once_for_credit_and_for_a_cancel_and_at_once_if_it_was_so_already() {
     let call = call(1);
     let counted = Arc::new(Counted::default());
     let waker = Waker::from(Arc::clone(&counted));
@@ -95,7 +95,7 @@ fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_alread
 }
 
 #[test]
-fn whoever_asks_is_told_of_a_cancel_and_of_nothing_else() {
+fn a_cancel_waker_is_woken_by_a_cancel_and_by_nothing_else() {
     let mut call = call(1);
     let counted = Arc::new(Counted::default());
     let waker = Waker::from(Arc::clone(&counted));

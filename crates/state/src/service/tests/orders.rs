@@ -42,7 +42,7 @@ impl Caller {
         answered
     }
 
-    /// Waits until so many calls were answered in all.
+    /// Waits until `count` calls were answered in all.
     pub(super) fn hear(&mut self, count: usize) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.answers.len() < count {
