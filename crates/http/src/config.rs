@@ -55,8 +55,8 @@ pub struct Config {
     /// For each further 16 KiB of what the peer is sent, 64th part of more than 1 MiB, or what is left of it;
     /// then the connection is cut. What it took is looked at as often, so it may have twice as long.
     pub stall_timeout_ms: u32,
-    /// How long a refused peer's bytes are still read, so that the refusal reaches it; and how long an overflow
-    /// connection has to send its request.
+    /// How long a refused peer's bytes are still read, so that the refusal reaches it; and how long an
+    /// overflow connection has to send its request.
     pub linger_ms: u32,
     /// After which a long-poll with nothing to say is answered.
     pub long_poll_timeout_ms: u32,

@@ -2,13 +2,13 @@
 //!
 //! Such an overflow connection may send one request. What is small is answered, so that an operator can see a
 //! server that is full, and a probe does not take it for dead. Any other request is refused, and the
-//! connection ends either way. There are few of them: one more is answered 503 and closed at once, and so is a
-//! client for which there is no descriptor, by means of the one that is kept for that. Only a client that
+//! connection ends either way. There are few of them: one more is answered 503 and closed at once, and so is
+//! a client for which there is no descriptor, by means of the one that is kept for that. Only a client that
 //! speaks TLS is closed without an answer.
 //!
-//! Invariants: every connection but these has one of `places`; `overflow_connections` is the number of entries
-//! with [`Flags::OVERFLOW`], all of them connections; such a connection keeps the deadline that it was given
-//! when it was accepted. *Checked by* the tests in `tests/overflow.rs`.
+//! Invariants: every connection but these has one of `places`; `overflow_connections` is the number of
+//! entries with [`Flags::OVERFLOW`], all of them connections; such a connection keeps the deadline that it
+//! was given when it was accepted. *Checked by* the tests in `tests/overflow.rs`.
 
 use crate::connection::Flags;
 use crate::limit::Limit;

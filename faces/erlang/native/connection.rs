@@ -7,14 +7,13 @@
 //!
 //! Invariants, checked by the suites under `test/`:
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of the
-//! process that looked;
+//!   process that looked;
 //! - a process is watched once, however many streams it opens;
 //! - the peer takes this side to be asleep, or a process here looks: the last one that stops says so;
 //! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be
 //!   amid one of them;
 //! - the router is told when another process finds that the connection ended, and when there are callers to
-//! be
-//!   tended;
+//!   be tended;
 //! - nothing here waits.
 
 mod bounds;
