@@ -91,7 +91,7 @@ pub struct Options {
     /// Throttle of background writes, those of [`Store::maintain`](crate::Store::maintain) and of preparing
     /// the next segment: after each MiB they sleep this many times as long as writing it took. 0: never.
     /// Preparing a segment sleeps 50 ms at most, and no writer sleeps while a caller waits for it
-    /// ([`Store::stop_throttling`](crate::Store::hurry)).
+    /// ([`Store::stop_throttling`](crate::Store::stop_throttling)).
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
