@@ -78,7 +78,7 @@ pub struct Core<H: Handler> {
     pub(crate) wall_us: u64,
     /// The same clock as the handler read it when the turn ended; 0 if it did not.
     pub(crate) ended_ns: u64,
-    /// What was last served, and in a turn that began when, in microseconds.
+    /// What was last served, and until when, in microseconds: in this turn, since the turn began.
     recent: Option<(Key, u64)>,
     /// Ready descriptors of this turn not handed to the handler yet.
     pub(crate) ready_left: usize,
@@ -367,14 +367,24 @@ impl<H: Handler> Core<H> {
     }
 
     /// Whether an entry that is being served is the only one: nothing else of this turn waits
-    /// ([`Core::alone`]), and no other was served within the last millisecond. Two that take turns each come
-    /// while the other is served, and each finds nothing that waits: whoever then does what is slow inline
-    /// serves one after the other, while other threads have nothing to do.
+    /// ([`Core::alone`]), and no other was served until less than a millisecond ago. Of two connections that
+    /// take turns each sends its request while the other is served, and each finds nothing waiting: a handler
+    /// that then did slow work inline would serve one after the other, while other threads are idle.
     pub fn has_to_itself(&mut self, key: Key) -> bool {
         let now_us = self.now_us();
         let others = self.recent.replace((key, now_us));
-        let is_recent = |(other, at_us)| other != key && now_us.saturating_sub(at_us) < RECENT_US;
+        let is_recent = |(other, until_us)| other != key && now_us.saturating_sub(until_us) < RECENT_US;
         self.alone() && !others.is_some_and(is_recent)
+    }
+
+    /// The turn is over at `now_ns`, and with it what was served.
+    pub(crate) fn turn_is_over(&mut self, now_ns: u64) {
+        let began_us = self.now_us();
+        if let Some((_, until_us)) = &mut self.recent
+            && *until_us == began_us
+        {
+            *until_us = now_ns / 1_000;
+        }
     }
 
     /// Milliseconds on the monotonic clock, as of the beginning of the turn.

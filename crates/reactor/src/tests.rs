@@ -525,6 +525,32 @@ mod invariant_5_of_two_that_take_turns_neither_has_the_reactor_to_itself {
     }
 }
 
+mod invariant_5_what_is_served_for_long_was_served_until_its_turn_was_over {
+    use super::*;
+
+    #[test]
+    fn an_entry_does_not_have_a_reactor_to_itself_behind_one_that_took_long() {
+        let mut reactor = reactor();
+        let (first, first_peer) = connect(&mut reactor, Interest::READ);
+        let (_second, second_peer) = connect(&mut reactor, Interest::READ);
+        let alone = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let noted = alone.clone();
+        reactor.handler().on_ready = Box::new(move |core, key, _| {
+            noted.borrow_mut().push(core.has_to_itself(key));
+            core.set_interest(key, Interest::NONE).unwrap();
+            if key == first {
+                // Meanwhile the other comes, which waits for longer than what counts as recent.
+                say(&second_peer, b"x");
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        say(&first_peer, b"x");
+        reactor.turn(100, Wait::Block).unwrap();
+        reactor.turn(100, Wait::Block).unwrap();
+        assert_eq!(*alone.borrow(), [true, false]);
+    }
+}
+
 mod invariant_6_an_idle_connection_owns_nothing_but_its_slot {
     use super::*;
 

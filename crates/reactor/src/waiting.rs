@@ -37,13 +37,14 @@ impl<H: Handler> Reactor<H> {
     }
 
     fn wait_for_kernel(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
-        if !self.spin.is_enabled() {
-            return self.sleep(limit, wait);
-        }
         let began_ns = match self.core.ended_ns {
             0 => clock::monotonic_ns(),
             ended_ns => ended_ns,
         };
+        self.core.turn_is_over(began_ns);
+        if !self.spin.is_enabled() {
+            return self.sleep(limit, wait);
+        }
         let outcome = if self.spin.is_worth() {
             self.look_again(limit, began_ns, wait)
         } else {
@@ -90,6 +91,7 @@ impl<H: Handler> Reactor<H> {
     /// work has become rare, or nobody can bring any while this thread runs.
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
+        self.core.turn_is_over(began_ns);
         let due_ns = self.due_ns(began_ns, wait);
         let spin_ns = if self.spin_for_peers.is_worth() { WAKE_NS } else { 0 };
         let (mut now_ns, mut yields, mut patience) = (began_ns, 0, None);

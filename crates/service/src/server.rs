@@ -59,6 +59,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_reactor::{Config, Handle, Reactor, Wait};
@@ -171,7 +172,7 @@ impl Server {
         while !self.is_stopped {
             self.cycle(wait, &mut handler)?;
             // What is ready is looked for behind each piece of work, and waited for once there is none left.
-            let has_helped = self.reactor.core().alone() && handler.help();
+            let has_helped = self.reactor.core().alone() && help(&mut handler);
             wait = if has_helped { Wait::Until(Instant::now()) } else { Wait::Block };
         }
         Ok(())
@@ -278,6 +279,11 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Asks a handler to help. One that panics has dropped its reply, which is an answer.
+fn help(handler: &mut impl Handler) -> bool {
+    catch_unwind(AssertUnwindSafe(|| handler.help())).unwrap_or(true)
 }
 
 impl Drop for Server {

@@ -245,6 +245,7 @@ impl Handler for Helping {
 
     fn help(&mut self) -> bool {
         let Some((number, reply)) = self.waiting.pop_front() else { return false };
+        assert_ne!(number, u8::MAX, "this panics on purpose");
         reply.end(&[number, self.helped]);
         self.helped += 1;
         true
@@ -267,6 +268,10 @@ fn a_handler_is_asked_to_help_until_it_has_nothing_more_to_do() {
     }
     other.send_plain(&[6]);
     assert_eq!(other.receive_plain(), [6, 6]);
+    // Two: behind one in which the handler panics comes the next.
+    other.stream.write_all(&[1, 0, 0, 0, u8::MAX, 1, 0, 0, 0, 7]).unwrap();
+    assert!(other.receive_plain().len() > 2, "an error says that the call was abandoned");
+    assert_eq!(other.receive_plain(), [7, 7]);
 }
 
 #[test]

@@ -220,7 +220,7 @@ impl Service {
 
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
-        let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
+        let budget = if alone || self.core.is_full() { ALONE } else { BUSY };
         let (outcome, bytes) = self.core.begin(frame, budget);
         self.core.settle(outcome, budget, Asked::new(bytes, reply));
     }

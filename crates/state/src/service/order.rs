@@ -47,66 +47,39 @@ pub(super) type Held = Turn<Key, Arc<Lazy>>;
 pub(super) struct Lazy {
     threads: usize,
     pool: OnceLock<Pool>,
-    load: Arc<Mutex<Load>>,
-}
-
-/// How much its threads have to do.
-#[derive(Default)]
-struct Load {
-    /// Jobs that were given and have not ended.
-    given: usize,
-    /// Those of them that have begun.
-    running: usize,
+    /// Jobs that have begun and not ended.
+    running: Arc<Mutex<usize>>,
 }
 
 impl Lazy {
     pub(super) fn new(threads: usize) -> Self {
-        Self { threads: threads.max(1), pool: OnceLock::new(), load: Arc::default() }
-    }
-
-    /// Whether every thread has something to do, and something to go on with: one more job would only wait
-    /// there.
-    pub(super) fn is_full(&self) -> bool {
-        self.load.lock().given >= self.threads * 2
+        Self { threads: threads.max(1), pool: OnceLock::new(), running: Arc::default() }
     }
 
     /// Threads that are not running a job; one that was woken may not have come to its job yet.
     fn idle(&self) -> usize {
-        self.threads.saturating_sub(self.load.lock().running)
+        self.threads.saturating_sub(*self.running.lock())
     }
 }
 
 impl Executor for Lazy {
     fn execute(&self, job: Box<dyn FnOnce() + Send>) {
-        self.load.lock().given += 1;
-        let given = Given { load: Arc::clone(&self.load), is_running: false };
+        let running = Arc::clone(&self.running);
         let job = move || {
-            let _running = given.begin();
+            *running.lock() += 1;
+            let _running = Running(running);
             job();
         };
         self.pool.get_or_init(|| Pool::new(self.threads)).execute(Box::new(job));
     }
 }
 
-/// A job that has not ended; in a panic it has.
-struct Given {
-    load: Arc<Mutex<Load>>,
-    is_running: bool,
-}
+/// A job that has begun; it has ended when this is dropped, in a panic as well.
+struct Running(Arc<Mutex<usize>>);
 
-impl Given {
-    fn begin(mut self) -> Self {
-        self.load.lock().running += 1;
-        self.is_running = true;
-        self
-    }
-}
-
-impl Drop for Given {
+impl Drop for Running {
     fn drop(&mut self) {
-        let mut load = self.load.lock();
-        load.given -= 1;
-        load.running -= usize::from(self.is_running);
+        *self.0.lock() -= 1;
     }
 }
 
@@ -127,6 +100,8 @@ pub(super) const BUSY: Budget = 512;
 /// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes
 /// long is busy and the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
+/// How many calls of the queue a reactor looks at for one to help with: those in front may take long.
+const HELP_AHEAD: usize = 16;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX - 1;
 /// On the threads for what takes as long as the state is large.
@@ -227,25 +202,36 @@ impl Core {
         self.pool.execute(Box::new(move || {
             // A reactor may have taken it.
             let next = core.queue.lock().pop_front();
-            next.into_iter().for_each(|queued| core.take_up(queued, UNLIMITED));
+            if let Some(Queued { rest, asked, .. }) = next {
+                core.settle(rest(&core, UNLIMITED), UNLIMITED, asked);
+            }
         }));
     }
 
-    fn take_up(self: &Arc<Self>, Queued { rest, asked, .. }: Queued, budget: Budget) {
-        self.settle(rest(self, budget), budget, asked);
+    /// Whether every thread has a call to do, and one to go on with: one more would only wait there.
+    pub(super) fn is_full(&self) -> bool {
+        let threads = self.pool.threads;
+        self.queue.lock().len() + threads - self.pool.idle() >= 2 * threads
     }
 
-    /// Takes up the first call in the queue, for a fraction of a millisecond, if every thread is busy and
-    /// there is one that does not take longer; whether it did. What is left of it afterwards is queued again.
+    /// Goes on for a fraction of a millisecond with one of the first calls in the queue, if every thread is
+    /// busy; whether there was one that can be had in so small a part. What is left of it stays in front.
     pub(super) fn help(self: &Arc<Self>) -> bool {
-        let idle = self.pool.idle();
         let mut queue = self.queue.lock();
-        if queue.len() <= idle || queue.front().is_none_or(|queued| queued.least > ALONE) {
+        if queue.is_empty() || queue.len() <= self.pool.idle() {
             return false;
         }
-        let next = queue.pop_front();
+        let first = queue.iter().take(HELP_AHEAD).position(|queued| queued.least <= ALONE);
+        let next = first.and_then(|at| queue.remove(at));
         drop(queue);
-        next.into_iter().for_each(|queued| self.take_up(queued, ALONE));
+        let Some(Queued { rest, asked, .. }) = next else { return false };
+        match rest(self, ALONE) {
+            // The pool has a job for it yet, which finds nothing where a call is helped to its end.
+            Outcome::Elsewhere { least, rest } => {
+                self.queue.lock().push_front(Queued { least, rest, asked });
+            }
+            outcome => self.settle(outcome, ALONE, asked),
+        }
         true
     }
 

@@ -599,8 +599,12 @@ fn a_reactor_with_nothing_else_to_do_takes_what_waits_for_a_busy_thread() {
     assert!(!service.help(), "it has ended");
     caller.ask(&page);
     assert!(!service.help(), "it takes too long for a reactor");
-    finish.send(()).unwrap();
+    caller.ask(&count);
+    assert!(service.help(), "what takes long does not keep it from what is behind");
     caller.hear(2);
+    assert!(!service.help(), "it is the page's turn");
+    finish.send(()).unwrap();
+    caller.hear(3);
     assert_eq!(service.waiting_bytes(), 0);
 }
 
