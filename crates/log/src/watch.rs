@@ -8,8 +8,10 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_sync::contain::contain;
 
-/// Receives announcements, on whatever thread makes something durable, which holds no lock of the store: it
-/// may append and commit, but not wait for what other threads do. One that panics is told nothing of it.
+/// Receives announcements, on the thread that makes something durable. It may append and commit. It may not
+/// wait for what other threads do, nor write a checkpoint, call
+/// [`Store::maintain`](crate::Store::maintain) or close the store: the thread may be writing a checkpoint
+/// itself. One that panics is told nothing of it.
 pub trait Watch: Send + Sync {
     /// Every receipt with a ticket up to this one is durable. One that is lower than before says nothing new.
     fn complete(&self, up_to: Position);

@@ -75,16 +75,16 @@ impl Cursor {
         self.seat.with(|entries| entries.seek(&query))
     }
 
-    /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over;
-    /// whether something was. It need not be an entry of this log. Other threads run meanwhile, and signals
-    /// are handled.
+    /// Sleeps until something was committed that the cursor has not looked at, files of the store were
+    /// removed, or `timeout` seconds are over; `False`: the time is over. What was committed need not be an
+    /// entry of this log. Other threads run meanwhile, and signals are handled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         following::wait(py, &self.seat, timeout, |entries| &entries.walk.cursor)
     }
 
-    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited
-    /// for.
+    /// Has `bell` rung by the next commit, or when files of the store are removed. `True`: that has happened
+    /// already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
         following::arm(&self.seat, bell, |entries| &entries.walk.cursor)
     }

@@ -20,7 +20,7 @@ use thalweg_sys::socket::SLEEP_MAX;
 
 /// A follower of a store.
 pub(crate) trait Following: Clone + Send {
-    /// Whether something was committed that was not looked at.
+    /// Whether something was committed that was not looked at, or files were removed since.
     fn is_news(&self) -> bool;
 }
 
@@ -74,7 +74,7 @@ fn look<T, F: Following>(seat: &Seat<T>, who: impl Fn(&T) -> &F) -> PyResult<Opt
     Ok(is_news.then_some(true))
 }
 
-/// Sleeps until something was committed, every sleeper was woken, or the sleep was long enough.
+/// Sleeps until there is news, every sleeper was woken, or the sleep was long enough.
 fn sleep<T, F: Following>(
     py: Python<'_>,
     seat: &Seat<T>,
@@ -103,7 +103,7 @@ fn sleep<T, F: Following>(
 pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
     let waker = bell.waker_for(seat.shared())?;
     let maps = seat.shared().with(|open| open.maps.clone())?;
-    // The waker stays until the next commit or the bell's end. Closing the store empties this seat
+    // The waker stays until the next wake or the bell's end. Closing the store empties this seat
     // and then wakes every waiter.
     let is_news = seat.with(|sits| maps.register(waker, || who(sits).is_news()))?;
     is_news.map_err(|error: io::Error| error::io("start a thread", &error))

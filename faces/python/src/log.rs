@@ -55,7 +55,7 @@ impl Log {
 
     /// Where a query begins. What comes later than now is taken only if it follows.
     fn begin(&self, py: Python<'_>, query: &Query, follows: bool) -> PyResult<Walk> {
-        let mut reader = self.shared.with(|open| open.opened.reader(&self.log))?;
+        let reader = self.shared.with(|open| open.opened.reader(&self.log))?;
         if search::is_long(reader.unindexed_bytes(query)) {
             search::index(py, &self.shared, &self.log, query)?;
         }

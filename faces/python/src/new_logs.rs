@@ -78,16 +78,17 @@ impl NewLogs {
         Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
     }
 
-    /// Sleeps until something was committed since the last look, or `timeout` seconds are over; whether
-    /// something was. It need not have been a log's creation. Other threads run meanwhile, and signals are
+    /// Sleeps until something was committed since the last look, or `timeout` seconds are over; `False`: the
+    /// time is over. What was committed need not be a log's creation. In a process that only reads the store
+    /// it also returns when files of the store were removed. Other threads run meanwhile, and signals are
     /// handled.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         following::wait(py, &self.seat, timeout, |listener| &listener.new_logs)
     }
 
-    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited
-    /// for.
+    /// Has `bell` rung by the next commit, or when files of the store are removed. `True`: that has happened
+    /// already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
         following::arm(&self.seat, bell, |listener| &listener.new_logs)
     }

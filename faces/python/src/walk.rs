@@ -198,7 +198,7 @@ impl Entrywise {
     }
 
     /// Whether it takes long until it stands where another query begins.
-    pub(crate) fn is_long(&mut self, query: &Query) -> bool {
+    pub(crate) fn is_long(&self, query: &Query) -> bool {
         search::is_long(self.walk.cursor.unindexed_bytes(query))
     }
 

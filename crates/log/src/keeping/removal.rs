@@ -51,8 +51,10 @@ impl Shared {
         self.announce_removal();
     }
 
-    /// Tells readers in every process that files were removed. A reader that sleeps at the end of its log is
-    /// woken: as long as it has them mapped, their disk space is not given back.
+    /// Tells readers in every process that files were removed, or replaced by compacted ones. A reader that
+    /// sleeps at the end of its log is woken, since a file that it has mapped keeps its disk space. Only the
+    /// readers of this process let go of a file that was replaced. Those of an attached process keep it, and
+    /// are woken in vain: all processes sleep on the same word.
     pub(crate) fn announce_removal(&self) {
         self.control.bump_segments();
         self.gate.wake_all();

@@ -82,8 +82,8 @@ impl Cursor {
         (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
 
-    /// The next entry; `None` when there is none yet: ask again later, or [`Cursor::wait`]. Complexity: one
-    /// load when nothing was committed since.
+    /// The next entry; `None` when there is none yet: ask again later, or [`Cursor::wait`]. Complexity
+    /// when nothing was committed or removed since: two loads; five in a process that is attached.
     ///
     /// # Errors
     /// [`ReadError::Damaged`] in front of damage, [`ReadError::Deleted`] where the log ends; the cursor has
@@ -296,7 +296,10 @@ impl Cursor {
         self.reader.source.context.wait(timeout, || self.is_news())
     }
 
-    /// The same for a task, in this process or an attached one.
+    /// The same for a task, in this process or an attached one. The waker may run its task at once, on the
+    /// thread that wakes it: the task may then append, commit and read, but not write a
+    /// [checkpoint](crate::Store::checkpoint), call [`Store::maintain`](crate::Store::maintain) or close the
+    /// store, since the thread may be writing a checkpoint itself.
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.

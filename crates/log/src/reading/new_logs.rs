@@ -101,12 +101,16 @@ impl NewLogs {
     }
 
     /// Sleeps until something was committed since the last look, or the time is over; `false`: the time is
-    /// over. What was committed need not be the creation of a log.
+    /// over. What was committed need not be the creation of a log. In a process that is attached it also
+    /// returns when segments were begun or removed, so that the [`NewLogs::next`] that follows lets go of
+    /// those that were removed; and within about a second once the store was moved or removed, which
+    /// [`NewLogs::next`] then reports.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.context.wait(timeout, || self.is_news())
     }
 
-    /// The same for a task.
+    /// The same for a task. What it may do on the thread that wakes it says
+    /// [`Cursor::changed`](crate::Cursor::changed).
     ///
     /// # Errors
     /// In a process that is attached: no thread could be started to wake it. The next call tries again.

@@ -177,18 +177,34 @@ impl Source {
     /// fails, the view stays as it was, and may end in front of what is visible by now.
     #[inline]
     pub(crate) fn refresh(&mut self) -> Result<bool, ReadError> {
-        if self.is_other {
-            return Err(ReadError::OtherStore);
-        }
-        if self.follows {
-            self.context.access.list().map_err(unlisted)?;
-        }
+        self.list()?;
         let changed = self.context.segments.refresh(&mut self.cached);
         if changed {
             self.parts = lineage_parts(&self.log);
             self.lines.clear();
         }
         Ok(changed)
+    }
+
+    /// The segments that the next refresh would take over. A walk that is under way has a place in the list
+    /// that it began in, so that one stays.
+    #[inline]
+    pub(crate) fn present_view(&self) -> Result<Arc<View>, ReadError> {
+        self.list()?;
+        Ok(match self.context.segments.is_newer(&self.cached) {
+            true => self.context.segments.latest(),
+            false => self.cached.value().clone(),
+        })
+    }
+
+    /// Brings the list of segments up to date, for every reader of this process.
+    #[inline]
+    fn list(&self) -> Result<(), ReadError> {
+        match (self.is_other, self.follows) {
+            (true, _) => Err(ReadError::OtherStore),
+            (false, true) => self.context.access.list().map_err(unlisted),
+            (false, false) => Ok(()),
+        }
     }
 
     /// Whether segments came or went, or something was purged, since the view was taken over: it may keep
